@@ -1,0 +1,41 @@
+"""Every error that Circurve raises on purpose, under one base class."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CircurveError",
+    "CircurveWarning",
+    "DataError",
+    "FileFormatError",
+    "OptionError",
+    "ParameterError",
+    "StructureError",
+]
+
+
+class CircurveError(Exception):
+    """Base class of all errors raised by Circurve."""
+
+
+class StructureError(CircurveError, ValueError):
+    """A circuit that is not smooth, not decomposable, or not well formed; names the nodes at fault."""
+
+
+class DataError(CircurveError, ValueError):
+    """Data that does not fit: wrong columns, values out of range, nothing observed, unreadable."""
+
+
+class ParameterError(CircurveError, ValueError):
+    """Circuit parameters of the wrong shape or outside their range; names the node."""
+
+
+class OptionError(CircurveError, ValueError):
+    """An option outside its range; names the option and the value."""
+
+
+class FileFormatError(CircurveError, ValueError):
+    """A model or data file that is damaged, truncated, foreign, or from a newer version."""
+
+
+class CircurveWarning(UserWarning):
+    """Something was left out or adapted, and the user should know."""

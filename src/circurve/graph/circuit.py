@@ -1,0 +1,137 @@
+"""A checked circuit: its nodes in topological order, their scopes' sizes and depths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from circurve.errors import StructureError
+from circurve.graph.checks import check_scopes, name_of, topological_order
+from circurve.graph.nodes import Input, Node, Product, Sum
+from circurve.inputs import Family
+
+__all__ = ["Circuit", "Summary"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts that describe a circuit; `str()` of it is a readable paragraph."""
+
+    variables: int
+    roots: int
+    inputs: int
+    products: int
+    sums: int
+    input_units: int
+    product_units: int
+    sum_units: int
+    edges: int
+    parameters: int
+    depth: int
+    sum_depth: int
+
+    def __str__(self) -> str:
+        rows = [
+            ("variables", f"{self.variables:,}"),
+            ("roots", f"{self.roots:,}"),
+            ("inputs", f"{self.inputs:,} nodes, {self.input_units:,} units"),
+            ("products", f"{self.products:,} nodes, {self.product_units:,} units"),
+            ("sums", f"{self.sums:,} nodes, {self.sum_units:,} units"),
+            ("sum edges", f"{self.edges:,}"),
+            ("parameters", f"{self.parameters:,}"),
+            ("depth", f"{self.depth:,} ({self.sum_depth:,} sums)"),
+        ]
+        return "\n".join(f"{label:<12}{text}" for label, text in rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Circuit:
+    """A smooth and decomposable circuit over variables 0..V-1, checked when it is made.
+
+    `roots` is one node or several (one for each class); every unit of a root is one output. `nodes`, where given,
+    lists all the nodes the caller built, and each must be reachable from a root.
+    """
+
+    roots: tuple[Node, ...]
+    nodes: tuple[Node, ...] = field(repr=False)
+    """All nodes, children before parents."""
+
+    scope_sizes: tuple[int, ...] = field(repr=False)
+    """The number of variables below each node, in the order of `nodes`."""
+
+    variables: int
+    families: tuple[Family, ...] = field(repr=False)
+    """The input family of each variable."""
+
+    def __init__(self, roots: Node | Iterable[Node], nodes: Sequence[Node] | None = None) -> None:
+        listed = (roots,) if isinstance(roots, Input | Product | Sum) else tuple(roots)
+        order = topological_order(listed, nodes)
+        sizes, variables = check_scopes(order, listed)
+        object.__setattr__(self, "roots", listed)
+        object.__setattr__(self, "nodes", order)
+        object.__setattr__(self, "scope_sizes", sizes)
+        object.__setattr__(self, "variables", variables)
+        object.__setattr__(self, "families", _families(order, variables))
+
+    @property
+    def outputs(self) -> int:
+        """How many root units there are: 1 for a density, several for classes."""
+        return sum(root.units for root in self.roots)
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """The sum nodes, children before parents."""
+        return tuple(node for node in self.nodes if isinstance(node, Sum))
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The input nodes."""
+        return tuple(node for node in self.nodes if isinstance(node, Input))
+
+    def name_of(self, node: Node) -> str:
+        """The node's own name, or one made from its kind and position, as error messages use it."""
+        return name_of(node, self.nodes)
+
+    def describe(self) -> Summary:
+        """Counts by kind, units, parameters, edges, depth, sum depth."""
+        inputs, sums = self.inputs, self.sums
+        products = [node for node in self.nodes if isinstance(node, Product)]
+        edges = sum(node.edges for node in sums)
+        depth: dict[Node, int] = {}
+        sum_depth: dict[Node, int] = {}
+        for node in self.nodes:
+            depth[node] = 1 + max((depth[c] for c in node.children), default=-1)
+            below = max((sum_depth[c] for c in node.children), default=0)
+            sum_depth[node] = below + isinstance(node, Sum)
+        return Summary(
+            variables=self.variables,
+            roots=len(self.roots),
+            inputs=len(inputs),
+            products=len(products),
+            sums=len(sums),
+            input_units=sum(n.units for n in inputs),
+            product_units=sum(n.units for n in products),
+            sum_units=sum(n.units for n in sums),
+            edges=edges,
+            parameters=edges + sum(n.units * len(n.family.parameter_names) for n in inputs),
+            depth=max(depth[r] for r in self.roots),
+            sum_depth=max(sum_depth[r] for r in self.roots),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Circuit: {self.variables} variables, {len(self.nodes)} nodes, {self.outputs} outputs>"
+
+
+def _families(nodes: Sequence[Node], variables: int) -> tuple[Family, ...]:
+    """One family for each variable: a column has one kind of value, whatever the number of its inputs."""
+    found: dict[int, Input] = {}
+    for node in nodes:
+        if not isinstance(node, Input):
+            continue
+        first = found.setdefault(node.variable, node)
+        if type(first.family) is not type(node.family) and first.family.discrete != node.family.discrete:
+            raise StructureError(
+                f"variable {node.variable} is given to {first.family!r} by {name_of(first, nodes)} "
+                f"and to {node.family!r} by {name_of(node, nodes)}: one is discrete, the other is not"
+            )
+    return tuple(found[v].family for v in range(variables))

@@ -1,0 +1,189 @@
+"""The nodes of a circuit: frozen vectors of units, without parameters.
+
+A node is a vector of `units`. `Sum` mixes all units of its children with a weight block (units x total child
+units); `Product` multiplies its children unit by unit; `Input` is a vector of univariate distributions of one
+variable. Two nodes are equal only if they are the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.errors import StructureError
+from circurve.inputs import Family
+
+__all__ = ["Input", "Node", "Product", "Sum"]
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Input:
+    """`units` distributions of one family over column number `variable`."""
+
+    variable: int
+    family: Family
+    units: int = 1
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.variable, at_least=0):
+            raise StructureError(f"{_label(self)}: variable must be a column number >= 0, not {self.variable!r}")
+        if not isinstance(self.family, Family):
+            raise StructureError(f"{_label(self)}: family must be an input family, not {self.family!r}")
+        _check_units(self)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """An input has no children."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"<{_label(self)}: variable {self.variable}, {self.family!r}, {self.units} units>"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
+class Product:
+    """Unit u is the product over the children of their unit u, or of the unit that `select` names.
+
+    `select` holds, for each child, None or one child unit for each unit of the product.
+    """
+
+    children: tuple[Node, ...]
+    select: tuple[NDArray[np.int64] | None, ...]
+    units: int
+    name: str | None
+
+    def __init__(
+        self,
+        children: Node | Iterable[Node],
+        select: Sequence[Sequence[int] | NDArray[np.integer] | None] | None = None,
+        name: str | None = None,
+    ) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "children", _as_children(self, children))
+        chosen = tuple([None] * len(self.children)) if select is None else tuple(select)
+        if len(chosen) != len(self.children):
+            raise StructureError(
+                f"{_label(self)}: select has {len(chosen)} entries for {len(self.children)} children"
+            )
+        pairs = zip(chosen, self.children, strict=True)
+        object.__setattr__(self, "select", tuple(_as_selection(self, s, c) for s, c in pairs))
+        widths = [
+            c.units if s is None else len(s) for s, c in zip(self.select, self.children, strict=True)
+        ]
+        for child, width in zip(self.children, widths, strict=True):
+            if width != widths[0]:
+                raise StructureError(
+                    f"{_label(self)}: child '{child.name or _kind(child)}' gives {width} units, "
+                    f"child '{self.children[0].name or _kind(self.children[0])}' gives {widths[0]}"
+                )
+        object.__setattr__(self, "units", widths[0])
+
+    def __repr__(self) -> str:
+        return f"<{_label(self)}: {len(self.children)} children, {self.units} units>"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
+class Sum:
+    """`units` mixtures of all units of the children, concatenated in their order.
+
+    `mask` (units x total child units) says which edges exist; None means all of them.
+    """
+
+    children: tuple[Node, ...]
+    units: int
+    mask: NDArray[np.bool_] | None
+    name: str | None
+
+    def __init__(
+        self,
+        children: Node | Iterable[Node],
+        units: int = 1,
+        mask: Sequence[Sequence[bool]] | NDArray[np.bool_] | None = None,
+        name: str | None = None,
+    ) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "units", units)
+        object.__setattr__(self, "children", _as_children(self, children))
+        _check_units(self)
+        object.__setattr__(self, "mask", None if mask is None else _as_mask(self, mask))
+
+    @property
+    def child_units(self) -> int:
+        """C, the total number of child units: the width of the weight block."""
+        return sum(child.units for child in self.children)
+
+    @property
+    def edges(self) -> int:
+        """How many weights the block holds, masked ones not counted."""
+        return self.units * self.child_units if self.mask is None else int(self.mask.sum())
+
+    def __repr__(self) -> str:
+        return f"<{_label(self)}: {len(self.children)} children, {self.units} x {self.child_units} weights>"
+
+
+Node: TypeAlias = Input | Product | Sum
+
+
+def _kind(node: object) -> str:
+    return type(node).__name__
+
+
+def _label(node: Node) -> str:
+    return f"{_kind(node)} '{node.name}'" if node.name else _kind(node)
+
+
+def _is_count(value: object, at_least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= at_least
+
+
+def _check_units(node: Input | Sum) -> None:
+    if not _is_count(node.units, at_least=1):
+        raise StructureError(f"{_label(node)}: units must be a whole number >= 1, not {node.units!r}")
+
+
+def _as_children(parent: Node, children: Node | Iterable[Node]) -> tuple[Node, ...]:
+    listed = (children,) if isinstance(children, Input | Product | Sum) else tuple(children)
+    if not listed:
+        raise StructureError(f"{_label(parent)}: needs at least one child")
+    for child in listed:
+        if not isinstance(child, Input | Product | Sum):
+            raise StructureError(f"{_label(parent)}: a child must be an Input, Product or Sum, not {child!r}")
+    return listed
+
+
+def _as_selection(
+    parent: Product, select: Sequence[int] | NDArray[np.integer] | None, child: Node
+) -> NDArray[np.int64] | None:
+    if select is None:
+        return None
+    chosen = np.array(select)
+    if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
+        raise StructureError(f"{_label(parent)}: select must list unit numbers, not {select!r}")
+    if chosen.min() < 0 or chosen.max() >= child.units:
+        bad = int(chosen.min() if chosen.min() < 0 else chosen.max())
+        raise StructureError(
+            f"{_label(parent)}: select names unit {bad} of child '{child.name or _kind(child)}', "
+            f"which has {child.units}"
+        )
+    chosen = chosen.astype(np.int64)
+    chosen.setflags(write=False)
+    return cast("NDArray[np.int64]", chosen)
+
+
+def _as_mask(parent: Sum, mask: Sequence[Sequence[bool]] | NDArray[np.bool_]) -> NDArray[np.bool_]:
+    array = np.array(mask)
+    expected = (parent.units, parent.child_units)
+    if array.shape != expected or array.dtype != np.bool_:
+        raise StructureError(
+            f"{_label(parent)}: mask must be boolean of shape {expected}, not {array.dtype} of shape {array.shape}"
+        )
+    empty = np.flatnonzero(~array.any(axis=1))
+    if empty.size:
+        raise StructureError(f"{_label(parent)}: unit {empty[0]} has no edge left by the mask")
+    array.setflags(write=False)
+    return cast("NDArray[np.bool_]", array)

@@ -1,0 +1,80 @@
+"""Bernoulli inputs: a column of zeros and ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.inputs.family import LOG_ZERO, Family
+
+__all__ = ["Bernoulli"]
+
+FLOOR = 1e-6
+"""The M-step keeps probabilities within [FLOOR, 1 - FLOOR]: a value never seen stays possible."""
+
+
+@dataclass(frozen=True)
+class Bernoulli(Family):
+    """p(x) = p^x (1-p)^(1-x); one parameter, the probability of a one."""
+
+    name: ClassVar[str] = "bernoulli"
+    discrete: ClassVar[bool] = True
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The probability of a one."""
+        return ("probability",)
+
+    def check_values(self, column: np.ndarray) -> str | None:
+        """Only 0 and 1 are allowed."""
+        wrong = column[(column != 0) & (column != 1)]
+        return f"{wrong[0]:g} is not 0 or 1" if wrong.size else None
+
+    def check_parameters(self, parameters: Tensor) -> str | None:
+        """Probabilities lie in [0, 1]."""
+        inside = (parameters >= 0) & (parameters <= 1)
+        return None if bool(inside.all()) else "a probability lies outside [0, 1]"
+
+    def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
+        """The column's mean, mixed half and half with a uniform draw for each unit."""
+        mean = float(column.mean()) if column.size else 0.5
+        draw = torch.rand(units, 1, generator=generator, dtype=torch.float64)
+        return (0.5 * mean + 0.5 * draw).clamp_(FLOOR, 1 - FLOOR)
+
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """log(1-p) + x (log p - log(1-p)): one pass over the output."""
+        probability = parameters[..., 0].unsqueeze(-1)  # (R, G, K, 1)
+        log_one = probability.log().clamp_min_(LOG_ZERO)
+        log_zero = (-probability).log1p_().clamp_min_(LOG_ZERO)
+        return torch.addcmul(log_zero, x.unsqueeze(-2), log_one - log_zero, out=out)
+
+    def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """(1, x): how often the unit was used, and how often it saw a one."""
+        present = torch.ones_like(x) if observed is None else observed
+        return torch.stack([present, x * present], dim=-2)
+
+    def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+        """p~ = (ones + pseudocount/2) / (uses + pseudocount)."""
+        uses, ones = statistics[..., :1] + pseudocount, statistics[..., 1:] + pseudocount / 2
+        best = torch.where(uses > 0, ones / uses, parameters)
+        return torch.lerp(parameters, best, step).clamp_(FLOOR, 1 - FLOOR)
+
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """1 with the unit's probability."""
+        return torch.bernoulli(parameters[..., 0], generator=generator)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """1 where it is more probable than 0."""
+        return (parameters[..., 0] > 0.5).to(parameters.dtype)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """The probability of a one."""
+        return parameters[..., 0]
+
+    def support(self) -> tuple[int, ...]:
+        """0 and 1."""
+        return (0, 1)

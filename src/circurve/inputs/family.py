@@ -1,0 +1,92 @@
+"""What every input family provides, and nothing about circuits.
+
+A family is a frozen record of hyperparameters; its parameters live in tensors whose last axis P holds the
+parameters of one unit. The letters are R runs, G inputs folded together, K units, N samples, P parameters of
+a unit, S sufficient statistics of a unit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["LOG_ZERO", "Family"]
+
+LOG_ZERO = -1e30
+"""The logarithm of zero inside the engine: finite, so that no sum, difference or product of logs becomes NaN."""
+
+
+class Family(ABC):
+    """A univariate distribution with K units side by side; each final class is a frozen dataclass.
+
+    Missing values never reach `log_prob` as such: the engine passes `x` with missing entries replaced by a
+    valid filler and `observed` (1 where a value is present, 0 where not, or None when nothing is missing).
+    A unit's log-probability of a missing value is 0, and it contributes nothing to the statistics.
+    """
+
+    name: ClassVar[str]
+    """The name in model files and on the command line."""
+
+    discrete: ClassVar[bool]
+    """Whether values are whole numbers >= 0 (then the engine may store the column as integers)."""
+
+    @property
+    @abstractmethod
+    def parameter_names(self) -> tuple[str, ...]:
+        """The names of the P parameters of a unit, in the order of the last axis."""
+
+    @abstractmethod
+    def check_values(self, column: np.ndarray) -> str | None:
+        """Say what is wrong with the observed values of a column (no missing ones in it), or None if all fit."""
+
+    @abstractmethod
+    def check_parameters(self, parameters: Tensor) -> str | None:  # (..., P)
+        """Say what is wrong with parameters, or None."""
+
+    @abstractmethod
+    def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:  # (K, P) float64
+        """Draw starting parameters for `units` units, spread around the observed values of `column` (may be empty)."""
+
+    @abstractmethod
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """Write log p_k(x_n) into `out` and return it.
+
+        parameters: (R, G, K, P); x: (R or 1, G, N), floating; out: (R, G, K, N). Zero probability is written as
+        LOG_ZERO, never as an infinity.
+        """
+
+    @abstractmethod
+    def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """The sufficient statistics of each sample, zero where it is missing.
+
+        x: (R or 1, G, N); observed: the same shape or None; returns (R or 1, G, S, N). The E-step sums them over
+        samples, weighted by flow: `statistics = flow @ features^T`, (R, G, K, S). A family whose sums cancel
+        badly returns float64 features; the product is then taken in float64.
+        """
+
+    @abstractmethod
+    def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+        """M-step: the parameters (R, G, K, P) moved by `step` towards the maximiser given `statistics` (R, G, K, S).
+
+        pseudocount and step are (R, 1, 1, 1). A unit that received no weight keeps its parameters.
+        """
+
+    @abstractmethod
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:  # (..., P) -> (...)
+        """One draw from each unit."""
+
+    @abstractmethod
+    def mode(self, parameters: Tensor) -> Tensor:  # (..., P) -> (...)
+        """The most probable value of each unit."""
+
+    @abstractmethod
+    def mean(self, parameters: Tensor) -> Tensor:  # (..., P) -> (...)
+        """The expected value of each unit."""
+
+    def support(self) -> tuple[int, ...] | None:
+        """All values a variable can take, if they are finitely many."""
+        return None
