@@ -1,1 +1,26 @@
-"""."""
+"""The engine: a circuit compiled to index arrays, evaluated and differentiated layer by layer for fleets of runs."""
+
+from circurve.engine.batch import Batch, Samples
+from circurve.engine.bound import Engine
+from circurve.engine.compiler import compile
+from circurve.engine.estep import log_prob, observe, statistics
+from circurve.engine.params import Params, random_weights, stack
+from circurve.engine.program import Program
+from circurve.engine.statistics import CurvatureSums, Request, Statistics
+
+__all__ = [
+    "Batch",
+    "CurvatureSums",
+    "Engine",
+    "Params",
+    "Program",
+    "Request",
+    "Samples",
+    "Statistics",
+    "compile",
+    "log_prob",
+    "observe",
+    "random_weights",
+    "stack",
+    "statistics",
+]

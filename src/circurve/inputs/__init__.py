@@ -1,6 +1,24 @@
 """Input families: univariate distributions with their E- and M-step."""
 
 from circurve.inputs.bernoulli import Bernoulli
+from circurve.inputs.binomial import Binomial
+from circurve.inputs.categorical import Categorical
+from circurve.inputs.families import FAMILIES, family_from_json, family_to_json
 from circurve.inputs.family import LOG_ZERO, Family
+from circurve.inputs.gaussian import Gaussian
+from circurve.inputs.indicator import Indicator
+from circurve.inputs.poisson import Poisson
 
-__all__ = ["LOG_ZERO", "Bernoulli", "Family"]
+__all__ = [
+    "FAMILIES",
+    "LOG_ZERO",
+    "Bernoulli",
+    "Binomial",
+    "Categorical",
+    "Family",
+    "Gaussian",
+    "Indicator",
+    "Poisson",
+    "family_from_json",
+    "family_to_json",
+]

@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from circurve.inputs.common import FLOOR, blend, presence
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Bernoulli"]
-
-FLOOR = 1e-6
-"""The M-step keeps probabilities within [FLOOR, 1 - FLOOR]: a value never seen stays possible."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Bernoulli(Family):
     def check_values(self, column: np.ndarray) -> str | None:
         """Only 0 and 1 are allowed."""
         wrong = column[(column != 0) & (column != 1)]
-        return f"{wrong[0]:g} is not 0 or 1" if wrong.size else None
+        return f"{wrong[0]:.10g} is not 0 or 1" if wrong.size else None
 
     def check_parameters(self, parameters: Tensor) -> str | None:
         """Probabilities lie in [0, 1]."""
@@ -41,7 +39,7 @@ class Bernoulli(Family):
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """The column's mean, mixed half and half with a uniform draw for each unit."""
-        mean = float(column.mean()) if column.size else 0.5
+        mean = float(column.mean(dtype=np.float64)) if column.size else 0.5
         draw = torch.rand(units, 1, generator=generator, dtype=torch.float64)
         return (0.5 * mean + 0.5 * draw).clamp_(FLOOR, 1 - FLOOR)
 
@@ -54,14 +52,14 @@ class Bernoulli(Family):
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """(1, x): how often the unit was used, and how often it saw a one."""
-        present = torch.ones_like(x) if observed is None else observed
+        present = presence(x, observed)
         return torch.stack([present, x * present], dim=-2)
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
-        """p~ = (ones + pseudocount/2) / (uses + pseudocount)."""
-        uses, ones = statistics[..., :1] + pseudocount, statistics[..., 1:] + pseudocount / 2
-        best = torch.where(uses > 0, ones / uses, parameters)
-        return torch.lerp(parameters, best, step).clamp_(FLOOR, 1 - FLOOR)
+        """p~ = (ones + pseudocount/2) / (uses + pseudocount), within [FLOOR, 1 - FLOOR]."""
+        uses, ones = statistics[..., :1], statistics[..., 1:]  # (R, G, K, 1)
+        best = (ones + pseudocount / 2) / (uses + pseudocount)
+        return blend(parameters, best.clamp(FLOOR, 1 - FLOOR), uses, step)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """1 with the unit's probability."""

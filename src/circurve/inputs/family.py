@@ -39,6 +39,10 @@ class Family(ABC):
     def parameter_names(self) -> tuple[str, ...]:
         """The names of the P parameters of a unit, in the order of the last axis."""
 
+    def check_units(self, units: int) -> str | None:
+        """Say why an input of this family cannot have so many units, or None; only Indicator minds."""
+        return None
+
     @abstractmethod
     def check_values(self, column: np.ndarray) -> str | None:
         """Say what is wrong with the observed values of a column (no missing ones in it), or None if all fit."""
@@ -72,7 +76,9 @@ class Family(ABC):
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """M-step: the parameters (R, G, K, P) moved by `step` towards the maximiser given `statistics` (R, G, K, S).
 
-        pseudocount and step are (R, 1, 1, 1). A unit that received no weight keeps its parameters.
+        pseudocount and step are (R, 1, 1, 1). A unit that received no weight keeps its parameters, whatever the
+        pseudocount; step 0 keeps all of them. Floors act on the maximiser. No argument is changed; the result has
+        the dtype of `parameters`, also where `statistics` are float64.
         """
 
     @abstractmethod

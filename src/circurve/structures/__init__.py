@@ -1,1 +1,22 @@
-"""."""
+"""Structures: from data, or from a shape alone, to a circuit."""
+
+from circurve.structures.chow_liu import chow_liu_tree
+from circurve.structures.columns import infer_families
+from circurve.structures.hclt import hclt
+from circurve.structures.hmm import hmm
+from circurve.structures.mixture import fully_factorized, mixture
+from circurve.structures.mutual_information import mutual_information
+from circurve.structures.random_trees import random_binary_trees
+from circurve.structures.tree import Tree
+
+__all__ = [
+    "Tree",
+    "chow_liu_tree",
+    "fully_factorized",
+    "hclt",
+    "hmm",
+    "infer_families",
+    "mixture",
+    "mutual_information",
+    "random_binary_trees",
+]

@@ -1,0 +1,101 @@
+"""Data files: text tables, numpy's .npy and .npz; and the one function that takes a name or a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from circurve.data.convert import Array
+from circurve.data.dataset import DEBD, EMBEDDED, SPLITS, Dataset, load_dataset
+from circurve.data.matrix import Matrix, as_matrix
+from circurve.data.text import read_text, unreadable
+from circurve.errors import DataError
+
+__all__ = ["load_data", "read_table"]
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".npy", ".npz")
+
+
+def read_table(path: str | Path, header: bool | None = None) -> Matrix | Dataset:
+    """Read a data file; an .npz with an array `train` gives a Dataset, everything else one table.
+
+    .csv, .tsv and .txt are text with comma, semicolon, tab or space; .data is the same, by default without a header.
+    """
+    path = Path(path).expanduser()
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        raise DataError(f"{path}: is a directory, not a file")
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path}: unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}")
+    if suffix == ".npz":
+        return _read_npz(path)
+    if suffix == ".npy":
+        return _as_table(_load_arrays(path)[""], str(path))
+    return read_text(path, header=False if header is None and suffix == ".data" else header)
+
+
+def load_data(name_or_path: str | Path, data_dir: str | Path | None = None, header: bool | None = None) -> Dataset:
+    """Load a data set by name (see `load_dataset`) or a data file (see `read_table`), whichever it is.
+
+    A file that holds one table gives a Dataset with `train` only; `split_rows` makes parts of it.
+    """
+    if not _is_file(name_or_path, data_dir):
+        return load_dataset(str(name_or_path), data_dir)
+    table = read_table(name_or_path, header)
+    if isinstance(table, Dataset):
+        return table
+    return Dataset(Path(name_or_path).stem, table.values, columns=table.columns)
+
+
+def _is_file(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
+    if isinstance(name_or_path, Path):
+        return True
+    path = Path(name_or_path)
+    if path.suffix or os.sep in name_or_path or "/" in name_or_path:
+        return True
+    if name_or_path in (*EMBEDDED, *DEBD, ""):
+        return False
+    return path.is_file() or (path.is_dir() and data_dir is None)
+
+
+def _read_npz(path: Path) -> Matrix | Dataset:
+    arrays = _load_arrays(path)
+    if "train" in arrays and set(arrays) <= set(SPLITS):
+        parts = {split: _as_table(array, f"{path}: array '{split}'").values for split, array in arrays.items()}
+        return Dataset(path.stem, parts["train"], parts.get("valid"), parts.get("test"))
+    if len(arrays) == 1:
+        return _as_table(next(iter(arrays.values())), str(path))
+    names = ", ".join(arrays) or "nothing"
+    raise DataError(f"{path}: expected the arrays train, valid, test, or a single array, found {names}")
+
+
+def _as_table(array: Array, source: str) -> Matrix:
+    try:
+        return as_matrix(array)
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
+
+
+def _load_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz by name; the one of an .npy under the empty name. Pickled objects are refused."""
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise DataError(f"{path}: the file is empty")
+            file.seek(0)
+            return _parse_arrays(file, path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _parse_arrays(file: BinaryIO, path: Path) -> dict[str, Array]:
+    try:
+        if path.suffix.lower() == ".npy":
+            return {"": np.lib.format.read_array(file, allow_pickle=False)}
+        with np.load(file, allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except Exception as error:  # numpy and zipfile raise whatever the damage trips over
+        raise DataError(f"{path}: not a {path.suffix} file of numbers, or damaged: {error}") from None

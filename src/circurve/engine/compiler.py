@@ -1,0 +1,152 @@
+"""Circuit -> Program: sort nodes into layers, fold equal shapes, and turn edges into index arrays.
+
+Nothing here recurses and nothing is quadratic: a node is touched a few times, and an edge between two units of a
+product, or from a sum to a child unit, is one entry of one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import cast
+
+import numpy as np
+
+from circurve.engine.program import Index, InputLayer, Layer, ProductLayer, Program, Space, SumLayer, Wiring
+from circurve.engine.wiring import FlowWirer, wire_products, wire_sums
+from circurve.graph import Circuit, Input, Node, Product, Sum
+
+__all__ = ["compile"]
+
+Fold = list[Node]
+
+
+def compile(circuit: Circuit) -> Program:
+    """Lay a circuit out in blocks of rows and index arrays; time and memory are linear in nodes plus edges."""
+    folds = _fold(circuit)
+    values, rows = _place(folds)
+    roots = np.concatenate([rows[root] for root in circuit.roots])
+    children = [_wire(fold, rows) for fold in folds]
+    owners = _owned_blocks(children, folds, values, roots)
+    wirer = FlowWirer(values, roots)
+    inputs: list[InputLayer] = []
+    layers: list[Layer] = []
+    for block in reversed(range(len(folds))):
+        fold, wiring = folds[block], children[block]
+        first = fold[0]
+        if isinstance(first, Input):
+            nodes = cast("tuple[Input, ...]", tuple(fold))
+            inputs.append(InputLayer(first.family, nodes, first.units, block, wirer.receive(block)))
+        elif isinstance(first, Product):
+            assert wiring is not None
+            layers.append(ProductLayer(block, wiring, *wirer.pass_through(block, wiring)))
+        else:
+            assert wiring is not None
+            layers.append(_sum_layer(cast("tuple[Sum, ...]", tuple(fold)), block, wiring, wirer, block in owners))
+    return Program(circuit, tuple(reversed(inputs)), tuple(reversed(layers)), values, wirer.space(), roots)
+
+
+def _sum_layer(nodes: tuple[Sum, ...], block: int, children: Wiring, wirer: FlowWirer, owns: bool) -> SumLayer:
+    flow = wirer.receive(block)
+    mask = None
+    if nodes[0].mask is not None:
+        mask = np.stack([node.mask for node in nodes if node.mask is not None])
+    first = nodes[0]
+    return SumLayer(
+        nodes=nodes,
+        units=first.units,
+        child_units=first.child_units,
+        block=block,
+        children=children,
+        owns_children=owns,
+        flow_block=wirer.spread(children),
+        flow=flow,
+        mask=mask,
+    )
+
+
+def _fold(circuit: Circuit) -> list[Fold]:
+    """Nodes that are computed together, in the order of computation.
+
+    Sums fold by depth and shape. Products and inputs fold with those that feed the same fold of sums, in the order
+    in which the sums read them: then the sums' elements are one contiguous block.
+    """
+    level: dict[Node, int] = {}
+    reader: dict[Node, Node] = {}
+    for node in circuit.nodes:
+        level[node] = 1 + max((level[child] for child in node.children), default=-1)
+        for child in node.children:
+            reader.setdefault(child, node)
+
+    def key(node: Node) -> Hashable:
+        if isinstance(node, Sum):
+            return level[node], node.units, node.child_units, node.mask is not None
+        parent = reader.get(node)
+        feeds = key(parent) if isinstance(parent, Sum) else None
+        return (node.family, node.units, feeds) if isinstance(node, Input) else (level[node], feeds)
+
+    folds: dict[tuple[int, str, Hashable], Fold] = {}
+    for node in circuit.nodes:
+        kind = "0 input" if isinstance(node, Input) else "1 product" if isinstance(node, Product) else "2 sum"
+        folds.setdefault((level[node], kind, key(node)), []).append(node)
+    place: dict[Node, tuple[int, int]] = {}
+    for (_, kind, _), fold in folds.items():
+        if kind == "2 sum":
+            fold.sort(key=_breadth, reverse=True)
+            for position, node in enumerate(fold):
+                for j, child in enumerate(node.children):
+                    if reader[child] is node:
+                        place.setdefault(child, (position, j))
+    for (_, kind, _), fold in folds.items():
+        if kind != "2 sum":
+            fold.sort(key=lambda node: place.get(node, (len(place), 0)))
+    return [folds[k] for k in sorted(folds, key=lambda k: k[:2])]
+
+
+def _breadth(node: Node) -> int:
+    """How many rows are added up for a sum's first child: equal ones side by side make short index lists."""
+    first = node.children[0]
+    return len(first.children) if isinstance(first, Product) else 1
+
+
+def _place(folds: Sequence[Fold]) -> tuple[Space, dict[Node, Index]]:
+    sizes = np.array([sum(node.units for node in fold) for fold in folds], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    rows: dict[Node, Index] = {}
+    next_row = 0
+    for fold in folds:
+        for node in fold:
+            rows[node] = np.arange(next_row, next_row + node.units, dtype=np.int64)
+            next_row += node.units
+    return Space(starts, sizes), rows
+
+
+def _wire(fold: Fold, rows: dict[Node, Index]) -> Wiring | None:
+    first = fold[0]
+    if isinstance(first, Sum):
+        return wire_sums(cast("list[Sum]", fold), rows)
+    if isinstance(first, Product):
+        return wire_products(cast("list[Product]", fold), rows)
+    return None
+
+
+def _owned_blocks(children: Sequence[Wiring | None], folds: Sequence[Fold], values: Space, roots: Index) -> set[int]:
+    """The sum blocks whose elements are exactly one whole block that nothing else reads."""
+    reads = np.bincount(roots, minlength=values.rows)
+    for wiring in children:
+        if wiring is None:
+            continue
+        lists = [column.sources for column in wiring.columns]
+        lists += [wiring.tail.sources] if wiring.tail is not None else []
+        for sources in lists:
+            np.add.at(reads, sources, 1)
+    owned = set()
+    for block, (wiring, fold) in enumerate(zip(children, folds, strict=True)):
+        if wiring is None or not isinstance(fold[0], Sum):
+            continue
+        sources = wiring.columns[0].sources
+        low = int(sources[0])
+        source_block = int(np.searchsorted(values.starts, low, side="right") - 1)
+        whole = low == values.starts[source_block] and len(sources) == values.sizes[source_block]
+        if whole and np.array_equal(sources, np.arange(low, low + len(sources))) and reads[sources].max() == 1:
+            owned.add(block)
+    return owned

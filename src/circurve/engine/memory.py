@@ -1,0 +1,36 @@
+"""How many samples to process at once: from a memory budget, and on a CPU from what its caches hold."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+
+from circurve.engine.bound import Engine
+from circurve.errors import OptionError
+
+__all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory"]
+
+DEFAULT_SHARE = 0.4
+"""The share of free memory used when no budget is given."""
+
+CPU_CHUNK = 512
+"""Larger chunks only push the working set out of a CPU's caches (measured by benchmarks/cpu_em.py)."""
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that could be allocated on a device now."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + int(reserved)
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def chunk_size(engine: Engine, backward: bool, memory_budget: int | None = None) -> int:
+    """The largest number of samples whose buffers fit the budget in bytes (default: 40 % of what is free), at least 1."""
+    if memory_budget is not None and memory_budget <= 0:
+        raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
+    budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(engine.device))
+    fitting = max(1, budget // engine.bytes_per_sample(backward))
+    return min(fitting, CPU_CHUNK) if engine.device.type == "cpu" else fitting

@@ -1,0 +1,176 @@
+"""A compiled circuit: plain records of index arrays, layer by layer, for any number of runs and any device.
+
+Values and flows live in two *spaces*. A space is a list of blocks of rows, one row for each unit; a block is
+what one layer writes, so each block is contiguous and a sum layer is one batched matrix product over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.graph import Circuit, Input, Sum
+from circurve.inputs import Family
+
+__all__ = ["Column", "InputLayer", "Layer", "ProductLayer", "Program", "Space", "SumLayer", "Tail", "Wiring"]
+
+Index: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Rows in blocks. Block b holds rows starts[b] .. starts[b] + sizes[b] - 1."""
+
+    starts: Index
+    sizes: Index
+
+    @property
+    def rows(self) -> int:
+        """All rows of the space, for one run."""
+        return int(self.starts[-1] + self.sizes[-1]) if len(self.starts) else 0
+
+    def bind(self, rows: Index, runs: int) -> Index:  # (P,) -> (R, P)
+        """Where the rows of each run lie when every block is stored as (R, block size).
+
+        With that order a block of all runs stays contiguous, and a gather serves all runs in one call.
+        """
+        block = np.searchsorted(self.starts, rows, side="right") - 1
+        start, size = self.starts[block], self.sizes[block]
+        run = np.arange(runs, dtype=np.int64)[:, None]
+        bound: Index = start * runs + run * size + (rows - start)
+        return bound
+
+
+@dataclass(frozen=True)
+class Column:
+    """The j-th source row of each target: `targets` is None for all of them, a count for the first ones, or a list."""
+
+    sources: Index
+    targets: int | Index | None
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The sources beyond the columns, for targets with very many: a compressed sparse row list."""
+
+    targets: Index
+    sources: Index
+    offsets: Index
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """For each target, the source rows that are added up: children of a product (logs), parents of a node (flows)."""
+
+    targets: int
+    columns: tuple[Column, ...]
+    tail: Tail | None = None
+
+    @property
+    def single(self) -> Index | None:
+        """The sources, where each target has exactly one."""
+        only = len(self.columns) == 1 and self.columns[0].targets is None and self.tail is None
+        return self.columns[0].sources if only else None
+
+
+@dataclass(frozen=True)
+class InputLayer:
+    """G inputs of one family with K units each."""
+
+    family: Family
+    nodes: tuple[Input, ...] = field(repr=False)
+    units: int
+    block: int
+    flow: Wiring = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(G, K)."""
+        return len(self.nodes), self.units
+
+
+@dataclass(frozen=True)
+class ProductLayer:
+    """Products of one depth, as rows: the sum of their children's logs.
+
+    Rows with one parent share its flow; `flow` gathers the others into flow block `flow_block`.
+    """
+
+    block: int
+    children: Wiring = field(repr=False)
+    flow_block: int | None
+    flow: Wiring | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SumLayer:
+    """G sums of one depth with K units over C child units each: one batched matrix product."""
+
+    nodes: tuple[Sum, ...] = field(repr=False)
+    units: int
+    child_units: int
+    block: int
+    children: Wiring = field(repr=False)
+    """One source row for each of the G x C elements."""
+
+    owns_children: bool
+    """The elements are exactly one block that nobody else reads: they may be overwritten in place."""
+
+    flow_block: int
+    """Where the flows of the G x C elements go."""
+
+    flow: Wiring = field(repr=False)
+    mask: NDArray[np.bool_] | None = field(repr=False)  # (G, K, C)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(G, K, C)."""
+        return len(self.nodes), self.units, self.child_units
+
+
+Layer: TypeAlias = ProductLayer | SumLayer
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A circuit in the form the backends execute: `inputs` first, then `layers` in order; flows go backwards."""
+
+    circuit: Circuit
+    inputs: tuple[InputLayer, ...]
+    layers: tuple[Layer, ...]
+    values: Space = field(repr=False)
+    flows: Space = field(repr=False)
+    roots: Index = field(repr=False)
+    """The rows of the outputs."""
+
+    ROOT_FLOWS = 1
+    """The flow block of the outputs; block 0 is a single zero row, the flow of a unit that nobody uses."""
+
+    @property
+    def sums(self) -> tuple[SumLayer, ...]:
+        """The sum layers, children before parents: the order of all weight tensors."""
+        return tuple(layer for layer in self.layers if isinstance(layer, SumLayer))
+
+    @property
+    def masked(self) -> bool:
+        """Whether any sum lacks edges."""
+        return any(layer.mask is not None for layer in self.sums)
+
+    def describe(self) -> str:
+        """One line for each layer: what is folded into what shape."""
+        lines = [f"{len(self.inputs)} input layers, {len(self.layers)} layers, {self.values.rows:,} rows"]
+        for inputs in self.inputs:
+            g, k = inputs.shape
+            lines.append(f"input    {g:>6} x {k:<5} {inputs.family!r}")
+        for layer in self.layers:
+            if isinstance(layer, ProductLayer):
+                lines.append(f"product  {layer.children.targets:>6} rows, {len(layer.children.columns)} columns")
+            else:
+                g, k, c = layer.shape
+                place = "in place" if layer.owns_children else "gathered"
+                masked = ", masked" if layer.mask is not None else ""
+                lines.append(f"sum      {g:>6} x {k} x {c}  {place}{masked}")
+        return "\n".join(lines)

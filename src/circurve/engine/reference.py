@@ -1,0 +1,168 @@
+"""The reference backend: forward and backward pass in plain torch operations, for any device and precision.
+
+Within a sum layer, with m_n the largest log-value among the children of a group for sample n,
+
+    E_cn = exp(L_cn - m_n)          elements, in [0, 1], the largest is 1
+    S_kn = sum_c theta_kc E_cn      scaled sums, one batched matrix product
+    log p_kn = log S_kn + m_n
+
+and backwards, with F_kn the flow of unit k,
+
+    A_kn  = F_kn / S_kn
+    F_cn += E_cn sum_k theta_kc A_kn            flow to the child
+    N_kc  = theta_kc sum_n A_kn E_cn            counts, since r_kc = theta_kc E_c / S_k
+
+so every sum over edges is a matrix product, and no array has samples x edges entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.bound import BoundWiring, Engine
+from circurve.engine.params import Params
+from circurve.engine.program import ProductLayer, Program, SumLayer
+from circurve.engine.underflow import Repaired, repair_values, repaired_flows
+
+__all__ = ["Observer", "SumPass", "backward", "forward", "gather"]
+
+FLUSH = {torch.float32: 1e-30, torch.float64: 1e-290}
+"""Scaled values and flows below this become zero: subnormal numbers would cost a CPU a factor of four."""
+
+
+@dataclass(frozen=True)
+class SumPass:
+    """What the backward pass of one sum layer leaves for the statistics."""
+
+    number: int
+    """The position of the layer among the sum layers."""
+
+    layer: SumLayer
+    flow: Tensor  # F, (R, G, K, N)
+    ratio: Tensor  # A = F / S, (R, G, K, N)
+    elements: Tensor  # E, (R, G, C, N)
+    scaled: Tensor  # S, (R, G, K, N)
+
+
+class Observer(Protocol):
+    """Collects statistics while flows go down. It must not keep the tensors: their memory is used again."""
+
+    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
+        """The forward pass is done: log p, the weights in use and which samples are possible, all (R, N)."""
+
+    def on_sum(self, step: SumPass) -> None:
+        """A sum layer's flow went to its children. `ratio` and `scaled` may be overwritten."""
+
+    def on_repaired(self, number: int, entries: Repaired) -> None:
+        """Some entries of sum layer `number` were left out of `ratio` and are given in logs."""
+
+    def on_input(self, number: int, flow: Tensor) -> None:
+        """The flow (R, G, K, N) arrived at input layer `number`."""
+
+
+def gather(wiring: BoundWiring, source: Tensor, out: Tensor) -> Tensor:
+    """For each target the sum of its rows of `source` (rows, N), written to `out` (R, ..., N) with R x targets rows."""
+    runs, samples = out.shape[0], out.shape[-1]
+    flat = out.view(-1, samples)
+    first, *others = wiring.columns
+    torch.index_select(source, 0, first[0], out=flat)
+    for rows, targets in others:
+        more = source.index_select(0, rows)
+        if targets is None:
+            flat += more
+        elif isinstance(targets, int):
+            out.view(runs, wiring.targets, samples)[:, :targets] += more.view(runs, targets, samples)
+        else:
+            flat.index_add_(0, targets, more)
+    if wiring.tail is not None:
+        at, rows, offsets = wiring.tail
+        flat.index_add_(0, at, torch.nn.functional.embedding_bag(rows, source, offsets, mode="sum"))
+    return out
+
+
+def forward(engine: Engine, params: Params, x: Tensor, observed: Tensor | None) -> Tensor:  # -> (R, outputs, N)
+    """Log-values of the outputs; zero probability is LOG_ZERO or below. Inner values stay in the engine's buffers.
+
+    x: (R or 1, V, N) with missing values filled; observed: the same shape (1 or 0), or None if nothing is missing.
+    """
+    program = engine.program
+    for inputs, parameters, variables in zip(program.inputs, params.inputs, engine.variables, strict=True):
+        out = engine.values.block(inputs.block, *inputs.shape)
+        inputs.family.log_prob(parameters, x.index_select(1, variables), out)
+        if observed is not None:
+            out *= observed.index_select(1, variables).unsqueeze(-2)
+    weights = iter(params.weights)
+    for layer in program.layers:
+        wiring = engine.children[layer.block]
+        if isinstance(layer, ProductLayer):
+            gather(wiring, engine.values.before(layer.block), engine.values.block(layer.block, wiring.targets))
+        else:
+            _sum_forward(engine, layer, next(weights))
+    outputs = engine.values.matrix.index_select(0, engine.roots)
+    return outputs.view(engine.runs, -1, engine.samples)
+
+
+def _sum_forward(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
+    g, k, c = layer.shape
+    elements = engine.elements(layer)
+    if not engine.overwrites(layer):
+        gather(engine.children[layer.block], engine.values.before(layer.block), elements)
+    largest = elements.amax(-2, keepdim=True)  # (R, G, 1, N)
+    elements.sub_(largest).exp_()
+    torch.threshold_(elements, FLUSH[engine.dtype], 0.0)
+    scaled = engine.scaled(layer)
+    torch.bmm(weights.view(-1, k, c), elements.view(-1, c, engine.samples), out=scaled.view(-1, k, engine.samples))
+    log_value = engine.values.block(layer.block, g, k)
+    torch.log(scaled, out=log_value).add_(largest)
+    if engine.careful:
+        repair_values(engine, layer, weights)
+
+
+def backward(engine: Engine, params: Params, root_flow: Tensor, observer: Observer) -> None:
+    """Send the outputs' flow (R, outputs, N) down after a `forward`, and show each layer's to the observer."""
+    program = engine.program
+    engine.flows.block(0, 1).zero_()
+    engine.flows.block(Program.ROOT_FLOWS, root_flow.shape[1]).copy_(root_flow)
+    number = len(params.weights)
+    for layer in reversed(program.layers):
+        if isinstance(layer, SumLayer):
+            number -= 1
+            _sum_backward(engine, layer, number, params.weights[number], observer)
+        elif layer.flow_block is not None:
+            wiring = engine.flow[layer.block]
+            gather(wiring, engine.flows.before(layer.flow_block), engine.flows.block(layer.flow_block, wiring.targets))
+    for i, inputs in enumerate(program.inputs):
+        observer.on_input(i, received(engine, inputs.block, inputs.shape))
+
+
+def received(engine: Engine, block: int, shape: tuple[int, int]) -> Tensor:  # -> (R, G, K, N)
+    """The flow of a block's rows: a view where one flow block holds exactly them, else gathered into scratch 0."""
+    wiring = engine.flow[block]
+    if wiring.block is not None:
+        return engine.flows.block(wiring.block, *shape)
+    return gather(wiring, engine.flows.matrix, engine.scratch(0, *shape))
+
+
+def _sum_backward(engine: Engine, layer: SumLayer, number: int, weights: Tensor, observer: Observer) -> None:
+    g, k, c = layer.shape
+    n = engine.samples
+    elements, scaled = engine.elements(layer), engine.scaled(layer)
+    flow = received(engine, layer.block, (g, k))
+    ratio = torch.div(flow, scaled, out=engine.scratch(1, g, k))
+    child_flow = engine.flows.block(layer.flow_block, g, c)
+    torch.bmm(weights.view(-1, k, c).transpose(1, 2), ratio.view(-1, k, n), out=child_flow.view(-1, c, n))
+    child_flow.mul_(elements)
+    if engine.careful:
+        for entries in repaired_flows(engine, layer, weights, flow):
+            flow_down = entries.flow[:, None] * entries.responsibility  # (P, C)
+            child = torch.arange(c, device=engine.device)
+            at = (entries.run[:, None], entries.group[:, None], child, entries.sample[:, None])
+            child_flow.index_put_(at, flow_down, accumulate=True)
+            observer.on_repaired(number, entries)
+    torch.threshold_(child_flow, FLUSH[engine.dtype], 0.0)
+    observer.on_sum(SumPass(number, layer, flow, ratio, elements, scaled))

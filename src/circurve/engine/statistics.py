@@ -1,0 +1,82 @@
+"""What an E-step returns: sums over samples, which add up over chunks, batches and processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+__all__ = ["CurvatureSums", "Request", "Statistics"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which sums an E-step collects beside the counts."""
+
+    curvature: bool = False
+    """Sums of F, F^2, t and T of each sum unit."""
+
+    mean_ratio: bool = False
+    """Sums of rho_nc of each edge, for the estimator sum_c (mean rho)^2."""
+
+    second_moment: bool = False
+    """Sums of F_nc^2 of each edge, for the exact penalty."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is asked for."""
+        return self.curvature or self.mean_ratio or self.second_moment
+
+
+@dataclass(frozen=True)
+class CurvatureSums:
+    """Weighted sums over samples for each sum layer: (R, G, K) for units, (R, G, K, C) for edges, None if not asked."""
+
+    flow: tuple[Tensor, ...] | None = None  # sum of F_n
+    flow_squared: tuple[Tensor, ...] | None = None  # sum of F_n^2
+    local: tuple[Tensor, ...] | None = None  # sum of t_n
+    total: tuple[Tensor, ...] | None = None  # sum of T_n = F_n^2 t_n
+    ratio: tuple[Tensor, ...] | None = None  # sum of rho_nc
+    second_moment: tuple[Tensor, ...] | None = None  # sum of F_nc^2
+
+    def __add__(self, other: CurvatureSums) -> CurvatureSums:
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return CurvatureSums(*(None if a is None or b is None else _add(a, b) for a, b in pairs))
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over the samples of an E-step, for each run. Samples of probability zero are counted and left out."""
+
+    counts: tuple[Tensor, ...]
+    """N_nc = sum of F_nc, (R, G, K, C) for each sum layer."""
+
+    inputs: tuple[Tensor, ...]
+    """Flow-weighted sufficient statistics, (R, G, K, S) for each input layer."""
+
+    log_likelihood: Tensor  # (R,) float64, sum of weight * log p over possible samples
+    weight: Tensor  # (R,) float64, sum of the weights of possible samples
+    impossible: Tensor  # (R,) int64, how many samples with positive weight have probability zero
+    curvature: CurvatureSums | None = None
+
+    @property
+    def mean_log_likelihood(self) -> Tensor:  # (R,)
+        """The weighted mean over all samples: -inf as soon as one of them has probability zero."""
+        mean = self.log_likelihood / self.weight
+        return torch.where(self.impossible > 0, -torch.inf, mean)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        both = self.curvature is not None and other.curvature is not None
+        return Statistics(
+            counts=_add(self.counts, other.counts),
+            inputs=_add(self.inputs, other.inputs),
+            log_likelihood=self.log_likelihood + other.log_likelihood,
+            weight=self.weight + other.weight,
+            impossible=self.impossible + other.impossible,
+            curvature=self.curvature + other.curvature if both else None,  # type: ignore[operator]
+        )
+
+
+def _add(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))

@@ -1,0 +1,95 @@
+"""Categorical inputs: a column of states 0, 1, ..., states - 1 without an order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.inputs.common import FLOOR, blend, check_whole, presence, wrong_whole_value
+from circurve.inputs.family import LOG_ZERO, Family
+
+__all__ = ["Categorical"]
+
+
+@dataclass(frozen=True)
+class Categorical(Family):
+    """p(x) = p_x; one parameter for each state, its probability."""
+
+    states: int
+
+    name: ClassVar[str] = "categorical"
+    discrete: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "states", check_whole("states", self.states, least=1))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The probability of each state."""
+        return tuple(f"probability_{state}" for state in range(self.states))
+
+    def check_values(self, column: np.ndarray) -> str | None:
+        """Whole numbers below `states`."""
+        return wrong_whole_value(column, self.states - 1)
+
+    def check_parameters(self, parameters: Tensor) -> str | None:
+        """Probabilities lie in [0, 1] and sum to one."""
+        if not bool(((parameters >= 0) & (parameters <= 1)).all()):
+            return "a probability lies outside [0, 1]"
+        error = (parameters.sum(-1) - 1).abs()
+        return None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
+
+    def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
+        """The column's frequencies, mixed half and half with a uniform draw from the simplex for each unit."""
+        counts = torch.from_numpy(np.bincount(column.astype(np.int64), minlength=self.states)).double()
+        frequencies = counts / column.size if column.size else torch.full_like(counts, 1 / self.states)
+        draw = torch.empty(units, self.states, dtype=torch.float64).exponential_(generator=generator)
+        return _floored(0.5 * frequencies + 0.5 * draw / draw.sum(-1, keepdim=True))
+
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """log p_x, looked up in the table of logarithms.
+
+        The look-up costs the same for any number of states and is exact; a product with one-hot columns is faster
+        only for a handful of states, and its cost grows with them.
+        """
+        log_table = parameters.log().clamp_min_(LOG_ZERO)  # (R, G, K, states)
+        states = x.long().unsqueeze(-2).expand(out.shape)
+        return torch.gather(log_table, -1, states, out=out)
+
+    def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """One-hot: how often the unit saw each state."""
+        states = torch.arange(self.states, dtype=x.dtype, device=x.device).unsqueeze(-1)  # (states, 1)
+        return (x.unsqueeze(-2) == states) * presence(x, observed).unsqueeze(-2)
+
+    def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+        """p~_s = (count_s + pseudocount/states) / (uses + pseudocount), raised to FLOOR and normalised again."""
+        uses = statistics.sum(-1, keepdim=True)  # (R, G, K, 1)
+        best = (statistics + pseudocount / self.states) / (uses + pseudocount)
+        return blend(parameters, _floored(best), uses, step)
+
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """The first of `states` exponential clocks to ring, clock s with rate p_s: it is s with probability p_s."""
+        clocks = torch.empty_like(parameters).exponential_(generator=generator)
+        return (parameters / clocks).argmax(-1).to(parameters.dtype)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """The most probable state, the first one of equals."""
+        return parameters.argmax(-1).to(parameters.dtype)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """Sum over s of s p_s, the states read as numbers."""
+        return parameters @ torch.arange(self.states, dtype=parameters.dtype, device=parameters.device)
+
+    def support(self) -> tuple[int, ...]:
+        """All states."""
+        return tuple(range(self.states))
+
+
+def _floored(probability: Tensor) -> Tensor:  # (..., states)
+    """No state below FLOOR of the total, and the sum is one: max(p, FLOOR) / sum of it."""
+    raised = probability.clamp_min(FLOOR)
+    return raised / raised.sum(-1, keepdim=True)

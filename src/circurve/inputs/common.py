@@ -1,0 +1,71 @@
+"""What several families share: checks of whole numbers, drawn rows, the blend of an M-step."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.errors import OptionError
+from circurve.inputs.family import LOG_ZERO
+
+__all__ = [
+    "FLOOR",
+    "LARGEST_WHOLE",
+    "blend",
+    "cancelling_log_prob",
+    "check_whole",
+    "draw_rows",
+    "presence",
+    "wrong_whole_value",
+]
+
+FLOOR = 1e-6
+"""The M-step aims at probabilities >= FLOOR (and <= 1 - FLOOR): a value never seen stays possible."""
+
+LARGEST_WHOLE = 2**24
+"""Up to here float32 holds every whole number exactly; columns and hyperparameters stay below."""
+
+
+def check_whole(option: str, value: object, least: int) -> int:
+    """Return `value` as an int if it is a whole number in least..LARGEST_WHOLE; else raise OptionError."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= LARGEST_WHOLE:
+        return int(value)
+    raise OptionError(f"{option} must be a whole number from {least} to {LARGEST_WHOLE}, not {value!r}")
+
+
+def wrong_whole_value(column: np.ndarray, largest: int = LARGEST_WHOLE) -> str | None:
+    """Say which value of a column is not a whole number in 0..largest, or None."""
+    wrong = column[~((column >= 0) & (column <= largest) & (np.floor(column) == column))]
+    return f"{wrong[0]:.10g} is not a whole number from 0 to {largest}" if wrong.size else None
+
+
+def draw_rows(column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:  # -> (K,) float64
+    """`units` values of a non-empty column, from distinct rows; rows repeat only when there are fewer than units."""
+    rounds = -(-units // column.size)
+    rows = torch.cat([torch.randperm(column.size, generator=generator) for _ in range(rounds)])[:units]
+    return torch.from_numpy(column[rows.numpy()].astype(np.float64))
+
+
+def presence(x: Tensor, observed: Tensor | None) -> Tensor:  # (R or 1, G, N), in the dtype of x
+    """1 where a value is observed, 0 where it is missing."""
+    return torch.ones_like(x) if observed is None else observed.to(x.dtype)
+
+
+def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> Tensor:
+    """log p_k(x_n) = base_n + slope_k x_n + offset_k, summed in float64.
+
+    For large counts the three terms are thousands of times their sum, which float32 would not survive.
+    x, base: (R or 1, G, N) float64; slope, offset: (R, G, K) float64; out: (R, G, K, N).
+    """
+    total = torch.addcmul(base.unsqueeze(-2), x.unsqueeze(-2), slope.unsqueeze(-1))  # (R, G, K, N)
+    return out.copy_(total.add_(offset.unsqueeze(-1)).clamp_min_(LOG_ZERO))
+
+
+def blend(parameters: Tensor, best: Tensor, weight: Tensor, step: Tensor) -> Tensor:
+    """(1 - step) parameters + step best, in the dtype of `parameters`; a unit of weight zero is left as it is.
+
+    parameters, best: (R, G, K, P); weight: (R, G, K, 1); step: (R, 1, 1, 1). `best` may be NaN where the weight is 0.
+    """
+    moved = torch.lerp(parameters, best.to(parameters.dtype), step.to(parameters.dtype))
+    return torch.where(weight > 0, moved, parameters)

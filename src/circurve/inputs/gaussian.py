@@ -1,0 +1,121 @@
+"""Gaussian inputs: a column of real numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.errors import OptionError
+from circurve.inputs.common import draw_rows, presence
+from circurve.inputs.family import LOG_ZERO, Family
+
+__all__ = ["Gaussian"]
+
+LARGEST = 1e18
+"""Values and means stay within +-LARGEST, so that squares of differences are finite in float32."""
+
+SMALLEST_VARIANCE = 1e-30
+"""No variance lies below: far above the smallest normal float32."""
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    """p(x) = exp(-(x - m)^2 / (2 v)) / sqrt(2 pi v); parameters: the mean m and the variance v.
+
+    `min_variance` is the smallest variance an M-step returns: without one, a unit that fits a single value drives
+    the likelihood to infinity. The default, a standard deviation of 0.01, suits columns with a spread of about 1;
+    for a column with standard deviation s, 1e-4 s^2 does the same.
+    """
+
+    min_variance: float = 1e-4
+
+    name: ClassVar[str] = "gaussian"
+    discrete: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        value: object = self.min_variance
+        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        if not number or not SMALLEST_VARIANCE <= self.min_variance <= 1 / SMALLEST_VARIANCE:
+            raise OptionError(f"min_variance must be a number from {SMALLEST_VARIANCE:g} to 1e+30, not {value!r}")
+        object.__setattr__(self, "min_variance", float(self.min_variance))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The mean and the variance."""
+        return ("mean", "variance")
+
+    def check_values(self, column: np.ndarray) -> str | None:
+        """Finite numbers of a size whose square float32 can hold."""
+        wrong = column[~(np.abs(column) <= LARGEST)]
+        return f"{wrong[0]:g} is not a number between -{LARGEST:g} and {LARGEST:g}" if wrong.size else None
+
+    def check_parameters(self, parameters: Tensor) -> str | None:
+        """Means within +-LARGEST, variances positive and finite."""
+        mean, variance = parameters[..., 0], parameters[..., 1]
+        if not bool((mean.abs() <= LARGEST).all()):
+            return f"a mean lies outside [-{LARGEST:g}, {LARGEST:g}]"
+        positive = (variance >= SMALLEST_VARIANCE) & variance.isfinite()
+        return None if bool(positive.all()) else f"a variance is not finite or below {SMALLEST_VARIANCE:g}"
+
+    def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
+        """Means: values of distinct rows, jittered by a tenth of the spread; variance: that of the column.
+
+        An empty column counts as standard normal.
+        """
+        jitter = torch.randn(units, generator=generator, dtype=torch.float64)
+        if not column.size:
+            return torch.stack([jitter, torch.full_like(jitter, max(1.0, self.min_variance))], dim=-1)
+        variance = max(float(column.var(dtype=np.float64)), self.min_variance)
+        mean = draw_rows(column, units, generator) + 0.1 * math.sqrt(variance) * jitter
+        return torch.stack([mean.clamp_(-LARGEST, LARGEST), torch.full_like(mean, variance)], dim=-1)
+
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """-z^2/2 - log(2 pi v)/2 with z = (x - m)/sqrt(v): centred first, so nothing cancels far from zero."""
+        mean, variance = parameters[..., 0].unsqueeze(-1), parameters[..., 1].unsqueeze(-1)  # (R, G, K, 1)
+        log_height = -0.5 * (variance.log() + math.log(2 * math.pi))
+        torch.sub(x.unsqueeze(-2), mean, out=out).mul_(variance.rsqrt())
+        return torch.addcmul(log_height, out, out, value=-0.5, out=out).clamp_min_(LOG_ZERO)
+
+    def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """(1, x, x^2) in float64: the variance found from their sums is off by about 1e-16 (m^2/v) of itself."""
+        value = x.double()
+        present = presence(value, observed)
+        return torch.stack([present, value * present, value.square() * present], dim=-2)
+
+    def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+        """Mix the unit's distribution with that of its data, share a of them, and take the mixture's moments.
+
+        m~ and v~ are the moments of the data, and a = step uses / (uses + pseudocount): the pseudocount acts as
+        that many observations of the unit's present distribution. With d = m~ - m,
+
+            m' = m + a d,    v' = (1-a) v + a v~ + a (1-a) d^2,
+
+        which is v' = (1-a)(v + (m-m')^2) + a (v~ + (m~-m')^2); never below min_variance.
+        """
+        uses, total, squares = statistics.double().unbind(-1)  # (R, G, K) each
+        mean, variance = parameters.double().unbind(-1)
+        data_mean = total / uses
+        data_variance = (squares / uses - data_mean.square()).clamp_min(0)
+        share = (step.double()[..., 0] * uses) / (uses + pseudocount.double()[..., 0])
+        distance = data_mean - mean
+        mixed = (1 - share) * variance + share * data_variance + share * (1 - share) * distance.square()
+        moved = torch.stack([mean + share * distance, mixed.clamp_min(self.min_variance)], dim=-1)
+        return torch.where(share.unsqueeze(-1) > 0, moved.to(parameters.dtype), parameters)
+
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """m + sqrt(v) times a standard normal draw."""
+        mean, variance = parameters[..., 0], parameters[..., 1]
+        return mean + variance.sqrt() * torch.empty_like(mean).normal_(generator=generator)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """The mean."""
+        return parameters[..., 0]
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """The mean."""
+        return parameters[..., 0]

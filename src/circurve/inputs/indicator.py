@@ -1,0 +1,95 @@
+"""Indicator inputs: each unit stands for one value of the column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.errors import OptionError
+from circurve.inputs.common import check_whole, wrong_whole_value
+from circurve.inputs.family import LOG_ZERO, Family
+
+__all__ = ["Indicator"]
+
+
+@dataclass(frozen=True)
+class Indicator(Family):
+    """p_k(x) = 1 if x = values[k], else 0; no parameters, nothing to learn.
+
+    `values` names one whole number for each unit, so an input has exactly K = len(values) units; two units may
+    name the same value. Parameter tensors have a last axis of length 0, and **the axis before it must be K**, in
+    `sample`, `mode` and `mean` too: (..., K, 0) -> (..., K).
+    """
+
+    values: tuple[int, ...]
+
+    name: ClassVar[str] = "indicator"
+    discrete: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        given: object = self.values
+        listed = tuple(given) if isinstance(given, Iterable) else ()
+        if not listed:
+            raise OptionError(f"values must list one whole number for each unit, not {given!r}")
+        object.__setattr__(self, "values", tuple(check_whole("values", value, least=0) for value in listed))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """None at all."""
+        return ()
+
+    def check_units(self, units: int) -> str | None:
+        """One unit for each value."""
+        named = len(self.values)
+        return None if units == named else f"indicator values name {named} units, not {units}"
+
+    def check_values(self, column: np.ndarray) -> str | None:
+        """Whole numbers; one that no unit names is impossible, not wrong."""
+        return wrong_whole_value(column)
+
+    def check_parameters(self, parameters: Tensor) -> str | None:
+        """There are none; but the axis before the last must be the units."""
+        if parameters.dim() < 2:
+            return f"indicator parameters need the axes (units, 0), not {tuple(parameters.shape)}"
+        return self.check_units(parameters.shape[-2])
+
+    def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
+        """An empty tensor, (K, 0)."""
+        wrong = self.check_units(units)
+        if wrong:
+            raise OptionError(wrong)
+        return torch.empty(units, 0, dtype=torch.float64)
+
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """0 where x is the unit's value, LOG_ZERO elsewhere."""
+        differs = x.unsqueeze(-2) != x.new_tensor(self.values).unsqueeze(-1)  # (R or 1, G, K, N)
+        return out.copy_(differs).mul_(LOG_ZERO)
+
+    def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """None at all: S = 0."""
+        return x.new_empty((*x.shape[:-1], 0, x.shape[-1]))
+
+    def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+        """The parameters as they are."""
+        return parameters
+
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:  # (..., K, 0) -> (..., K)
+        """Each unit's value."""
+        return self.mean(parameters)
+
+    def mode(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
+        """Each unit's value."""
+        return self.mean(parameters)
+
+    def mean(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
+        """Each unit's value."""
+        return parameters.new_tensor(self.values).expand(parameters.shape[:-1]).clone()
+
+    def support(self) -> tuple[int, ...]:
+        """The values that some unit names, in order."""
+        return tuple(sorted(set(self.values)))

@@ -1,0 +1,82 @@
+"""Poisson inputs: a column of counts without an upper end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.inputs.common import blend, cancelling_log_prob, draw_rows, presence, wrong_whole_value
+from circurve.inputs.family import LOG_ZERO, Family
+
+__all__ = ["Poisson"]
+
+RATE_FLOOR = 1e-6
+"""The M-step aims at rates >= RATE_FLOOR: a unit that saw only zeros still allows a one."""
+
+
+@dataclass(frozen=True)
+class Poisson(Family):
+    """p(x) = rate^x exp(-rate) / x! for x = 0, 1, 2, ...; one parameter, the rate."""
+
+    name: ClassVar[str] = "poisson"
+    discrete: ClassVar[bool] = True
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The rate."""
+        return ("rate",)
+
+    def check_values(self, column: np.ndarray) -> str | None:
+        """Whole numbers that float32 holds exactly."""
+        return wrong_whole_value(column)
+
+    def check_parameters(self, parameters: Tensor) -> str | None:
+        """Rates are positive and finite."""
+        positive = (parameters > 0) & parameters.isfinite()
+        return None if bool(positive.all()) else "a rate is not positive and finite"
+
+    def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
+        """Half the column's mean and half the value of a random row, times a uniform draw from [0.5, 1.5].
+
+        An empty column counts as having mean 1.
+        """
+        values = column if column.size else np.ones(1)
+        centre = 0.5 * float(values.mean(dtype=np.float64)) + 0.5 * draw_rows(values, units, generator)
+        draw = torch.rand(units, generator=generator, dtype=torch.float64)
+        return (centre * (0.5 + draw)).clamp_min_(RATE_FLOOR).unsqueeze(-1)
+
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """-log x! + x log(rate) - rate."""
+        rate, count = parameters[..., 0].double(), x.double()
+        log_rate = rate.log().clamp_min_(LOG_ZERO)
+        return cancelling_log_prob(count, -torch.lgamma(count + 1), log_rate, -rate, out)
+
+    def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """(1, x): how often the unit was used, and the total of what it counted."""
+        present = presence(x, observed)
+        return torch.stack([present, x * present], dim=-2)
+
+    def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+        """rate~ = (total + pseudocount rate) / (uses + pseudocount), at least RATE_FLOOR.
+
+        The pseudocount acts as that many observations of the unit's present distribution.
+        """
+        uses, total = statistics[..., :1], statistics[..., 1:]  # (R, G, K, 1)
+        best = (total + pseudocount * parameters) / (uses + pseudocount)
+        return blend(parameters, best.clamp_min(RATE_FLOOR), uses, step)
+
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """One count from each unit."""
+        return torch.poisson(parameters[..., 0], generator=generator)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """The rate rounded down."""
+        return parameters[..., 0].floor()
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """The rate."""
+        return parameters[..., 0]

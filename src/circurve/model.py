@@ -1,0 +1,142 @@
+"""A circuit with its parameters: what training returns, what files hold, what queries read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from circurve.data import as_matrix, encode
+from circurve.engine import Engine, Params, Program, Samples, compile, log_prob
+from circurve.engine.memory import chunk_size
+from circurve.engine.parameters import by_node, from_nodes
+from circurve.errors import OptionError, ParameterError
+from circurve.graph import Circuit, Input, Node, Sum
+from circurve.persistence import read_model, write_model
+
+__all__ = ["Model", "as_device", "load"]
+
+Array = NDArray[np.float64]
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """A torch device; "auto" is CUDA where there is one, else the CPU."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise OptionError(f"device must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}") from error
+    if chosen.type not in ("cpu", "cuda"):
+        raise OptionError(f"device must be a CPU or a CUDA device, not {device!r}")
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
+    return chosen
+
+
+class Model:
+    """A trained or hand-made circuit: structure and one set of parameters, which are never changed in place."""
+
+    def __init__(self, circuit: Circuit, params: Params, program: Program | None = None) -> None:
+        if params.runs != 1:
+            raise ParameterError(f"a model has the parameters of one run, not of {params.runs}")
+        self.circuit = circuit
+        self.params = params
+        self.program = program if program is not None else compile(circuit)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        circuit: Circuit,
+        weights: Mapping[Node, Any] | None = None,
+        inputs: Mapping[Node, Any] | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> Model:
+        """A model with parameters given node by node.
+
+        weights: for each Sum, (units, child units), rows on the simplex; a Sum that is left out gets uniform weights.
+        inputs: for each Input, (units, parameters of its family).
+        """
+        program = compile(circuit)
+        return cls(circuit, from_nodes(program, weights or {}, inputs or {}).to(dtype=dtype), program)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are, and so where the model computes."""
+        return self.params.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision the model computes in."""
+        return self.params.dtype
+
+    def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> Model:
+        """The same model on another device or in another precision."""
+        place = None if device is None else as_device(device)
+        return Model(self.circuit, self.params.to(place, dtype), self.program)
+
+    @cached_property
+    def _by_node(self) -> dict[Node, Tensor]:
+        return by_node(self.program, self.params)
+
+    def weights(self, node: Sum | str) -> Array:  # (units, child units)
+        """The weights of a sum, named by the node itself or by its name."""
+        return self._parameters(node, Sum)
+
+    def input_parameters(self, node: Input | str) -> Array:  # (units, parameters of the family)
+        """The parameters of an input, named by the node itself or by its name."""
+        return self._parameters(node, Input)
+
+    def _parameters(self, node: Node | str, kind: type[Sum] | type[Input]) -> Array:
+        found = [n for n in self._by_node if n is node or (isinstance(node, str) and n.name == node)]
+        if len(found) != 1 or not isinstance(found[0], kind):
+            what = "no" if not found else "more than one" if len(found) > 1 else "not a"
+            raise ParameterError(f"{what} {kind.__name__} {node!r} in this circuit")
+        array: Array = self._by_node[found[0]].double().cpu().numpy()
+        return array
+
+    def log_prob(self, x: Any, *, missing: int | None = None, memory_budget: int | None = None) -> Any:
+        """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
+
+        NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out exactly. A row
+        of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy array.
+        """
+        table = encode(as_matrix(x), self.circuit.families, missing=missing)
+        samples = Samples.of(table, self.device, self.dtype)
+        engine = self.engine()
+        chunk = chunk_size(engine, backward=False, memory_budget=memory_budget)
+        parts = [
+            log_prob(engine, self.params, samples.rows(start, min(start + chunk, len(samples))))[0]
+            for start in range(0, len(samples), chunk)
+        ]  # each (outputs, N)
+        values = torch.cat(parts, dim=1).T
+        values = values[:, 0] if self.circuit.outputs == 1 else values
+        return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+
+    def engine(self) -> Engine:
+        """Buffers and index tensors for this model on its device; make one and use it for many batches."""
+        careful = self.program.masked or self.params.may_underflow()
+        return Engine(self.program, 1, self.device, self.dtype, careful)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write structure and parameters to one safetensors file, all or nothing."""
+        write_model(path, self.circuit, self._by_node)
+
+    def __repr__(self) -> str:
+        return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
+
+
+def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
+    """Read a model file written by `Model.save`."""
+    circuit, parameters = read_model(path)
+    program = compile(circuit)
+    weights = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
+    inputs = {node: value for node, value in parameters.items() if isinstance(node, Input)}
+    dtype = next(iter(parameters.values())).dtype
+    return Model(circuit, from_nodes(program, weights, inputs).to(as_device(device), dtype), program)

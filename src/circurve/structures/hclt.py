@@ -1,0 +1,64 @@
+"""Hidden Chow-Liu trees: a Chow-Liu tree in which each variable hangs on a latent of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.errors import OptionError
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import Family
+from circurve.structures.arguments import Families, as_families, as_matrix, check_count
+from circurve.structures.chow_liu import chow_liu_tree
+from circurve.structures.columns import infer_families
+from circurve.structures.tree import Tree
+
+__all__ = ["hclt", "latent_tree"]
+
+
+def hclt(
+    data: object,
+    units: int,
+    families: Families | Family | None = None,
+    tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
+) -> Circuit:
+    """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
+
+    `families` None infers one for each column (`infer_families`). `tree` None is `chow_liu_tree(data, families)`;
+    its options are at hand by calling it and giving the result here. A list of parents, -1 at the root, is a tree too.
+    The circuit has V inputs, V sums and (V-1) K^2 + K sum weights; building it is O(V), finding the tree
+    O(N V^2) for binary columns.
+    """
+    check_count("units", units)
+    matrix = as_matrix(data)
+    variables = matrix.shape[1]
+    chosen = infer_families(matrix) if families is None else as_families(families, variables)
+    if tree is None:
+        tree = chow_liu_tree(matrix, chosen)
+    elif not isinstance(tree, Tree):
+        tree = Tree(tree)
+    if len(tree) != variables:
+        raise OptionError(f"tree has {len(tree)} variables, the data has {variables}")
+    return latent_tree(tree, chosen, units)
+
+
+def latent_tree(tree: Tree, families: Sequence[Family], units: int) -> Circuit:
+    """The circuit of a tree of latents Z_v with K = `units` states, each the cause of its variable X_v alone.
+
+    With children c of v in the tree, and k the state of Z_v:
+
+        product_v(k) = p(x_v | k) prod_c sum_c(k),    sum_v(k) = sum_j p(Z_v = j | Z_parent = k) product_v(j),
+
+    and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its sum stands
+    on its input.
+    """
+    below: list[list[Node]] = [[] for _ in range(len(tree))]  # the sums of the children of each variable
+    for v in tree.order[::-1].tolist():
+        node: Node = Input(v, families[v], units, name=f"input {v}")
+        if below[v]:
+            node = Product([node, *below[v]], name=f"product {v}")
+        if v != tree.root:
+            below[tree.parents[v]].append(Sum(node, units, name=f"sum {v}"))
+    return Circuit(Sum(node, 1, name="root"))

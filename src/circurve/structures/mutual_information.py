@@ -1,0 +1,222 @@
+"""Mutual information of every pair of columns: counts by matrix products, in bounded memory.
+
+Each kind of data is a pair of functions. `features` turns a chunk of rows and a block of columns into a matrix; the
+products of two such matrices, summed over the rows, are all that `information` needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import entr
+
+from circurve.errors import OptionError
+from circurve.inputs import Family
+from circurve.structures.arguments import Families, as_families, as_matrix, check_count
+from circurve.structures.columns import Codes, Columns, discretize, families_of, row_chunks, scan_columns
+
+__all__ = ["mutual_information"]
+
+Array = NDArray[np.float64]
+BlockInformation = Callable[[slice, slice], Array]
+"""Mutual information (A, B) of two blocks of columns."""
+
+BLOCK_WIDTH = 2048
+"""A block of columns has at most this many features, so its table of products at most the square of it."""
+
+SCATTER_CELLS = 144
+"""From this many cells for a pair of columns, counting value by value beats the product of indicators."""
+
+
+def mutual_information(
+    data: object, families: Families | Family | None = None, pseudocount: float = 1.0, bins: int = 8
+) -> Array:  # (N, V) -> (V, V)
+    """Mutual information I(u; v), in nats, of all pairs of columns; symmetric, not negative, 0 on the diagonal.
+
+    A pair is judged by the n rows in which both values are present. It is smoothed by `pseudocount` (a) samples in
+    which the two are independent:
+
+        p_ij = (n_ij + a p_i p_j) / (n + a),    I = sum_ij p_ij log(p_ij / (p_i p_j)),
+
+    which keeps the marginals p_i = n_i / n, so a constant column shares nothing with any other, and a pair seen in
+    few rows is trusted less. Columns of continuous families only: the same a samples shrink the correlation,
+    I = -log(1 - r^2) / 2 with r = rho n / (n + a), as if each pair were jointly Gaussian. Discrete and continuous
+    columns together: the continuous ones (and whole numbers above 255) are cut into `bins` bins at their quantiles.
+
+    `families` None infers them from the data. Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where
+    columns have many states; memory beyond the result: a few hundred MB at most, and 2 N V bytes of codes unless all
+    columns are binary or all are continuous.
+    """
+    if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
+        raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
+    check_count("bins", bins, at_least=2)
+    matrix = as_matrix(data)
+    columns = scan_columns(matrix)
+    chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
+    discrete = [family.discrete for family in chosen]
+    if not any(discrete):
+        return _in_blocks([3] * len(chosen), _gaussian(matrix, columns, pseudocount))
+    if all(discrete) and columns.binary.all():
+        return _in_blocks([2] * len(chosen), _binary(matrix, columns, pseudocount))
+    codes = discretize(matrix, columns, discrete, min(bins, len(matrix) + 1))
+    return _in_blocks([int(s) for s in codes.states], _categorical(codes, pseudocount))
+
+
+def _in_blocks(widths: Sequence[int], block_information: BlockInformation) -> Array:
+    """The whole matrix from blocks of columns whose feature `widths` add up to at most BLOCK_WIDTH."""
+    starts, used = [0], 0
+    for v, width in enumerate(widths):
+        if used and used + width > BLOCK_WIDTH:
+            starts.append(v)
+            used = 0
+        used += width
+    blocks = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(widths)], strict=True)]
+    result = np.zeros((len(widths), len(widths)))
+    for a, b in combinations_with_replacement(blocks, 2):
+        part = block_information(a, b)
+        if a == b:
+            part = (part + part.T) / 2  # equal up to rounding; make it exact
+        result[a, b], result[b, a] = part, part.T
+    np.maximum(result, 0, out=result)
+    np.fill_diagonal(result, 0)
+    return result
+
+
+def _products(features: Callable[[slice, slice], np.ndarray], rows: int, a: slice, b: slice, width: int) -> Array:
+    """The sum over rows of features(a)^T features(b), of at most `width` columns each.
+
+    A chunk's product is taken in the features' precision, the sum in float64. Indicators in float32 stay exact: a
+    chunk has fewer than 2^24 rows.
+    """
+    total: Array = np.zeros(())
+    for chunk in row_chunks(rows, width):
+        left = torch.from_numpy(features(chunk, a))  # (n, A)
+        right = left if a == b else torch.from_numpy(features(chunk, b))  # (n, B)
+        total = total + (left.T @ right).numpy()
+    return total
+
+
+def _binary(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
+    """Zeros and ones: n_11 from the ones, the other cells from the marginals of the rows where both are present."""
+    has_missing = bool(columns.missing.any())
+
+    def features(rows: slice, block: slice) -> np.ndarray:  # ones | present; (n, A + A), or (n, A + 1) if complete
+        part = matrix[rows, block].astype(np.float32)
+        if not has_missing:
+            return np.concatenate([part, np.ones_like(part[:, :1])], axis=1)
+        present = ~np.isnan(part)
+        return np.concatenate([np.where(present, part, np.float32(0)), present], axis=1, dtype=np.float32)
+
+    def information(a: slice, b: slice) -> Array:
+        i, j = a.stop - a.start, b.stop - b.start
+        counts = _products(features, len(matrix), a, b, width=2 * max(i, j))
+        n = counts[i:, j:]  # (A, B) or (1, 1), as all that depends on it
+        seen = np.maximum(n, 1)
+        p, q = counts[:i, j:] / seen, counts[i:, :j] / seen  # P(u=1), P(v=1)
+        both = (counts[:i, :j] + pseudocount * p * q) / np.maximum(n + pseudocount, 1)
+        cells = entr(both) + _entropy(p - both) + _entropy(q - both) + _entropy(1 - p - q + both)
+        return np.where(n > 0, entr(p) + entr(1 - p) + entr(q) + entr(1 - q) - cells, 0.0)
+
+    return information
+
+
+def _entropy(p: Array) -> Array:
+    """-p log p of a difference of probabilities, which rounding may have left below zero."""
+    return np.asarray(entr(np.maximum(p, 0)))
+
+
+def _gaussian(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
+    """Continuous columns: correlations over the rows where both are present.
+
+    Columns are scaled to [-1, 1] first; the variance of a complete one is then at least about 1/N, far above the
+    rounding of its moments.
+    """
+    middle = np.nan_to_num(columns.low / 2 + columns.high / 2)
+    half = np.nan_to_num(columns.high / 2 - columns.low / 2)
+    scale = np.where(half > 0, half, 1.0)
+
+    def features(rows: slice, block: slice) -> np.ndarray:  # z | z^2 | present; (n, 3 A)
+        z = (matrix[rows, block] - middle[block]) / scale[block]
+        present = ~np.isnan(z)
+        z = np.where(present, z, 0.0)
+        return np.concatenate([z, z * z, present], axis=1)
+
+    def information(a: slice, b: slice) -> Array:
+        i, j = a.stop - a.start, b.stop - b.start
+        moments = _products(features, len(matrix), a, b, width=3 * max(i, j))
+        n = moments[2 * i :, 2 * j :]
+        moments /= np.tile(np.maximum(n, 1), (3, 3))
+        mean_u, mean_v = moments[:i, 2 * j :], moments[2 * i :, :j]
+        variance_u = moments[i : 2 * i, 2 * j :] - mean_u**2
+        variance_v = moments[2 * i :, j : 2 * j] - mean_v**2
+        varied = (variance_u > 1e-13) & (variance_v > 1e-13)
+        spread = np.sqrt(np.where(varied, variance_u * variance_v, 1.0))
+        rho = np.clip((moments[:i, :j] - mean_u * mean_v) / spread, -1, 1) * varied
+        shrunk = rho * (n / np.maximum(n + pseudocount, 1))
+        return np.asarray(-0.5 * np.log1p(-np.minimum(shrunk**2, 1 - 1e-12)))
+
+    return information
+
+
+def _categorical(codes: Codes, pseudocount: float) -> BlockInformation:
+    """Whole-number codes: the table of counts of all pairs of states, then sums over the states of each pair."""
+
+    def features(rows: slice, block: slice) -> np.ndarray:  # (n, states of the block)
+        return _indicators(codes.values[rows, block], codes.states[block])
+
+    def information(a: slice, b: slice) -> Array:
+        left, right = codes.states[a], codes.states[b]
+        if left.mean() * right.mean() < SCATTER_CELLS:
+            counts = _products(features, len(codes.values), a, b, width=int(max(left.sum(), right.sum())))
+        else:
+            counts = _scatter_counts(codes, a, b)
+        return _table_information(counts, left, right, pseudocount)
+
+    return information
+
+
+def _indicators(values: NDArray[np.int16], states: NDArray[np.int64]) -> np.ndarray:  # (n, A) -> (n, sum of states)
+    """1 where a variable has the state, one column for each state; a missing value has a row of zeros."""
+    width = int(states.sum())
+    target = values + (np.cumsum(states) - states)
+    target[values == states] = width  # an extra column, cut off below, takes the missing ones
+    result = np.zeros((len(values), width + 1), dtype=np.float32)
+    np.put_along_axis(result, target, 1.0, axis=1)
+    return result[:, :width]
+
+
+def _scatter_counts(codes: Codes, a: slice, b: slice) -> Array:
+    """The same counts as the product of indicators, by adding up one cell for each row and pair: O(N A B)."""
+    states = codes.states[b]
+    width = int(states.sum())
+    tables = [np.zeros((int(s) + 1, width + 1), dtype=np.int64) for s in codes.states[a]]
+    for rows in row_chunks(len(codes.values), len(states)):
+        right = codes.values[rows, b] + (np.cumsum(states) - states)
+        right[codes.values[rows, b] == states] = width
+        for table, left in zip(tables, codes.values[rows, a].T, strict=True):
+            cells = (left[:, None].astype(np.int64) * (width + 1) + right).ravel()
+            table.reshape(-1)[:] += np.bincount(cells, minlength=table.size)
+    return np.concatenate([table[:-1, :-1] for table in tables]).astype(np.float64)
+
+
+def _table_information(
+    counts: Array, left: NDArray[np.int64], right: NDArray[np.int64], pseudocount: float
+) -> Array:  # (states of A, states of B) -> (A, B)
+    """I(u; v) = H(u) + H(v) - H(u, v) of the smoothed table of each pair, `left` and `right` counting the states."""
+    rows, cols = np.cumsum(left) - left, np.cumsum(right) - right
+    p = np.add.reduceat(counts, cols, axis=1)  # (states of A, B): u = i while v is present
+    q = np.add.reduceat(counts, rows, axis=0)  # (A, states of B)
+    n = np.add.reduceat(p, rows, axis=0)  # (A, B)
+    seen = np.maximum(n, 1)
+    p /= np.repeat(seen, left, axis=0)
+    q /= np.repeat(seen, right, axis=1)
+    joint = pseudocount * np.repeat(p, right, axis=1) * np.repeat(q, left, axis=0)
+    joint += counts
+    joint /= np.repeat(np.repeat(np.maximum(n + pseudocount, 1), left, axis=0), right, axis=1)
+    both = np.add.reduceat(np.add.reduceat(entr(joint), cols, axis=1), rows, axis=0)
+    information = np.add.reduceat(entr(p), rows, axis=0) + np.add.reduceat(entr(q), cols, axis=1) - both
+    return np.asarray(np.where(n > 0, information, 0.0))

@@ -1,0 +1,453 @@
+"""What every input family must do, checked against scipy, brute force and the definition of an M-step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor
+
+from circurve.inputs import (
+    FAMILIES,
+    LOG_ZERO,
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Family,
+    Gaussian,
+    Indicator,
+    Poisson,
+    family_from_json,
+    family_to_json,
+)
+
+RUNS, GROUPS, UNITS, SAMPLES = 3, 2, 4, 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, how to draw parameters and values for it, its log-probability by scipy, and impossible values."""
+
+    family: Family
+    draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]  # shape (...) -> (..., P)
+    values: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]  # shape -> shape
+    reference: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (..., P), (...) -> (...)
+    impossible: tuple[tuple[tuple[float, ...], float], ...] = ()  # (parameters of a unit, value of probability 0)
+
+
+def probability(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.uniform(1e-6, 1 - 1e-6, (*shape, 1))
+
+
+def table_log_prob(parameters: np.ndarray, x: np.ndarray) -> np.ndarray:
+    shape = np.broadcast_shapes(parameters.shape[:-1], x.shape)
+    table = np.broadcast_to(parameters, (*shape, parameters.shape[-1]))
+    states = np.broadcast_to(x, shape).astype(int)
+    return np.log(np.take_along_axis(table, states[..., None], -1)[..., 0])
+
+
+def categorical(states: int) -> Case:
+    unit = (0.0,) + (1 / (states - 1),) * (states - 1)
+
+    def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        drawn = rng.integers(0, states, shape)
+        drawn[..., :states] = np.arange(states)  # every state occurs: the maximiser lies inside the simplex
+        return drawn
+
+    return Case(
+        Categorical(states),
+        lambda rng, shape: rng.dirichlet(np.ones(states), shape),
+        values,
+        table_log_prob,
+        ((unit, 0.0),),
+    )
+
+
+def gaussian(centre: float, spread: float) -> Case:
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        mean, variance = rng.normal(centre, spread, shape), (spread * rng.uniform(0.5, 2, shape)) ** 2
+        return np.stack([mean, variance], -1)
+
+    return Case(
+        Gaussian(),
+        draw,
+        lambda rng, shape: rng.normal(centre, 2 * spread, shape),
+        lambda p, x: stats.norm.logpdf(x, p[..., 0], np.sqrt(p[..., 1])),
+        (((centre, 1e-4), 1e18), ((centre, 1e-30), -1e18)),
+    )
+
+
+def binomial(trials: int) -> Case:
+    return Case(
+        Binomial(trials),
+        probability,
+        lambda rng, shape: rng.integers(0, trials + 1, shape),
+        lambda p, x: stats.binom.logpmf(x, trials, p[..., 0]),
+        (((0.0,), 1.0), ((0.0,), float(trials)), ((1.0,), 0.0), ((1.0,), trials - 1.0)),
+    )
+
+
+def poisson(scale: float) -> Case:
+    return Case(
+        Poisson(),
+        lambda rng, shape: scale * rng.uniform(0.5, 2, (*shape, 1)),
+        lambda rng, shape: rng.poisson(scale * rng.uniform(0.5, 2, shape)),
+        lambda p, x: stats.poisson.logpmf(x, p[..., 0]),
+        (((0.0,), 1.0), ((0.0,), 2.0**24)),
+    )
+
+
+CASES = {
+    "bernoulli": Case(
+        Bernoulli(),
+        probability,
+        lambda rng, shape: rng.integers(0, 2, shape),
+        lambda p, x: stats.bernoulli.logpmf(x, p[..., 0]),
+        (((0.0,), 1.0), ((1.0,), 0.0)),
+    ),
+    "categorical-2": categorical(2),
+    "categorical-7": categorical(7),
+    "gaussian": gaussian(0.0, 1.0),
+    "gaussian-far": gaussian(1e4, 1.0),
+    "gaussian-wide": gaussian(-50.0, 1e3),
+    "binomial-1": binomial(1),
+    "binomial-20": binomial(20),
+    "binomial-20000": binomial(20_000),
+    "poisson-small": poisson(0.3),
+    "poisson": poisson(8.0),
+    "poisson-large": poisson(2e4),
+}
+LEARNING = [pytest.param(case, id=name) for name, case in CASES.items()]
+INDICATOR = Case(
+    Indicator((0, 3, 1, 3)),
+    lambda rng, shape: np.zeros((*shape, 0)),
+    lambda rng, shape: rng.integers(0, 5, shape),
+    lambda p, x: np.where(x == np.array([0, 3, 1, 3])[:, None], 0.0, LOG_ZERO),
+)
+ALL = [*LEARNING, pytest.param(INDICATOR, id="indicator")]
+DTYPES = [torch.float32, torch.float64]
+
+
+def parameters_of(case: Case, seed: int, dtype: torch.dtype = torch.float64, runs: int = RUNS) -> Tensor:
+    drawn = case.draw(np.random.default_rng(seed), (runs, GROUPS, UNITS))
+    return torch.from_numpy(drawn).to(dtype)  # (R, G, K, P)
+
+
+def values_of(case: Case, seed: int, dtype: torch.dtype = torch.float64, runs: int = 1) -> Tensor:
+    drawn = case.values(np.random.default_rng(seed + 1000), (runs, GROUPS, SAMPLES))
+    return torch.from_numpy(np.asarray(drawn, dtype=np.float64)).to(dtype)  # (R or 1, G, N)
+
+
+def log_prob(case: Case, parameters: Tensor, x: Tensor) -> Tensor:
+    out = torch.full((*parameters.shape[:-1], x.shape[-1]), torch.nan, dtype=parameters.dtype)
+    returned = case.family.log_prob(parameters, x, out)
+    assert returned is out
+    assert out.shape == (*parameters.shape[:-1], x.shape[-1])
+    return out
+
+
+def statistics_of(case: Case, x: Tensor, weight: Tensor, observed: Tensor | None = None) -> Tensor:
+    features = case.family.features(x, observed)
+    return weight.to(features.dtype) @ features.transpose(-1, -2)  # (R, G, K, S)
+
+
+def per_run(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.tensor(values, dtype=dtype).reshape(-1, 1, 1, 1)
+
+
+def weights(seed: int, runs: int = RUNS, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(runs, GROUPS, UNITS, SAMPLES, generator=generator, dtype=torch.float64).to(dtype)
+
+
+# ------------------------------------------------------------------------------------------- log-probability
+
+
+@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize(
+    ("dtype", "absolute", "relative"), [(torch.float64, 1e-10, 1e-10), (torch.float32, 1e-4, 1e-5)]
+)
+def test_log_prob_agrees_with_scipy(case: Case, dtype: torch.dtype, absolute: float, relative: float) -> None:
+    for seed in range(3):
+        parameters, x = parameters_of(case, seed, dtype), values_of(case, seed, dtype)
+        expected = case.reference(parameters.double().numpy()[..., None, :], x.double().numpy()[..., None, :])
+        expected = np.broadcast_to(expected, (RUNS, GROUPS, UNITS, SAMPLES))
+        np.testing.assert_allclose(log_prob(case, parameters, x).numpy(), expected, rtol=relative, atol=absolute)
+
+
+def grid_of(case: Case, parameters: Tensor) -> tuple[Tensor, float]:
+    """Points that hold all the probability of all units, and the distance between them."""
+    support = case.family.support()
+    if support is not None:
+        return torch.tensor(support, dtype=torch.float64), 1.0
+    mean = case.family.mean(parameters)
+    if case.family.discrete:
+        return torch.arange(0, 3 * mean.max().item() + 40, dtype=torch.float64), 1.0
+    sd = parameters[..., 1].sqrt()
+    low, high = (mean - 9 * sd).min().item(), (mean + 9 * sd).max().item()
+    return torch.linspace(low, high, 4001, dtype=torch.float64), (high - low) / 4000
+
+
+@pytest.mark.parametrize("case", LEARNING)
+def test_probabilities_add_up_to_one(case: Case) -> None:
+    parameters = parameters_of(case, seed=0)
+    grid, width = grid_of(case, parameters)
+    total = log_prob(case, parameters, grid.expand(1, GROUPS, -1)).exp().sum(-1) * width
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", LEARNING)
+def test_zero_probability_is_a_finite_log_zero(case: Case, dtype: torch.dtype) -> None:
+    for unit, value in case.impossible:
+        parameters = torch.tensor(unit, dtype=dtype).expand(1, 1, UNITS, -1)
+        log_value = log_prob(case, parameters, torch.full((1, 1, 2), value, dtype=dtype))
+        assert log_value.isfinite().all()
+        assert (log_value <= 0.5 * LOG_ZERO).all()
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_log_prob_writes_into_a_strided_view_and_accepts_values_for_each_run(case: Case) -> None:
+    parameters, x = parameters_of(case, 0), values_of(case, 0, runs=RUNS)
+    room = torch.zeros(SAMPLES, RUNS, GROUPS, UNITS, dtype=torch.float64)
+    view = room.permute(1, 2, 3, 0)
+    case.family.log_prob(parameters, x, view)
+    alone = [log_prob(case, parameters[r : r + 1], x[r : r + 1]) for r in range(RUNS)]
+    torch.testing.assert_close(room.permute(1, 2, 3, 0), torch.cat(alone), rtol=1e-12, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------ features and statistics
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_missing_values_add_nothing_to_the_statistics(case: Case) -> None:
+    x, weight = values_of(case, 0), weights(0)
+    observed = (torch.arange(SAMPLES) % 3 > 0).to(x.dtype).expand_as(x)
+    kept = observed[0, 0] > 0
+    with_gaps = statistics_of(case, x * observed, weight, observed)
+    torch.testing.assert_close(with_gaps, statistics_of(case, x[..., kept], weight[..., kept]))
+    everything = statistics_of(case, x, weight, torch.ones_like(x))
+    torch.testing.assert_close(everything, statistics_of(case, x, weight))
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_statistics_add_up_over_parts_of_the_data(case: Case) -> None:
+    x, weight = values_of(case, 1), weights(1)
+    parts = [statistics_of(case, x[..., s], weight[..., s]) for s in (slice(0, 13), slice(13, SAMPLES))]
+    torch.testing.assert_close(parts[0] + parts[1], statistics_of(case, x, weight))
+
+
+@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("runs", [1, RUNS])
+def test_features_have_one_axis_more_than_the_values(case: Case, runs: int) -> None:
+    features = case.family.features(values_of(case, 0, torch.float32, runs), None)
+    assert features.shape[:2] == (runs, GROUPS)
+    assert features.shape[-1] == SAMPLES
+    assert features.dtype in DTYPES
+
+
+# ----------------------------------------------------------------------------------------------------- M-step
+
+
+def perturbed(case: Case, parameters: Tensor, size: float, generator: torch.Generator) -> Tensor:
+    noise = size * torch.randn(parameters.shape, generator=generator, dtype=torch.float64)
+    match case.family:
+        case Categorical():
+            return (parameters.log() + noise).softmax(-1)
+        case Bernoulli() | Binomial():
+            return (parameters.logit() + noise).sigmoid()
+        case Gaussian():
+            mean, variance = parameters.unbind(-1)
+            return torch.stack([mean + noise[..., 0] * variance.sqrt(), variance * noise[..., 1].exp()], -1)
+        case _:
+            return parameters * noise.exp()
+
+
+@pytest.mark.parametrize("case", LEARNING)
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), size=st.sampled_from([1e-3, 1e-2, 0.3]))
+def test_a_full_m_step_cannot_be_improved_by_any_perturbation(case: Case, seed: int, size: float) -> None:
+    x, weight = values_of(case, seed), weights(seed)
+    start = parameters_of(case, seed)
+    best = case.family.maximize(start, statistics_of(case, x, weight), per_run(0), per_run(1))
+    assert case.family.check_parameters(best) is None
+
+    def objective(parameters: Tensor) -> Tensor:  # (R, G, K)
+        return (weight * log_prob(case, parameters, x)).sum(-1)
+
+    reached = objective(best)
+    slack = 1e-10 * reached.abs() + 1e-8  # rounding; the smallest perturbations cost some 1e-6
+    generator = torch.Generator().manual_seed(seed)
+    assert (objective(start) <= reached + slack).all()
+    for _ in range(5):
+        assert (objective(perturbed(case, best, size, generator)) <= reached + slack).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", ALL)
+def test_step_zero_keeps_the_parameters(case: Case, dtype: torch.dtype) -> None:
+    parameters = parameters_of(case, 0, dtype)
+    statistics = statistics_of(case, values_of(case, 0, dtype), weights(0, dtype=dtype))
+    for pseudocount in (0.0, 0.5):
+        same = case.family.maximize(parameters, statistics, per_run(pseudocount, dtype=dtype), per_run(0, dtype=dtype))
+        assert torch.equal(same, parameters)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("pseudocount", [0.0, 0.5])
+@pytest.mark.parametrize("case", ALL)
+def test_a_unit_without_weight_keeps_its_parameters(case: Case, pseudocount: float, dtype: torch.dtype) -> None:
+    parameters = parameters_of(case, 0, dtype)
+    weight = weights(0, dtype=dtype)
+    weight[:, :, 1] = 0
+    statistics = statistics_of(case, values_of(case, 0, dtype), weight)
+    moved = case.family.maximize(parameters, statistics, per_run(pseudocount, dtype=dtype), per_run(1, dtype=dtype))
+    assert torch.equal(moved[:, :, 1], parameters[:, :, 1])
+    assert moved.isfinite().all()
+    if parameters.shape[-1]:
+        assert not torch.equal(moved[:, :, 0], parameters[:, :, 0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("weight", [1e-45, 1e-38, 1e-30, 1e30])
+@pytest.mark.parametrize("case", ALL)
+def test_tiny_and_huge_weights_leave_valid_parameters(case: Case, weight: float, dtype: torch.dtype) -> None:
+    parameters = parameters_of(case, 0, dtype)
+    constant = torch.full((RUNS, GROUPS, UNITS, SAMPLES), weight, dtype=dtype)
+    statistics = statistics_of(case, values_of(case, 0, dtype), constant)
+    moved = case.family.maximize(parameters, statistics, per_run(0, dtype=dtype), per_run(1, dtype=dtype))
+    assert case.family.check_parameters(moved) is None
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_the_m_step_returns_the_dtype_of_the_parameters_and_changes_no_argument(case: Case) -> None:
+    for dtype in DTYPES:
+        for statistics_dtype in DTYPES:
+            parameters = parameters_of(case, 0, dtype)
+            statistics = statistics_of(case, values_of(case, 0), weights(0)).to(statistics_dtype)
+            arguments = (parameters, statistics, per_run(0.1, dtype=dtype), per_run(0.3, dtype=dtype))
+            before = [argument.clone() for argument in arguments]
+            assert case.family.maximize(*arguments).dtype == dtype
+            assert all(torch.equal(a, b) for a, b in zip(before, arguments, strict=True))
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_each_run_has_its_own_pseudocount_and_step(case: Case) -> None:
+    parameters = parameters_of(case, 0)
+    statistics = statistics_of(case, values_of(case, 0), weights(0))
+    pseudocount, step = per_run(0, 0.5, 20), per_run(1, 0.1, 0.7)
+    together = case.family.maximize(parameters, statistics, pseudocount, step)
+    for r in range(RUNS):
+        run = slice(r, r + 1)
+        alone = case.family.maximize(parameters[run], statistics[run], pseudocount[run], step[run])
+        assert torch.equal(together[run], alone)
+
+
+@pytest.mark.parametrize("case", LEARNING)
+def test_a_pseudocount_pulls_less_the_more_data_there_is(case: Case) -> None:
+    parameters = parameters_of(case, 0)
+    statistics = statistics_of(case, values_of(case, 0), weights(0))
+    full = case.family.maximize(parameters, statistics, per_run(0), per_run(1))
+    gaps = []
+    for factor in (1, 10, 1e6):
+        pulled = case.family.maximize(parameters, factor * statistics, per_run(5), per_run(1))
+        gaps.append((pulled - full).abs().max().item() / full.abs().max().item())
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 1e-4
+
+
+# ---------------------------------------------------------------------------------------- sample, mode, mean
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", ALL)
+def test_the_sample_mean_approaches_the_mean(case: Case, dtype: torch.dtype) -> None:
+    parameters = parameters_of(case, 0, dtype)[0, 0]  # (K, P)
+    draws = case.family.sample(parameters.expand(20_000, *parameters.shape), torch.Generator().manual_seed(1))
+    assert draws.shape == (20_000, UNITS)
+    assert draws.dtype == dtype
+    assert case.family.check_values(draws.numpy().ravel()) is None
+    error = (draws.double().mean(0) - case.family.mean(parameters).double()).abs()
+    assert (error <= 5 * draws.double().std(0) / 20_000**0.5 + 1e-6).all()
+
+
+@pytest.mark.parametrize("case", LEARNING)
+def test_draws_follow_the_log_probability(case: Case) -> None:
+    parameters, count = parameters_of(case, 2)[:1, :1], 20_000
+    grid, width = grid_of(case, parameters)
+    expected = (log_prob(case, parameters, grid.expand(1, 1, -1)).exp() * width).cumsum(-1)[0, 0]  # (K, points)
+    draws = case.family.sample(parameters[0, 0].expand(count, UNITS, -1), torch.Generator().manual_seed(2))
+    below = torch.searchsorted(draws.T.contiguous().sort().values, grid.expand(UNITS, -1).contiguous(), right=True)
+    # Dvoretzky, Kiefer, Wolfowitz: a gap over 0.024 has probability 2 exp(-2 count 0.024^2) < 1e-9.
+    assert (below / count - expected).abs().max() < 0.024
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_the_mode_has_the_highest_probability(case: Case) -> None:
+    parameters = parameters_of(case, 0)
+    mode = case.family.mode(parameters)  # (R, G, K)
+    assert mode.shape == parameters.shape[:-1]
+    everywhere = grid_of(case, parameters)[0].expand(1, GROUPS, -1)
+    highest = log_prob(case, parameters, everywhere).amax(-1)  # (R, G, K)
+    at_mode = log_prob(case, parameters.flatten(0, 1)[:, None], mode.flatten(0, 1)[:, None])  # (RG, 1, K, K)
+    at_mode = at_mode.diagonal(dim1=-2, dim2=-1).reshape(highest.shape)
+    assert (highest <= at_mode + 1e-9).all()
+
+
+# ------------------------------------------------------------------------------------- initialisation, checks
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_starting_parameters_are_valid_reproducible_and_differ_between_units(case: Case) -> None:
+    many = values_of(case, 0).numpy().ravel()
+    for column in (many, many[:1], many[:0], np.zeros(5), many.astype(np.float32)):
+        first, second = (case.family.initialize(column, UNITS, torch.Generator().manual_seed(3)) for _ in range(2))
+        assert first.shape == (UNITS, len(case.family.parameter_names))
+        assert first.dtype == torch.float64
+        assert torch.equal(first, second)
+        assert case.family.check_parameters(first) is None
+    start = case.family.initialize(many, UNITS, torch.Generator().manual_seed(3))
+    assert not start.numel() or len({tuple(unit.tolist()) for unit in start}) == UNITS
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_values_are_checked_with_the_first_wrong_one_named(case: Case) -> None:
+    assert case.family.check_values(values_of(case, 0).numpy().ravel()) is None
+    assert case.family.check_values(np.zeros(0)) is None
+    assert "inf" in str(case.family.check_values(np.array([0.0, np.inf])))
+    if case.family.discrete:
+        assert "2.5" in str(case.family.check_values(np.array([1.0, 2.5, -1.0])))
+        assert "-1" in str(case.family.check_values(np.array([1, -1])))
+        assert "16777217" in str(case.family.check_values(np.array([0, 2**24 + 1])))
+    support = case.family.support()
+    if support is not None and not isinstance(case.family, Indicator):
+        assert str(max(support) + 1) in str(case.family.check_values(np.array([max(support) + 1])))
+
+
+@pytest.mark.parametrize("case", LEARNING)
+def test_parameters_that_are_not_numbers_are_refused(case: Case) -> None:
+    parameters = parameters_of(case, 0)
+    assert case.family.check_parameters(parameters) is None
+    for wrong in (torch.nan, torch.inf, -torch.inf):
+        spoilt = parameters.clone()
+        spoilt[0, 1, 2, -1] = wrong
+        assert case.family.check_parameters(spoilt)
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_a_family_survives_a_journey_through_json(case: Case) -> None:
+    document = json.loads(json.dumps(family_to_json(case.family)))
+    assert family_from_json(document) == case.family
+    assert family_to_json(family_from_json(document)) == document
+
+
+def test_every_registered_family_has_a_case() -> None:
+    assert {type(case.values[0].family) for case in ALL} == set(FAMILIES.values())
+    assert all(kind.name == name for name, kind in FAMILIES.items())
