@@ -6,6 +6,7 @@ __all__ = [
     "CircurveError",
     "CircurveWarning",
     "DataError",
+    "FileAccessError",
     "FileFormatError",
     "OptionError",
     "ParameterError",
@@ -35,6 +36,10 @@ class OptionError(CircurveError, ValueError):
 
 class FileFormatError(CircurveError, ValueError):
     """A model or data file that is damaged, truncated, foreign, or from a newer version."""
+
+
+class FileAccessError(CircurveError, OSError):
+    """A file that cannot be read or written: not there, not allowed, a folder, no space left; names the file."""
 
 
 class CircurveWarning(UserWarning):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from circurve.data import as_matrix, encode
 from circurve.engine import Engine, Params, Program, Samples, compile, log_prob
 from circurve.engine.memory import chunk_size
 from circurve.engine.parameters import by_node, from_nodes
-from circurve.errors import OptionError, ParameterError
+from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.persistence import read_model, write_model
 
@@ -136,7 +136,11 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model
     """Read a model file written by `Model.save`."""
     circuit, parameters = read_model(path)
     program = compile(circuit)
-    weights = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
-    inputs = {node: value for node, value in parameters.items() if isinstance(node, Input)}
+    weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
+    inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
     dtype = next(iter(parameters.values())).dtype
-    return Model(circuit, from_nodes(program, weights, inputs).to(as_device(device), dtype), program)
+    try:
+        params = from_nodes(program, weights, inputs)
+    except ParameterError as error:
+        raise FileFormatError(f"{fspath(path)}: {error}") from error
+    return Model(circuit, params.to(as_device(device), dtype), program)

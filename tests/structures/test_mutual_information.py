@@ -1,5 +1,7 @@
 """Mutual information of all pairs against a contingency table counted pair by pair."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,8 @@ from circurve.structures import mutual_information
 from circurve.structures.columns import discretize, scan_columns
 from circurve.structures.mutual_information import _products, _scatter_counts
 
-MODULE = mutual_information.__module__
+MODULE = import_module("circurve.structures.mutual_information")
+COLUMNS = import_module("circurve.structures.columns")
 
 
 def table_information(u, v, pseudocount):
@@ -80,8 +83,8 @@ def test_blocks_and_chunks_do_not_change_the_result(monkeypatch, states, missing
     data = related_columns(rng, 97, 9, states).astype(float)
     data = with_holes(rng, data, 0.2) if missing else data
     whole, smooth = mutual_information(data), mutual_information(data, Gaussian())
-    monkeypatch.setattr(f"{MODULE}.BLOCK_WIDTH", 2 * states)
-    monkeypatch.setattr("circurve.structures.columns.CHUNK", 50)
+    monkeypatch.setattr(MODULE, "BLOCK_WIDTH", 2 * states)
+    monkeypatch.setattr(COLUMNS, "CHUNK", 50)
     np.testing.assert_allclose(mutual_information(data), whole, atol=1e-12)
     np.testing.assert_allclose(mutual_information(data, Gaussian()), smooth, atol=1e-12)
 
@@ -90,7 +93,7 @@ def test_counting_one_by_one_equals_the_product_of_indicators(monkeypatch):
     rng = np.random.default_rng(4)
     data = with_holes(rng, related_columns(rng, 200, 5, 7))
     by_product = mutual_information(data)
-    monkeypatch.setattr(f"{MODULE}.SCATTER_CELLS", 0)
+    monkeypatch.setattr(MODULE, "SCATTER_CELLS", 0)
     assert np.array_equal(mutual_information(data), by_product)
 
 
@@ -213,6 +216,7 @@ def test_moderately_large_tables_work():
         ({"pseudocount": -1.0}, r"pseudocount must be a finite number >= 0, not -1\.0"),
         ({"pseudocount": float("nan")}, "pseudocount .* not nan"),
         ({"pseudocount": "a"}, "pseudocount .* not 'a'"),
+        ({"bins": 257}, "bins must be at most 256, not 257"),
         ({"bins": 1}, "bins must be a whole number >= 2, not 1"),
         ({"families": [Gaussian()] * 3}, "families has 3 entries for 2 variables"),
     ],

@@ -78,7 +78,10 @@ def _hidden(values: Array, missing: int | None, missing_mask: Any) -> NDArray[np
 
 
 def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    array = np.asarray(mask.detach().cpu() if isinstance(mask, Tensor) else mask)
+    try:
+        array = np.asarray(mask.detach().cpu() if isinstance(mask, Tensor) else mask)
+    except ValueError:
+        raise DataError(f"missing_mask must be boolean of shape {shape}, but its rows differ in length") from None
     if array.dtype != np.bool_ or array.shape != shape:
         raise DataError(f"missing_mask must be boolean of shape {shape}, not {array.dtype} of shape {array.shape}")
     return array

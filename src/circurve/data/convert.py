@@ -60,7 +60,7 @@ def stack_columns(arrays: list[Array]) -> Array:
 def _native(array: Array) -> Array:
     """In the machine's byte order; booleans as uint8, half precision as float32, extended as float64."""
     if array.dtype.kind == "b":
-        return array.view(np.uint8)
+        return np.asarray(array).view(np.uint8)
     dtype = array.dtype.newbyteorder("=")
     if dtype.kind == "f":
         dtype = np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
@@ -115,5 +115,5 @@ def _not_a_number(value: object, label: str, row: int) -> DataError:
 
 
 def _short(value: object, most: int = 40) -> str:
-    text = repr(str(value) if isinstance(value, str) else value)
+    text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= most else text[:most] + "..."

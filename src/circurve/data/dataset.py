@@ -41,7 +41,10 @@ DEBD = {
     "tmovie": (500, (4524, 1002, 591)),
     "tretail": (135, (22041, 2938, 4408)),
 }
-"""The 20 data sets that papers report: variables, and rows for training, validation and test."""
+"""The 20 data sets that papers report: variables, and rows for training, validation and test, as published.
+
+Only `list_datasets` shows these, for sets whose files are not at hand; what is there is measured.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +76,12 @@ class DatasetInfo:
     """One line of `list_datasets`."""
 
     name: str
-    variables: int
-    rows: tuple[int, int, int]
-    """Training, validation and test."""
+    variables: int | None
+    rows: tuple[int, int, int] | None
+    """Training, validation and test; None, like `variables`, where the files cannot be read."""
 
     source: str
-    """`embedded`, the folder it was found in, or `needs data_dir`."""
+    """`embedded`, the folder it was found in, `needs data_dir`, or what is wrong with its files."""
 
     available: bool
     """Whether `load_dataset` finds it."""
@@ -168,13 +171,13 @@ def _find(folder: Path) -> dict[str, Path]:
 
 def _measure(name: str, folder: Path) -> DatasetInfo:
     """Count columns and lines without parsing the numbers."""
-    counts = []
-    for split in SPLITS:
-        raw = read_bytes(folder / f"{name}.{split}.data")
-        counts.append(raw.count(b"\n") + (not raw.endswith(b"\n")))
-        if split == "train":
-            variables = raw.partition(b"\n")[0].count(b",") + 1
-    return DatasetInfo(name, variables, (counts[0], counts[1], counts[2]), str(folder), True)
+    try:
+        raws = [read_bytes(folder / f"{name}.{split}.data") for split in SPLITS]
+    except DataError as error:
+        return DatasetInfo(name, None, None, str(error), False)
+    variables = raws[0].partition(b"\n")[0].count(b",") + 1
+    train, valid, test = (raw.count(b"\n") + (not raw.endswith(b"\n")) for raw in raws)
+    return DatasetInfo(name, variables, (train, valid, test), str(folder), True)
 
 
 def _unknown(name: str, folder: Path | None, found: dict[str, Path]) -> DataError:

@@ -54,7 +54,7 @@ def _is_file(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
     if isinstance(name_or_path, Path):
         return True
     path = Path(name_or_path)
-    if path.suffix or os.sep in name_or_path or "/" in name_or_path:
+    if path.suffix or os.sep in name_or_path:
         return True
     if name_or_path in (*EMBEDDED, *DEBD, ""):
         return False
@@ -65,7 +65,10 @@ def _read_npz(path: Path) -> Matrix | Dataset:
     arrays = _load_arrays(path)
     if "train" in arrays and set(arrays) <= set(SPLITS):
         parts = {split: _as_table(array, f"{path}: array '{split}'").values for split, array in arrays.items()}
-        return Dataset(path.stem, parts["train"], parts.get("valid"), parts.get("test"))
+        try:
+            return Dataset(path.stem, parts["train"], parts.get("valid"), parts.get("test"))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
     if len(arrays) == 1:
         return _as_table(next(iter(arrays.values())), str(path))
     names = ", ".join(arrays) or "nothing"

@@ -67,7 +67,8 @@ def _as_array(data: Any, columns: Names) -> Array:
 
 def _from_tensor(tensor: torch.Tensor) -> Array:
     dense = tensor.detach().cpu().to_dense().resolve_conj().resolve_neg()
-    return np.asarray(dense.float().numpy() if dense.dtype == torch.bfloat16 else dense.numpy())
+    narrow = dense.is_floating_point() and dense.element_size() < 4  # numpy does not know all of these
+    return np.asarray((dense.float() if narrow else dense).numpy())
 
 
 def _why_no_table(data: Any) -> str:

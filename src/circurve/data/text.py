@@ -100,7 +100,7 @@ def _sniff(text: str) -> str:
     """The separator that cuts the first rows into equally many fields, more than one; a comma if none does."""
     lines = list(islice(io.StringIO(text, newline=""), SNIFFED_ROWS))
     lines = [line for line in lines if line.strip()]
-    present = [mark for mark in SEPARATORS if lines and mark in lines[0].strip()]
+    present = [mark for mark in SEPARATORS if lines and mark in lines[-1].strip()]
     for mark in present:
         try:
             widths = {len(fields) for _, fields in _rows("".join(lines), mark, Path())}

@@ -28,7 +28,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def chunk_size(engine: Engine, backward: bool, memory_budget: int | None = None) -> int:
-    """The largest number of samples whose buffers fit the budget in bytes (default: 40 % of what is free), at least 1."""
+    """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1."""
     if memory_budget is not None and memory_budget <= 0:
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
     budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(engine.device))

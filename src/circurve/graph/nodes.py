@@ -35,6 +35,9 @@ class Input:
         if not isinstance(self.family, Family):
             raise StructureError(f"{_label(self)}: family must be an input family, not {self.family!r}")
         _check_units(self)
+        problem = self.family.check_units(self.units)
+        if problem is not None:
+            raise StructureError(f"{_label(self)}: {problem}")
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -119,7 +119,7 @@ def _quantile_bins(observed: np.ndarray, bins: int) -> NDArray[np.int64]:
     The quantiles are kept below the largest value, so that a column of two different values or more has two bins or
     more, however unequal their weights.
     """
-    below = observed[observed < observed.max(initial=-np.inf)]
+    below = observed[observed < observed.max()] if observed.size else observed
     if not below.size:
         return np.zeros(len(observed), dtype=np.int64)
     edges = np.quantile(observed, np.arange(1, bins) / bins)

@@ -17,7 +17,7 @@ from scipy.special import entr
 from circurve.errors import OptionError
 from circurve.inputs import Family
 from circurve.structures.arguments import Families, as_families, as_matrix, check_count
-from circurve.structures.columns import Codes, Columns, discretize, families_of, row_chunks, scan_columns
+from circurve.structures.columns import MAX_STATES, Codes, Columns, discretize, families_of, row_chunks, scan_columns
 
 __all__ = ["mutual_information"]
 
@@ -53,7 +53,8 @@ def mutual_information(
     """
     if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
         raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
-    check_count("bins", bins, at_least=2)
+    if check_count("bins", bins, at_least=2) > MAX_STATES:
+        raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
     matrix = as_matrix(data)
     columns = scan_columns(matrix)
     chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
@@ -62,7 +63,7 @@ def mutual_information(
         return _in_blocks([3] * len(chosen), _gaussian(matrix, columns, pseudocount))
     if all(discrete) and columns.binary.all():
         return _in_blocks([2] * len(chosen), _binary(matrix, columns, pseudocount))
-    codes = discretize(matrix, columns, discrete, min(bins, len(matrix) + 1))
+    codes = discretize(matrix, columns, discrete, bins)
     return _in_blocks([int(s) for s in codes.states], _categorical(codes, pseudocount))
 
 
@@ -148,7 +149,7 @@ def _gaussian(matrix: np.ndarray, columns: Columns, pseudocount: float) -> Block
     def information(a: slice, b: slice) -> Array:
         i, j = a.stop - a.start, b.stop - b.start
         moments = _products(features, len(matrix), a, b, width=3 * max(i, j))
-        n = moments[2 * i :, 2 * j :]
+        n = moments[2 * i :, 2 * j :].copy()
         moments /= np.tile(np.maximum(n, 1), (3, 3))
         mean_u, mean_v = moments[:i, 2 * j :], moments[2 * i :, :j]
         variance_u = moments[i : 2 * i, 2 * j :] - mean_u**2

@@ -1,0 +1,145 @@
+"""`fit` and `fit_fleet`: users' arguments in, checked records inside, results out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from circurve.engine import Params, Program, Samples, compile, stack
+from circurve.errors import OptionError
+from circurve.graph import Circuit
+from circurve.learning.examples import Examples, Prepared, prepare
+from circurve.learning.history import FitResult, FleetResult
+from circurve.learning.initialize import initial_params
+from circurve.learning.loop import Callback, Trainer
+from circurve.learning.methods import Method, Vanilla
+from circurve.learning.options import PRECISIONS, Run, Settings
+from circurve.learning.progress import progress_bar
+from circurve.learning.schedules import Schedule
+from circurve.model import Model, as_device
+
+__all__ = ["fit", "fit_fleet"]
+
+
+def fit(  # noqa: PLR0913 - the one call that most users write; everything goes into records at once
+    circuit: Circuit,
+    train: Any,
+    *,
+    valid: Any = None,
+    test: Any = None,
+    weights: Any = None,
+    labels: Any = None,
+    method: Method | None = None,
+    seed: int = 0,
+    epochs: int = 100,
+    batch_size: int | None = 200,
+    step_size: float | Schedule | None = None,
+    tolerance: float | None = None,
+    patience: int | None = None,
+    select: Literal["best", "last"] | None = None,
+    device: str | torch.device = "auto",
+    precision: Literal["float32", "float64"] = "float32",
+    memory_budget: int | None = None,
+    start: Model | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> FitResult:
+    """Train a circuit by EM.
+
+    train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
+    labels or another mark for missing values. `weights` and `labels` are short for those of `train`.
+    method: `Vanilla()` by default. batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by
+    default 0.1 for mini-batches and 1 for the full batch. select: which epoch's parameters to return, "best" by
+    validation log-likelihood (the default when `valid` is given) or "last". start: go on from this model's parameters.
+    Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
+    """
+    run = Run(method=method if method is not None else Vanilla(), seed=seed)
+    fleet = fit_fleet(
+        circuit,
+        train,
+        [run],
+        valid=valid,
+        test=test,
+        weights=weights,
+        labels=labels,
+        epochs=epochs,
+        batch_size=batch_size,
+        step_size=step_size,
+        tolerance=tolerance,
+        patience=patience,
+        select=select,
+        device=device,
+        precision=precision,
+        memory_budget=memory_budget,
+        start=start,
+        callbacks=callbacks,
+        progress=progress,
+    )
+    return fleet[0]
+
+
+def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
+    circuit: Circuit,
+    train: Any,
+    runs: Sequence[Run],
+    *,
+    valid: Any = None,
+    test: Any = None,
+    weights: Any = None,
+    labels: Any = None,
+    epochs: int = 100,
+    batch_size: int | None = 200,
+    step_size: float | Schedule | None = None,
+    tolerance: float | None = None,
+    patience: int | None = None,
+    select: Literal["best", "last"] | None = None,
+    device: str | torch.device = "auto",
+    precision: Literal["float32", "float64"] = "float32",
+    memory_budget: int | None = None,
+    start: Model | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> FleetResult:
+    """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
+
+    All runs share the data and the options of `fit`; seed, method and step size are each run's own.
+    """
+    settings = Settings(
+        epochs=epochs,
+        batch_size=batch_size,
+        step_size=step_size,
+        tolerance=tolerance,
+        patience=patience,
+        select=select,
+        device=device,
+        precision=precision,
+        memory_budget=memory_budget,
+    )
+    if not runs:
+        raise OptionError("runs: a fleet needs at least one run")
+    if (settings.patience is not None or settings.select == "best") and valid is None:
+        raise OptionError("patience and select='best' need validation data: give valid=")
+    if weights is not None or labels is not None:
+        train = Examples(train, weights, labels)
+    given = {"train": train, "valid": valid, "test": test}
+    prepared = {name: prepare(data, circuit, name) for name, data in given.items() if data is not None}
+    program = compile(circuit) if start is None else _same_structure(start, circuit)
+    place, dtype = as_device(device), PRECISIONS[precision]
+    params = _start(program, runs, prepared["train"], start).to(place, dtype)
+    samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
+    with progress_bar(settings.epochs, progress) as bar:
+        return Trainer(program, runs, settings, samples).train(params, [*callbacks, *bar])
+
+
+def _start(program: Program, runs: Sequence[Run], train: Prepared, start: Model | None) -> Params:
+    if start is not None:
+        return stack([start.params.to("cpu", torch.float64)] * len(runs))
+    return stack([initial_params(program, run.seed, train.table) for run in runs])
+
+
+def _same_structure(start: Model, circuit: Circuit) -> Program:
+    if start.circuit is not circuit:
+        raise OptionError("start: the model has another circuit; pass its own, model.circuit")
+    return start.program

@@ -1,0 +1,83 @@
+"""What is known after each epoch, and what training returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from circurve.errors import OptionError
+from circurve.learning.options import Run
+from circurve.model import Model
+
+__all__ = ["EpochRecord", "FitResult", "FleetResult"]
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch of one run. Log-likelihoods are means over samples, in nats."""
+
+    epoch: int
+    """Counted from 1."""
+
+    train_ll: float
+    """Over the epoch's batches, each scored just before its M-step: it costs nothing, and lags a little behind."""
+
+    valid_ll: float | None
+    test_ll: float | None
+    step_size: float
+    seconds: float
+    """Since the start of the training, of the whole fleet."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A trained model with its history; the scores are those of this very model, computed exactly."""
+
+    model: Model
+    history: tuple[EpochRecord, ...] = field(repr=False)
+    run: Run
+    epoch: int
+    """The epoch whose parameters the model has; 0 for the initial ones."""
+
+    train_ll: float
+    valid_ll: float | None
+    test_ll: float | None
+    seconds: float
+    """Of the whole fleet that the run was trained in."""
+
+    stopped: str
+    """Why training ended: "epochs", "tolerance", "patience", "callback" or "interrupted"."""
+
+    @property
+    def dof(self) -> float | None:
+        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None without validation data."""
+        return None if self.valid_ll is None else abs(self.valid_ll - self.train_ll) / abs(self.valid_ll)
+
+
+@dataclass(frozen=True)
+class FleetResult(Sequence[FitResult]):
+    """The results of all runs of a fleet, in the order in which they were given."""
+
+    results: tuple[FitResult, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> FitResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[FitResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> FitResult | tuple[FitResult, ...]:
+        return self.results[index]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[FitResult]:
+        return iter(self.results)
+
+    def best(self, by: str = "valid_ll") -> FitResult:
+        """The result with the highest validation (or `by="train_ll"`, `"test_ll"`) log-likelihood."""
+        if by not in ("train_ll", "valid_ll", "test_ll"):
+            raise OptionError(f"by must be 'train_ll', 'valid_ll' or 'test_ll', not {by!r}")
+        if any(getattr(result, by) is None for result in self.results):
+            raise OptionError(f"by={by!r}, but the fleet was trained without that data")
+        return max(self.results, key=lambda result: float(getattr(result, by)))

@@ -1,0 +1,236 @@
+"""The EM loop over a fleet: epochs, M-steps, scores, and who stops when. Orchestration only."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circurve.engine import Engine, Params, Program, Samples, Statistics, stack, statistics
+from circurve.engine.memory import chunk_size
+from circurve.errors import CircurveWarning
+from circurve.learning.history import EpochRecord, FitResult, FleetResult
+from circurve.learning.initialize import generator
+from circurve.learning.mstep import Step, maximize
+from circurve.learning.options import Run, Settings, as_schedule
+from circurve.learning.score import chunks, mean_log_likelihood
+from circurve.model import Model
+
+__all__ = ["Callback", "EpochEnd", "Trainer"]
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """What a callback is told after each epoch."""
+
+    epoch: int
+    epochs: int
+    records: dict[int, EpochRecord]
+    """The epoch's record of each run that is still training, by the run's number."""
+
+    model: Callable[[int], Model]
+    """The present model of a run, by the run's number."""
+
+
+Callback = Callable[[EpochEnd], bool | None]
+"""Called after each epoch; returning True ends the training of the whole fleet."""
+
+
+class Trainer:
+    """Trains a fleet. Runs that have stopped leave the fleet, so that the others go on faster."""
+
+    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Samples]) -> None:
+        self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
+        self.schedules = [as_schedule(settings.step if r.step_size is None else r.step_size) for r in runs]
+        self.shuffles = [generator(run.seed, stream=1) for run in runs]
+        self.select = settings.select or ("best" if "valid" in data else "last")
+        self.history: list[list[EpochRecord]] = [[] for _ in runs]
+        self.finished: dict[int, tuple[Params, int, str]] = {}
+        self.warned = False
+
+    def train(self, params: Params, callbacks: Sequence[Callback] = ()) -> FleetResult:
+        """EM from the given parameters (R = number of runs) until every run has stopped."""
+        self.started = time.perf_counter()
+        self.active = list(range(len(self.runs)))
+        self._take(params)
+        self.best, self.best_ll = params, torch.full((params.runs,), -torch.inf, dtype=torch.float64)
+        self.best_epoch = [0] * len(self.runs)
+        epoch = 0
+        try:
+            for epoch in range(1, self.settings.epochs + 1):
+                self._epoch(epoch)
+                if self._tell(epoch, callbacks):
+                    self._stop(dict.fromkeys(self.active, "callback"), epoch)
+                self._stop(self._reasons(epoch), epoch)
+                if not self.active:
+                    break
+            self._stop(dict.fromkeys(self.active, "epochs"), self.settings.epochs)
+        except KeyboardInterrupt:
+            self._stop(dict.fromkeys(self.active, "interrupted"), epoch)
+        return self._results()
+
+    def _take(self, params: Params) -> None:
+        """Continue with these parameters and an engine of their number of runs."""
+        self.params = params
+        careful = self.program.masked or params.may_underflow()
+        self.engine = Engine(self.program, params.runs, params.device, params.dtype, careful)
+        self.chunk = chunk_size(self.engine, backward=True, memory_budget=self.settings.memory_budget)
+        pseudocounts = [self.runs[i].method.pseudocount for i in self.active]
+        self.pseudocount = self._column(pseudocounts)
+
+    def _column(self, values: Sequence[float]) -> Tensor:  # (R, 1, 1, 1)
+        return torch.tensor(values, dtype=self.params.dtype, device=self.params.device).view(-1, 1, 1, 1)
+
+    def _epoch(self, epoch: int) -> None:
+        train = self.data["train"]
+        size = self.settings.batch_size
+        steps = 1 if size is None else -(-len(train) // size)
+        orders = None if size is None else self._orders(len(train))
+        log_likelihood = torch.zeros(self.params.runs, dtype=torch.float64, device=self.params.device)
+        weight, impossible = torch.zeros_like(log_likelihood), torch.zeros_like(log_likelihood)
+        total = max(1, self.settings.epochs * steps - 1)
+        alphas: list[float] = []
+        for i in range(steps):
+            progress = ((epoch - 1) * steps + i) / total
+            alphas = [self.schedules[run](progress) for run in self.active]
+            sums = self._e_step(train, None if orders is None or size is None else orders[:, i * size : (i + 1) * size])
+            step = Step(step_size=self._column(alphas), pseudocount=self.pseudocount)
+            self.params = maximize(self.program, self.params, sums, step)
+            log_likelihood += sums.log_likelihood
+            weight += sums.weight
+            impossible += sums.impossible
+        mean = torch.where(impossible > 0, -torch.inf, log_likelihood / weight)
+        self._warn(impossible)
+        self._record(epoch, mean.tolist(), alphas)
+
+    def _orders(self, rows: int) -> Tensor:  # (R, N)
+        orders = [torch.randperm(rows, generator=self.shuffles[run]) for run in self.active]
+        return torch.stack(orders).to(self.params.device)
+
+    def _e_step(self, train: Samples, index: Tensor | None) -> Statistics:
+        if index is None:
+            return statistics(self.engine, self.params, chunks(train, self.chunk))
+        parts = (train.pick(part) for part in torch.split(index, self.chunk, dim=1))
+        return statistics(self.engine, self.params, parts)
+
+    def _score(self, name: str, params: Params, engine: Engine) -> list[float] | None:
+        if name not in self.data:
+            return None
+        chunk = chunk_size(engine, backward=False, memory_budget=self.settings.memory_budget)
+        values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
+        return values
+
+    def _record(self, epoch: int, train_ll: list[float], alphas: list[float]) -> None:
+        valid = self._score("valid", self.params, self.engine)
+        test = self._score("test", self.params, self.engine)
+        seconds = time.perf_counter() - self.started
+        for place, run in enumerate(self.active):
+            self.history[run].append(
+                EpochRecord(
+                    epoch=epoch,
+                    train_ll=train_ll[place],
+                    valid_ll=None if valid is None else valid[place],
+                    test_ll=None if test is None else test[place],
+                    step_size=alphas[place],
+                    seconds=seconds,
+                )
+            )
+        if valid is not None:
+            self._keep_best(torch.tensor(valid, dtype=torch.float64), epoch)
+
+    def _keep_best(self, valid: Tensor, epoch: int) -> None:
+        better = valid > self.best_ll
+        for place, run in enumerate(self.active):
+            if better[place]:
+                self.best_epoch[run] = epoch
+        self.best_ll = torch.where(better, valid, self.best_ll)
+        if self.select == "best":
+            chosen = better.to(self.params.device).view(-1, 1, 1, 1)
+            self.best = _where(chosen, self.params, self.best)
+
+    def _reasons(self, epoch: int) -> dict[int, str]:
+        """Which runs stop after this epoch, and why."""
+        reasons: dict[int, str] = {}
+        for run in self.active:
+            history, patience = self.history[run], self.settings.patience
+            tolerance = self.settings.tolerance
+            if tolerance is not None and epoch > 1 and history[-1].train_ll - history[-2].train_ll < tolerance:
+                reasons[run] = "tolerance"
+            if patience is not None and "valid" in self.data and epoch - self.best_epoch[run] >= patience:
+                reasons[run] = "patience"
+        return reasons
+
+    def _stop(self, reasons: dict[int, str], epoch: int) -> None:
+        """Put the runs named in `reasons` aside with the parameters to return, and go on with the others."""
+        if not reasons:
+            return
+        kept = [place for place, run in enumerate(self.active) if run not in reasons]
+        for place, run in enumerate(self.active):
+            if run in reasons:
+                best = self.select == "best" and self.best_epoch[run] > 0
+                source, at = (self.best, self.best_epoch[run]) if best else (self.params, epoch)
+                self.finished[run] = (source.select([place]), at, reasons[run])
+        self.active = [self.active[place] for place in kept]
+        if kept:
+            self.best, self.best_ll = self.best.select(kept), self.best_ll[kept]
+            self._take(self.params.select(kept))
+
+    def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
+        records = {run: self.history[run][-1] for run in self.active}
+
+        def model(run: int) -> Model:
+            return Model(self.program.circuit, self.params.select([self.active.index(run)]), self.program)
+
+        event = EpochEnd(epoch, self.settings.epochs, records, model)
+        answers = [callback(event) for callback in callbacks]
+        return any(answers)
+
+    def _warn(self, impossible: Tensor) -> None:
+        if self.warned:
+            return
+        most = int(impossible.max())
+        if most:
+            self.warned = True
+            warnings.warn(
+                f"{most} training samples have probability zero under the present parameters; EM leaves them out",
+                CircurveWarning,
+                stacklevel=2,
+            )
+
+    def _results(self) -> FleetResult:
+        params = stack([self.finished[run][0] for run in range(len(self.runs))])
+        engine = Engine(
+            self.program, params.runs, params.device, params.dtype, self.program.masked or params.may_underflow()
+        )
+        train, valid, test = (self._score(name, params, engine) for name in ("train", "valid", "test"))
+        assert train is not None
+        seconds = time.perf_counter() - self.started
+        return FleetResult(
+            tuple(
+                FitResult(
+                    model=Model(self.program.circuit, self.finished[i][0], self.program),
+                    history=tuple(self.history[i]),
+                    run=run,
+                    epoch=self.finished[i][1],
+                    train_ll=train[i],
+                    valid_ll=None if valid is None else valid[i],
+                    test_ll=None if test is None else test[i],
+                    seconds=seconds,
+                    stopped=self.finished[i][2],
+                )
+                for i, run in enumerate(self.runs)
+            )
+        )
+
+
+def _where(chosen: Tensor, new: Params, old: Params) -> Params:
+    """For each run the new parameters where chosen (R, 1, 1, 1), else the old ones."""
+    weights = zip(new.weights, old.weights, strict=True)
+    inputs = zip(new.inputs, old.inputs, strict=True)
+    return Params(
+        tuple(torch.where(chosen, a, b) for a, b in weights), tuple(torch.where(chosen, a, b) for a, b in inputs)
+    )

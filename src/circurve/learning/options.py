@@ -1,0 +1,94 @@
+"""The options of a training, as records that are checked when they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from circurve.errors import OptionError
+from circurve.learning.methods import Method, Vanilla
+from circurve.learning.schedules import Schedule, constant
+
+__all__ = ["PRECISIONS", "Run", "Settings", "as_schedule"]
+
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
+
+
+def as_schedule(value: float | Schedule, name: str = "step_size") -> Schedule:
+    """A number as a constant schedule; a function as it is. Its values at the ends must lie in (0, 1]."""
+    schedule = value if callable(value) else constant(value)
+    for progress in (0.0, 1.0):
+        at = schedule(progress)
+        if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at <= 1:
+            raise OptionError(f"{name} must lie in (0, 1], not {at!r}")
+    return schedule
+
+
+@dataclass(frozen=True)
+class Run:
+    """One member of a fleet: what may differ from run to run. `step_size=None` takes the fleet's."""
+
+    method: Method = field(default_factory=Vanilla)
+    seed: int = 0
+    step_size: float | Schedule | None = None
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise OptionError(f"seed must be a whole number >= 0, not {self.seed!r}")
+        if not isinstance(self.method, Vanilla):
+            raise OptionError(f"method must be a method such as Vanilla(), not {self.method!r}")
+        if self.step_size is not None:
+            as_schedule(self.step_size)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all runs of a fleet have in common."""
+
+    epochs: int = 100
+    batch_size: int | None = 200
+    """Samples in a mini-batch; None is full-batch EM."""
+
+    step_size: float | Schedule | None = None
+    """alpha; None is 0.1 for mini-batches and 1 for the full batch."""
+
+    tolerance: float | None = None
+    """Stop a run when an epoch raises its training log-likelihood by less than this."""
+
+    patience: int | None = None
+    """Stop a run when its validation log-likelihood has not risen for so many epochs."""
+
+    select: Literal["best", "last"] | None = None
+    """Which epoch's parameters to return; None is "best" with validation data, else "last"."""
+
+    device: str | torch.device = "auto"
+    precision: Literal["float32", "float64"] = "float32"
+    memory_budget: int | None = None
+    """Bytes for buffers; None is a share of what is free."""
+
+    def __post_init__(self) -> None:
+        _check_count("epochs", self.epochs, at_least=0)
+        if self.batch_size is not None:
+            _check_count("batch_size", self.batch_size, at_least=1)
+        if self.patience is not None:
+            _check_count("patience", self.patience, at_least=1)
+        if self.tolerance is not None and not self.tolerance >= 0:
+            raise OptionError(f"tolerance must be >= 0, not {self.tolerance!r}")
+        if self.select not in (None, "best", "last"):
+            raise OptionError(f"select must be 'best' or 'last', not {self.select!r}")
+        if self.precision not in PRECISIONS:
+            raise OptionError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+        as_schedule(self.step)
+
+    @property
+    def step(self) -> float | Schedule:
+        """The step size in force."""
+        return self.step_size if self.step_size is not None else 0.1 if self.batch_size is not None else 1.0
+
+
+def _check_count(name: str, value: object, at_least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise OptionError(f"{name} must be a whole number >= {at_least}, not {value!r}")

@@ -1,0 +1,37 @@
+"""Mean log-likelihoods of a fleet on a data set, in chunks that fit the memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from circurve.engine import Batch, Engine, Params, Samples, log_prob
+
+__all__ = ["chunks", "mean_log_likelihood"]
+
+
+def chunks(samples: Samples, size: int) -> Iterator[Batch]:
+    """All rows in order, `size` at a time."""
+    for start in range(0, len(samples), size):
+        yield samples.rows(start, min(start + size, len(samples)))
+
+
+def mean_log_likelihood(engine: Engine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
+    """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
+    total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
+    weight = torch.zeros_like(total)
+    for batch in chunks(samples, chunk):
+        values = log_prob(engine, params, batch)  # (R, outputs, N)
+        if batch.labels is None:
+            score = values[:, 0]
+        else:
+            score = values.gather(1, batch.labels.expand(params.runs, -1).unsqueeze(1)).squeeze(1)
+        if batch.weights is None:
+            total += score.sum(-1, dtype=torch.float64)
+            weight += batch.size
+        else:
+            total += torch.where(batch.weights > 0, score * batch.weights, 0.0).sum(-1, dtype=torch.float64)
+            weight += batch.weights.sum(-1, dtype=torch.float64)
+    return total / weight

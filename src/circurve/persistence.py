@@ -1,0 +1,361 @@
+"""Model files: one safetensors file with the structure as JSON in its metadata and every array as a tensor.
+
+The metadata has three entries. `circurve` is the structure:
+
+    {"format": "circurve", "version": 1, "roots": [2], "tensors_crc32": 2774, "nodes": [
+        {"kind": "input", "units": 2, "variable": 0, "family": {"name": "bernoulli"}},
+        {"kind": "product", "units": 2, "children": [0], "select": [0]},
+        {"kind": "sum", "units": 1, "children": [1], "mask": true, "name": "root"}]}
+
+Nodes come children first and are named by their position. `select` lists the places of the children that have a unit
+selection. The tensors are `parameters.0` (units, parameters of the family), `select.1.0` (units), `weights.2` and
+`mask.2` (units, child units). `extra` is the caller's own text as a JSON object; `crc32` is the checksum of these
+two texts. The checksums are there because a flipped bit in a weight or in a hyperparameter leaves a file that is
+perfectly well formed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import stat
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from os import PathLike
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from torch import Tensor
+
+from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import FAMILIES, family_from_json, family_to_json
+
+__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
+
+FORMAT_VERSION = 1
+"""The version that is written, and the newest that is read."""
+
+DTYPES = {"parameters": ("F32", "F64"), "weights": ("F32", "F64"), "mask": ("BOOL",), "select": ("I64",)}
+"""What a tensor may hold, by the first part of its name."""
+
+Array = NDArray[Any]
+Record = dict[str, Any]
+"""One node in the structure."""
+
+
+def write_model(
+    path: str | PathLike[str],
+    circuit: Circuit,
+    parameters: Mapping[Node, Tensor],
+    extra: Mapping[str, str] | None = None,
+) -> None:
+    """Write a circuit and its parameters to one file, all or nothing: on failure an existing file stays as it was.
+
+    parameters: (units, child units) for each Sum, (units, parameters) for each Input, float32 or float64.
+    extra: text to keep beside the model, such as how it was trained; `read_metadata` returns it.
+    The file is put together in memory first.
+    """
+    arrays = _arrays(circuit, parameters)
+    position = {node: index for index, node in enumerate(circuit.nodes)}
+    structure = {
+        "format": "circurve",
+        "version": FORMAT_VERSION,
+        "roots": [position[root] for root in circuit.roots],
+        "tensors_crc32": _crc32(arrays.values()),
+        "nodes": [_record(node, position, circuit) for node in circuit.nodes],
+    }
+    texts = [json.dumps(structure, separators=(",", ":")), json.dumps(_checked_extra(extra))]
+    metadata = {"circurve": texts[0], "extra": texts[1], "crc32": str(_crc32(text.encode() for text in texts))}
+    try:
+        content = save(arrays, metadata)
+    except SafetensorError as error:
+        raise StructureError(f"{circuit!r} does not fit into a safetensors file: {error}") from error
+    _replace(path, content)
+
+
+def read_model(path: str | PathLike[str]) -> tuple[Circuit, dict[Node, Tensor]]:
+    """The circuit and the parameters of each Sum and Input, as `write_model` was given them, on the CPU."""
+    with _opened(path) as file:
+        structure = _verified(file.metadata())[0]
+        records = _listed(structure, "nodes")
+        arrays = _tensors(file, records)
+        nodes: list[Node] = []
+        for index, record in enumerate(records):
+            try:
+                nodes.append(_node(record, nodes, arrays, len(records)))
+            except (FileFormatError, StructureError) as error:
+                raise FileFormatError(f"node {index}: {error}") from error
+        parameters = _parameters(nodes, arrays)
+        if _crc32(arrays.values()) != structure.get("tensors_crc32"):
+            raise FileFormatError("the tensors do not match their checksum, the file is damaged")
+        return Circuit(_at(nodes, structure.get("roots"), "roots"), nodes), parameters
+
+
+def read_metadata(path: str | PathLike[str]) -> dict[str, str]:
+    """The `extra` text that was written beside the model; only the head of the file is read."""
+    with _opened(path) as file:
+        return _verified(file.metadata())[1]
+
+
+def _crc32(parts: Iterable[Any]) -> int:
+    """One checksum over all parts, bytes or contiguous arrays, in their order."""
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return checksum
+
+
+# Writing: circuit -> records and arrays -> bytes -> file
+
+
+def _record(node: Node, position: Mapping[Node, int], circuit: Circuit) -> Record:
+    record: Record = {"kind": type(node).__name__.lower(), "units": int(node.units)}
+    if isinstance(node, Input):
+        if FAMILIES.get(node.family.name) is not type(node.family):
+            raise StructureError(f"{circuit.name_of(node)}: model files cannot hold the family {node.family!r}")
+        record |= {"variable": int(node.variable), "family": family_to_json(node.family)}
+    else:
+        record["children"] = [position[child] for child in node.children]
+    if isinstance(node, Product) and any(chosen is not None for chosen in node.select):
+        record["select"] = [place for place, chosen in enumerate(node.select) if chosen is not None]
+    if isinstance(node, Sum) and node.mask is not None:
+        record["mask"] = True
+    if node.name is not None:
+        record["name"] = str(node.name)
+    return record
+
+
+def _arrays(circuit: Circuit, parameters: Mapping[Node, Tensor]) -> dict[str, Array]:
+    """Every tensor of the file by its name, in the order of the nodes."""
+    arrays: dict[str, Array] = {}
+    for index, node in enumerate(circuit.nodes):
+        if isinstance(node, Product):
+            for place, chosen in enumerate(node.select):
+                if chosen is not None:
+                    arrays[f"select.{index}.{place}"] = np.ascontiguousarray(chosen)
+            continue
+        arrays[_parameter_name(index, node)] = _given(node, parameters.get(node), circuit)
+        if isinstance(node, Sum) and node.mask is not None:
+            arrays[f"mask.{index}"] = np.ascontiguousarray(node.mask)
+    owners = {node for node in circuit.nodes if not isinstance(node, Product)}
+    for node in parameters:
+        if node not in owners:
+            raise ParameterError(f"{node!r} is not a sum or an input of this circuit")
+    return arrays
+
+
+def _parameter_name(index: int, node: Input | Sum) -> str:
+    return f"{'weights' if isinstance(node, Sum) else 'parameters'}.{index}"
+
+
+def _parameter_shape(node: Input | Sum) -> tuple[int, int]:
+    return node.units, node.child_units if isinstance(node, Sum) else len(node.family.parameter_names)
+
+
+def _given(node: Input | Sum, values: Tensor | None, circuit: Circuit) -> Array:
+    if values is None:
+        raise ParameterError(f"{circuit.name_of(node)}: no parameters given")
+    if values.dtype not in (torch.float32, torch.float64):
+        raise ParameterError(f"{circuit.name_of(node)}: model files hold float32 and float64, not {values.dtype}")
+    if tuple(values.shape) != _parameter_shape(node):
+        shapes = f"{tuple(values.shape)}, expected {_parameter_shape(node)}"
+        raise ParameterError(f"{circuit.name_of(node)}: parameters have shape {shapes}")
+    array: Array = values.detach().cpu().contiguous().numpy()
+    return array
+
+
+def _checked_extra(extra: Mapping[str, str] | None) -> dict[str, str]:
+    for key, value in (extra or {}).items():
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise OptionError(f"extra must map text to text, not {key!r} to {value!r}")
+    return dict(extra or {})
+
+
+def _replace(path: str | PathLike[str], content: bytes) -> None:
+    """Write beside the target, then rename over it; a link is followed, and its target replaced."""
+    try:
+        target = os.path.realpath(path)
+        _refuse_special(target)
+        temporary = os.path.join(os.path.dirname(target), f".circurve-{secrets.token_hex(8)}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(OSError):  # there may be no file yet, or one in a folder without permissions
+                shutil.copymode(target, temporary)
+            os.replace(temporary, target)
+        except BaseException:  # also an interrupt from the keyboard
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise FileAccessError(f"cannot write {os.fspath(path)}: {_reason(error)}") from error
+
+
+def _refuse_special(path: str) -> None:
+    """Raise OSError for anything that exists but is not a plain file: renaming over /dev/null would destroy it."""
+    if os.path.isdir(path):
+        raise IsADirectoryError("it is a folder")
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError("it is not a regular file")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+# Reading: file -> checked texts -> arrays and nodes -> circuit
+
+
+@contextmanager
+def _opened(path: str | PathLike[str]) -> Iterator[Any]:
+    """An open safetensors file; whatever is wrong with its content becomes a FileFormatError that names it."""
+    _check_readable(path)
+    try:
+        with safe_open(path, framework="np") as file:
+            yield file
+    except SafetensorError as error:
+        raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or a damaged one ({error})") from error
+    except (FileFormatError, StructureError) as error:
+        raise FileFormatError(f"{os.fspath(path)}: {error}") from error
+    except RecursionError as error:
+        raise FileFormatError(f"{os.fspath(path)}: the structure is nested too deeply") from error
+    except OSError as error:
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+
+
+def _check_readable(path: str | PathLike[str]) -> None:
+    """Raise the errors of opening a file here: safetensors would report them in words of its own."""
+    try:
+        _refuse_special(os.fspath(path))
+        with open(path, "rb") as file:
+            empty = not file.read(1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+    if empty:
+        raise FileFormatError(f"{os.fspath(path)}: the file is empty")
+
+
+def _verified(metadata: Mapping[str, str] | None) -> tuple[Record, dict[str, str]]:
+    """The structure and the extra text, once format, version and checksum are right."""
+    if metadata is None or "circurve" not in metadata:
+        raise FileFormatError("not a Circurve model, its metadata has no entry 'circurve'")
+    structure = _parsed("circurve", metadata["circurve"])
+    version = structure.get("version")
+    if structure.get("format") != "circurve" or not _is_position(version) or version == 0:
+        raise FileFormatError("not a Circurve model, or a damaged one: no format name and version")
+    if version > FORMAT_VERSION:
+        readable = f"format {version}, this one reads up to {FORMAT_VERSION}"
+        raise FileFormatError(f"written by a newer version of Circurve ({readable})")
+    extra = _parsed("extra", metadata.get("extra", ""))
+    texts = (metadata["circurve"].encode(), metadata["extra"].encode())
+    if metadata.get("crc32") != str(_crc32(texts)):
+        raise FileFormatError("the metadata do not match their checksum, the file is damaged")
+    if not all(isinstance(value, str) for value in extra.values()):
+        raise FileFormatError("the metadata entry 'extra' does not map text to text")
+    return structure, extra
+
+
+def _parsed(entry: str, text: str) -> Record:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise FileFormatError(f"the metadata entry '{entry}' is not valid JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise FileFormatError(f"the metadata entry '{entry}' is not a JSON object")
+    return document
+
+
+def _is_position(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _listed(record: Record, key: str) -> list[Any]:
+    if not isinstance(record.get(key), list):
+        raise FileFormatError(f"{key!r} must be a list")
+    listed: list[Any] = record[key]
+    return listed
+
+
+def _at(nodes: Sequence[Node], positions: object, key: str) -> list[Node]:
+    """The nodes at these positions; only earlier nodes are there, so no file can describe a cycle."""
+    if not isinstance(positions, list) or not all(_is_position(p) and p < len(nodes) for p in positions):
+        raise FileFormatError(f"{key!r} must list positions of earlier nodes")
+    return [nodes[position] for position in positions]
+
+
+def _tensors(file: Any, records: Sequence[Any]) -> dict[str, Array]:
+    """The tensors that the structure asks for, in its order; none may be missing, and no other may be there."""
+    wanted = dict.fromkeys(name for index, record in enumerate(records) for name in _tensor_names(index, record))
+    present = set(file.keys())
+    missing = next((name for name in wanted if name not in present), None)
+    if missing is not None:
+        raise FileFormatError(f"the tensor {missing!r} is missing")
+    if len(present) > len(wanted):
+        raise FileFormatError(f"the tensor {min(present - wanted.keys())!r} belongs to no node")
+    arrays: dict[str, Array] = {}
+    for name in wanted:
+        dtype, allowed = file.get_slice(name).get_dtype(), DTYPES[name.split(".")[0]]
+        if dtype not in allowed:
+            raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
+        arrays[name] = file.get_tensor(name)
+    return arrays
+
+
+def _tensor_names(index: int, record: Any) -> list[str]:
+    kind = record.get("kind") if isinstance(record, dict) else None
+    if kind == "input":
+        return [f"parameters.{index}"]
+    if kind == "sum":
+        return [f"weights.{index}"] + ([f"mask.{index}"] if record.get("mask") else [])
+    if kind == "product":
+        places = _listed(record, "select") if "select" in record else []
+        children = len(_listed(record, "children"))
+        if not all(_is_position(place) and place < children for place in places):
+            raise FileFormatError(f"node {index}: 'select' must list places among {children} children")
+        return [f"select.{index}.{place}" for place in places]
+    raise FileFormatError(f"node {index} is not an input, a product or a sum")
+
+
+def _node(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array], total: int) -> Node:
+    """The next node, after `nodes`, of `total`; its kind is one of the three."""
+    index, name, units = len(nodes), record.get("name"), record.get("units")
+    if name is not None and not isinstance(name, str):
+        raise FileFormatError(f"'name' must be text, not {name!r}")
+    if not _is_position(units):
+        raise FileFormatError(f"'units' must be a whole number, not {units!r}")
+    if record["kind"] == "input":
+        variable = record.get("variable")
+        # Every column needs an input, so a larger number is wrong; a huge one would make the scopes fill the memory.
+        if not _is_position(variable) or variable >= total:
+            raise FileFormatError(f"'variable' must be a column number, not {variable!r}")
+        return Input(variable, family_from_json(record.get("family", {})), units, name)
+    children = _at(nodes, record.get("children"), "children")
+    if record["kind"] == "sum":
+        return Sum(children, units, arrays.get(f"mask.{index}"), name)
+    product = Product(children, [arrays.get(f"select.{index}.{place}") for place in range(len(children))], name)
+    if product.units != units:
+        raise FileFormatError(f"a product of {product.units} units is said to have {units}")
+    return product
+
+
+def _parameters(nodes: Sequence[Node], arrays: Mapping[str, Array]) -> dict[Node, Tensor]:
+    parameters: dict[Node, Tensor] = {}
+    for index, node in enumerate(nodes):
+        if isinstance(node, Product):
+            continue
+        name = _parameter_name(index, node)
+        if arrays[name].shape != _parameter_shape(node):
+            shapes = f"{arrays[name].shape}, expected {_parameter_shape(node)}"
+            raise FileFormatError(f"the tensor {name!r} has shape {shapes}")
+        parameters[node] = torch.from_numpy(arrays[name])
+    return parameters

@@ -1,0 +1,273 @@
+"""What may enter as data, how it comes out, and what is refused with which words."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+from circurve.data import Matrix, as_matrix
+from circurve.errors import DataError
+
+
+def refusal(data: object) -> str:
+    with pytest.raises(DataError) as caught:
+        as_matrix(data)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+)
+def test_arrays_keep_their_type_and_are_not_copied(dtype: str) -> None:
+    array = np.array([[0, 1, 2], [3, 4, 5]], dtype=dtype)
+    matrix = as_matrix(array)
+    assert matrix.values.dtype == array.dtype
+    assert matrix.columns is None
+    assert np.shares_memory(matrix.values, array)
+
+
+@pytest.mark.parametrize(("given", "kept"), [("bool", "uint8"), ("float16", "float32"), ("longdouble", "float64")])
+def test_booleans_become_uint8_and_unusual_floats_usual_ones(given: str, kept: str) -> None:
+    matrix = as_matrix(np.array([[0, 1], [1, 0]], dtype=given))
+    assert matrix.values.dtype == kept
+    np.testing.assert_array_equal(matrix.values, [[0, 1], [1, 0]])
+
+
+def test_foreign_byte_order_becomes_the_machines_own() -> None:
+    for code in (">i4", "<i4", ">f8", "<f8"):
+        values = as_matrix(np.array([[1, 2]], dtype=code)).values
+        assert values.dtype.isnative
+        np.testing.assert_array_equal(values, [[1, 2]])
+
+
+def test_nan_stays_as_the_mark_of_a_missing_value() -> None:
+    values = as_matrix(np.array([[np.nan, 1.5]], dtype=np.float32)).values
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, np.array([[np.nan, 1.5]], dtype=np.float32))
+
+
+def test_matrices_pass_unchanged() -> None:
+    matrix = as_matrix([[1]])
+    assert as_matrix(matrix) is matrix
+
+
+def test_matrices_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        as_matrix([[1]]).values = np.zeros((1, 1))  # type: ignore[misc]
+
+
+class TestLists:
+    def test_whole_numbers_give_integers(self) -> None:
+        assert as_matrix([[0, 1], [1, 0]]).values.dtype == np.int64
+        assert as_matrix(((True, False),)).values.dtype == np.uint8
+
+    def test_none_is_missing(self) -> None:
+        np.testing.assert_array_equal(as_matrix([[1, None], [2, 3]]).values, [[1, np.nan], [2, 3]])
+
+    def test_decimals_and_fractions_are_numbers(self) -> None:
+        data = [[Decimal("0.5"), Fraction(1, 4), True, None, pd.NA]]
+        np.testing.assert_array_equal(as_matrix(data).values, [[0.5, 0.25, 1, np.nan, np.nan]])
+
+    def test_objects_that_are_all_whole_stay_integers(self) -> None:
+        values = as_matrix(np.array([[1, True], [np.int8(3), np.bool_(False)]], dtype=object)).values
+        assert values.dtype == np.int64
+        np.testing.assert_array_equal(values, [[1, 1], [3, 0]])
+
+    def test_arrays_and_tensors_inside_lists_are_rows(self) -> None:
+        np.testing.assert_array_equal(as_matrix([np.array([1, 2]), np.array([3, 4])]).values, [[1, 2], [3, 4]])
+        np.testing.assert_array_equal(as_matrix([torch.tensor([1.0, 2.0])]).values, [[1, 2]])
+
+    def test_ragged_rows_are_refused(self) -> None:
+        assert refusal([[1, 2], [3, 4], [5]]) == "rows differ in length: row 0 has 2 values, row 2 has 1"
+        assert refusal([[1, 2], 3]) == "rows differ in length: row 0 has 2 values, row 1 has 0"
+        assert refusal([[1, [2]], [3, 4]]) == "the list does not form rows x columns of numbers"
+
+    def test_text_among_numbers_is_found(self) -> None:
+        assert refusal([[1, 2], [3, "x"]]) == "column 1, row 1: 'x' is text; turn text into numbers first"
+
+    def test_huge_whole_numbers_become_floats_while_they_can(self) -> None:
+        assert as_matrix([[2**70, None]]).values[0, 0] == 2.0**70
+        assert refusal([[10**400, 1]]) == "column 0 holds a number too large for a float"
+
+
+class TestMaskedArrays:
+    def test_masked_entries_are_missing(self) -> None:
+        data = np.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])
+        values = as_matrix(data).values
+        assert type(values) is np.ndarray
+        np.testing.assert_array_equal(values, [[1, np.nan], [3, 4]])
+
+    def test_integers_stay_integers_if_nothing_is_masked(self) -> None:
+        assert as_matrix(np.ma.array([[1, 2]], dtype=np.int8)).values.dtype == np.int8
+
+    def test_float32_stays_float32_and_what_a_mask_hides_does_not_matter(self) -> None:
+        data = np.ma.array([[1, np.inf]], mask=[[False, True]], dtype=np.float32)
+        values = as_matrix(data).values
+        assert values.dtype == np.float32
+        np.testing.assert_array_equal(values, np.array([[1, np.nan]], dtype=np.float32))
+        assert np.isinf(data.data[0, 1])
+
+    def test_masked_objects_are_missing(self) -> None:
+        data = np.ma.array([[1, "x"]], mask=[[False, True]], dtype=object)
+        np.testing.assert_array_equal(as_matrix(data).values, [[1, np.nan]])
+
+
+class TestTensors:
+    def test_all_types_of_tensors_are_taken(self) -> None:
+        for dtype, kept in [
+            (torch.int8, "int8"),
+            (torch.int64, "int64"),
+            (torch.bool, "uint8"),
+            (torch.float16, "float32"),
+            (torch.bfloat16, "float32"),
+            (torch.float32, "float32"),
+            (torch.float64, "float64"),
+        ]:
+            values = as_matrix(torch.tensor([[0, 1]]).to(dtype)).values
+            assert values.dtype == kept
+            np.testing.assert_array_equal(values, [[0, 1]])
+
+    def test_tensors_with_gradients_views_and_sparse_ones_are_taken(self) -> None:
+        dense = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+        for tensor in (dense.clone().requires_grad_(), dense.t().contiguous().t(), dense.to_sparse()):
+            np.testing.assert_array_equal(as_matrix(tensor).values, dense.numpy())
+
+    @pytest.mark.gpu
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    def test_tensors_on_a_device_are_taken(self) -> None:
+        np.testing.assert_array_equal(as_matrix(torch.tensor([[1, 2]], device="cuda")).values, [[1, 2]])
+
+
+def test_sparse_matrices_become_dense() -> None:
+    dense = np.array([[0, 1], [2, 0]], dtype=np.int8)
+    for sparse in (scipy.sparse.csr_matrix(dense), scipy.sparse.coo_array(dense)):
+        values = as_matrix(sparse).values
+        assert values.dtype == np.int8
+        np.testing.assert_array_equal(values, dense)
+
+
+class TestDataFrames:
+    def test_names_are_kept_and_the_smallest_common_type_is_chosen(self) -> None:
+        frame = pd.DataFrame({"a": np.array([0, 1], dtype=np.int8), "b": [True, False]})
+        matrix = as_matrix(frame)
+        assert matrix.columns == ("a", "b")
+        assert matrix.values.dtype == np.int16
+        np.testing.assert_array_equal(matrix.values, [[0, 1], [1, 0]])
+
+    def test_numbered_columns_have_no_names(self) -> None:
+        assert as_matrix(pd.DataFrame(np.zeros((2, 3)))).columns is None
+
+    def test_integers_beside_floats_become_floats(self) -> None:
+        values = as_matrix(pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan]})).values
+        np.testing.assert_array_equal(values, [[1, 0.5], [2, np.nan]])
+
+    def test_nullable_columns_give_nan_where_they_are_na(self) -> None:
+        frame = pd.DataFrame(
+            {
+                "i": pd.array([1, None, 3], dtype="Int8"),
+                "b": pd.array([True, False, None], dtype="boolean"),
+                "f": pd.array([None, 0.5, 1], dtype="Float64"),
+                "o": pd.Series([None, 2, pd.NA], dtype=object),
+            }
+        )
+        expected = [[1, 1, np.nan, np.nan], [np.nan, 0, 0.5, 2], [3, np.nan, 1, np.nan]]
+        np.testing.assert_array_equal(as_matrix(frame).values, expected)
+
+    def test_nullable_columns_without_na_stay_compact_integers(self) -> None:
+        frame = pd.DataFrame({"i": pd.array([1, 2], dtype="UInt8"), "b": pd.array([True, False], dtype="boolean")})
+        values = as_matrix(frame).values
+        assert values.dtype == np.uint8
+        np.testing.assert_array_equal(values, [[1, 1], [2, 0]])
+
+    def test_categories_that_are_numbers_and_sparse_columns_are_taken(self) -> None:
+        frame = pd.DataFrame(
+            {"c": pd.Categorical([3, 1, None]), "s": pd.arrays.SparseArray([0, 0, 7])}, index=[7, 8, 9]
+        )
+        np.testing.assert_array_equal(as_matrix(frame).values, [[3, 0], [1, 0], [np.nan, 7]])
+
+    def test_derived_frames_and_repeated_names_are_taken(self) -> None:
+        class Derived(pd.DataFrame):
+            pass
+
+        matrix = as_matrix(Derived([[1, 2]], columns=["a", "a"]))
+        assert matrix.columns == ("a", "a")
+        np.testing.assert_array_equal(matrix.values, [[1, 2]])
+
+    @pytest.mark.parametrize("dtype", [object, "str", "category"])
+    def test_text_is_refused_with_the_column_and_a_value(self, dtype: str) -> None:
+        frame = pd.DataFrame({"n": [1, 2], "city": pd.Series(["Rome", "Oslo"], dtype=dtype)})
+        assert refusal(frame) == "column 1 ('city'), row 0: 'Rome' is text; turn text into numbers first"
+
+    def test_dates_are_refused(self) -> None:
+        frame = pd.DataFrame({"n": [1], "when": [datetime.datetime(2024, 1, 1)]})
+        assert refusal(frame).startswith("column 1 ('when') holds dates or times (datetime64")
+
+    def test_infinities_are_named_with_their_column(self) -> None:
+        frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, -np.inf]})
+        assert refusal(frame) == "column 1 ('b'), row 1: -inf is not finite"
+
+    def test_empty_frames_are_refused(self) -> None:
+        assert refusal(pd.DataFrame({"a": []})) == "data has no rows"
+        assert refusal(pd.DataFrame()) == "data has no rows"
+        assert refusal(pd.DataFrame(index=[0, 1])) == "data has no columns"
+
+    def test_pandas_need_not_be_installed_for_other_data(self) -> None:
+        code = "import sys; sys.modules['pandas'] = None; import circurve.data as d; d.as_matrix([[1, None]])"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestRefusals:
+    def test_infinities(self) -> None:
+        assert refusal(np.array([[0, 1], [np.nan, np.inf]])) == "column 1, row 1: inf is not finite"
+
+    def test_wrong_number_of_dimensions(self) -> None:
+        one = refusal(np.zeros(5))
+        assert one.startswith("data has 1 dimension (shape (5,)), expected rows x columns; for a single row use")
+        assert refusal(pd.Series([1, 2])).startswith("data has 1 dimension")
+        assert refusal(torch.zeros(2, 3, 4)) == "data has 3 dimensions (shape (2, 3, 4)), expected rows x columns"
+
+    @pytest.mark.parametrize("data", [None, 3.5, "table.csv", {"a": [1]}, {1, 2}])
+    def test_things_that_are_no_table(self, data: object) -> None:
+        kind = type(data).__name__
+        assert refusal(data) == f"data must be a table, rows x columns of numbers, not a {kind}"
+
+    def test_no_rows_and_no_columns(self) -> None:
+        assert refusal([]) == "data has no rows"
+        assert refusal(np.zeros((0, 3))) == "data has no rows"
+        assert refusal([[], []]) == "data has no columns"
+
+    def test_complex_numbers(self) -> None:
+        assert refusal(np.array([[1j, 2]])) == "column 0, row 0: 1j is a complex number, expected a real one"
+        assert refusal(torch.tensor([[1j]])) == "column 0, row 0: 1j is a complex number, expected a real one"
+        assert refusal([[None, 2j]]) == "column 1, row 0: 2j is a complex number, expected a real one"
+
+    def test_text_arrays(self) -> None:
+        assert refusal(np.array([["7", "8"]])) == "column 0, row 0: '7' is text; turn text into numbers first"
+        assert "b'x' is text" in refusal(np.array([[b"x"]]))
+        assert refusal([["x" * 100]]).count("x") < 60
+
+    def test_dates_and_records(self) -> None:
+        dates = np.array([["2024-01-01"]], dtype="datetime64[D]")
+        assert refusal(dates) == "column 0 holds dates or times (datetime64[D]), expected numbers"
+        records = np.zeros((1, 1), dtype=[("a", "i4")])
+        assert refusal(records) == "column 0 holds records ([('a', '<i4')]), expected numbers"
+
+    def test_other_objects(self) -> None:
+        data = np.empty((1, 1), dtype=object)
+        data[0, 0] = {"a": 1}
+        assert refusal(data) == "column 0, row 0: {'a': 1} (dict) is not a number"
+
+
+def test_matrix_is_exported() -> None:
+    assert isinstance(as_matrix([[1]]), Matrix)
