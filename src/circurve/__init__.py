@@ -14,7 +14,7 @@ from circurve.errors import (
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
-from circurve.learning import Examples, Run, Vanilla, fit, fit_fleet, schedules
+from circurve.learning import Examples, Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
 from circurve.structures import chow_liu_tree, fully_factorized, hclt, hmm, mixture, random_binary_trees
 
@@ -29,7 +29,10 @@ __all__ = [
     "Dataset",
     "Examples",
     "FileFormatError",
+    "Gated",
     "Gaussian",
+    "Global",
+    "Grid",
     "Indicator",
     "Input",
     "Model",
@@ -46,6 +49,7 @@ __all__ = [
     "fit",
     "fit_fleet",
     "fully_factorized",
+    "gates",
     "hclt",
     "hmm",
     "inputs",

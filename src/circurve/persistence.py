@@ -190,7 +190,7 @@ def _replace(path: str | PathLike[str], content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            with suppress(OSError):  # there may be no file yet, or one in a folder without permissions
+            with suppress(OSError):  # no file yet, or a file system without modes
                 shutil.copymode(target, temporary)
             os.replace(temporary, target)
         except BaseException:  # also an interrupt from the keyboard

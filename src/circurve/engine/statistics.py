@@ -40,6 +40,11 @@ class CurvatureSums:
     ratio: tuple[Tensor, ...] | None = None  # sum of rho_nc
     second_moment: tuple[Tensor, ...] | None = None  # sum of F_nc^2
 
+    def trace(self) -> Tensor:  # (R,)
+        """The sum over samples of the trace of the Hessian."""
+        assert self.total is not None, "the curvature sums were not asked for"
+        return torch.stack([layer.sum((1, 2)) for layer in self.total]).sum(0)
+
     def __add__(self, other: CurvatureSums) -> CurvatureSums:
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         return CurvatureSums(*(None if a is None or b is None else _add(a, b) for a, b in pairs))

@@ -35,6 +35,7 @@ class Input:
         if not isinstance(self.family, Family):
             raise StructureError(f"{_label(self)}: family must be an input family, not {self.family!r}")
         _check_units(self)
+        object.__setattr__(self, "variable", int(self.variable))
         problem = self.family.check_units(self.units)
         if problem is not None:
             raise StructureError(f"{_label(self)}: {problem}")
@@ -70,14 +71,10 @@ class Product:
         object.__setattr__(self, "children", _as_children(self, children))
         chosen = tuple([None] * len(self.children)) if select is None else tuple(select)
         if len(chosen) != len(self.children):
-            raise StructureError(
-                f"{_label(self)}: select has {len(chosen)} entries for {len(self.children)} children"
-            )
+            raise StructureError(f"{_label(self)}: select has {len(chosen)} entries for {len(self.children)} children")
         pairs = zip(chosen, self.children, strict=True)
         object.__setattr__(self, "select", tuple(_as_selection(self, s, c) for s, c in pairs))
-        widths = [
-            c.units if s is None else len(s) for s, c in zip(self.select, self.children, strict=True)
-        ]
+        widths = [c.units if s is None else len(s) for s, c in zip(self.select, self.children, strict=True)]
         for child, width in zip(self.children, widths, strict=True):
             if width != widths[0]:
                 raise StructureError(
@@ -147,6 +144,7 @@ def _is_count(value: object, at_least: int) -> bool:
 def _check_units(node: Input | Sum) -> None:
     if not _is_count(node.units, at_least=1):
         raise StructureError(f"{_label(node)}: units must be a whole number >= 1, not {node.units!r}")
+    object.__setattr__(node, "units", int(node.units))
 
 
 def _as_children(parent: Node, children: Node | Iterable[Node]) -> tuple[Node, ...]:

@@ -1,11 +1,11 @@
-"""Learning: EM over fleets of runs."""
+"""Learning: EM over fleets of runs, plain or regularised by curvature."""
 
-from circurve.learning import schedules
+from circurve.learning import gates, schedules
 from circurve.learning.examples import Examples
 from circurve.learning.fit import fit, fit_fleet
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.loop import Callback, EpochEnd
-from circurve.learning.methods import Method, Vanilla
+from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.options import Run
 
 __all__ = [
@@ -15,10 +15,14 @@ __all__ = [
     "Examples",
     "FitResult",
     "FleetResult",
+    "Gated",
+    "Global",
+    "Grid",
     "Method",
     "Run",
     "Vanilla",
     "fit",
     "fit_fleet",
+    "gates",
     "schedules",
 ]

@@ -10,6 +10,7 @@ import torch
 from circurve.engine import Params, Program, Samples, compile, stack
 from circurve.errors import OptionError
 from circurve.graph import Circuit
+from circurve.learning.auto import candidates, choose, needs_choice
 from circurve.learning.examples import Examples, Prepared, prepare
 from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.initialize import initial_params
@@ -42,6 +43,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     device: str | torch.device = "auto",
     precision: Literal["float32", "float64"] = "float32",
     memory_budget: int | None = None,
+    track: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
@@ -50,9 +52,11 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
 
     train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
     labels or another mark for missing values. `weights` and `labels` are short for those of `train`.
-    method: `Vanilla()` by default. batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by
+    method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength by
+    validation likelihood, with all candidates trained in one pass (`result.path`). batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by
     default 0.1 for mini-batches and 1 for the full batch. select: which epoch's parameters to return, "best" by
-    validation log-likelihood (the default when `valid` is given) or "last". start: go on from this model's parameters.
+    validation log-likelihood (the default when `valid` is given) or "last". track: measure sharpness and gates in
+    every epoch. start: go on from this model's parameters.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
     """
     run = Run(method=method if method is not None else Vanilla(), seed=seed)
@@ -73,6 +77,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
         device=device,
         precision=precision,
         memory_budget=memory_budget,
+        track=track,
         start=start,
         callbacks=callbacks,
         progress=progress,
@@ -98,13 +103,15 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     device: str | torch.device = "auto",
     precision: Literal["float32", "float64"] = "float32",
     memory_budget: int | None = None,
+    track: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
 
-    All runs share the data and the options of `fit`; seed, method and step size are each run's own.
+    All runs share the data and the options of `fit`; seed, method and step size are each run's own. A run with mu="auto"
+    or gate="auto" is trained once for each candidate, in the same pass; its result is the best by validation likelihood.
     """
     settings = Settings(
         epochs=epochs,
@@ -116,9 +123,13 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
         device=device,
         precision=precision,
         memory_budget=memory_budget,
+        track=track,
     )
     if not runs:
         raise OptionError("runs: a fleet needs at least one run")
+    choosing = any(needs_choice(run) for run in runs)
+    if choosing and valid is None:
+        raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
     if (settings.patience is not None or settings.select == "best") and valid is None:
         raise OptionError("patience and select='best' need validation data: give valid=")
     if weights is not None or labels is not None:
@@ -127,10 +138,13 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     prepared = {name: prepare(data, circuit, name) for name, data in given.items() if data is not None}
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(device), PRECISIONS[precision]
-    params = _start(program, runs, prepared["train"], start).to(place, dtype)
+    groups = [candidates(run) for run in runs]
+    fleet = [run for group in groups for run in group]
+    params = _start(program, fleet, prepared["train"], start).to(place, dtype)
     samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
-        return Trainer(program, runs, settings, samples).train(params, [*callbacks, *bar])
+        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
+    return choose(runs, groups, results) if choosing else results
 
 
 def _start(program: Program, runs: Sequence[Run], train: Prepared, start: Model | None) -> Params:

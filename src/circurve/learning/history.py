@@ -8,6 +8,7 @@ from typing import overload
 
 from circurve.errors import OptionError
 from circurve.learning.options import Run
+from circurve.learning.plan import GateSummary
 from circurve.model import Model
 
 __all__ = ["EpochRecord", "FitResult", "FleetResult"]
@@ -26,8 +27,22 @@ class EpochRecord:
     valid_ll: float | None
     test_ll: float | None
     step_size: float
+    mu: float
+    """The strength in force at the end of the epoch; 0 for `Vanilla`."""
+
     seconds: float
     """Since the start of the training, of the whole fleet."""
+
+    sharpness: float | None = None
+    """Mean trace of the Hessian over the epoch's batches, like `train_ll`; None unless `track=True`."""
+
+    gates: GateSummary | None = None
+    """The gates of the epoch's last M-step; None unless `track=True` and the method is `Gated`."""
+
+    @property
+    def dof(self) -> float | None:
+        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None without validation data."""
+        return _dof(self.train_ll, self.valid_ll)
 
 
 @dataclass(frozen=True)
@@ -46,13 +61,23 @@ class FitResult:
     seconds: float
     """Of the whole fleet that the run was trained in."""
 
+    sharpness: float | None
+    """Mean trace of the Hessian over the training data; None unless `track=True`."""
+
     stopped: str
     """Why training ended: "epochs", "tolerance", "patience", "callback" or "interrupted"."""
+
+    path: tuple[FitResult, ...] = field(default=(), repr=False)
+    """With mu="auto" or gate="auto": the results of all candidates, of which this is the best."""
 
     @property
     def dof(self) -> float | None:
         """Degree of overfitting |L_valid - L_train| / |L_valid|, or None without validation data."""
-        return None if self.valid_ll is None else abs(self.valid_ll - self.train_ll) / abs(self.valid_ll)
+        return _dof(self.train_ll, self.valid_ll)
+
+
+def _dof(train_ll: float, valid_ll: float | None) -> float | None:
+    return None if valid_ll is None else abs(valid_ll - train_ll) / abs(valid_ll)
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine import Engine, Params, Program, Samples, Statistics, stack, statistics
+from circurve.engine import Engine, Params, Program, Request, Samples, Statistics, stack, statistics
 from circurve.engine.memory import chunk_size
 from circurve.errors import CircurveWarning
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.initialize import generator
-from circurve.learning.mstep import Step, maximize
+from circurve.learning.methods import Grid, Vanilla
 from circurve.learning.options import Run, Settings, as_schedule
+from circurve.learning.plan import Plan
+from circurve.learning.schedules import by_overfitting
 from circurve.learning.score import chunks, mean_log_likelihood
 from circurve.model import Model
 
@@ -79,33 +81,40 @@ class Trainer:
         careful = self.program.masked or params.may_underflow()
         self.engine = Engine(self.program, params.runs, params.device, params.dtype, careful)
         self.chunk = chunk_size(self.engine, backward=True, memory_budget=self.settings.memory_budget)
-        pseudocounts = [self.runs[i].method.pseudocount for i in self.active]
-        self.pseudocount = self._column(pseudocounts)
-
-    def _column(self, values: Sequence[float]) -> Tensor:  # (R, 1, 1, 1)
-        return torch.tensor(values, dtype=self.params.dtype, device=self.params.device).view(-1, 1, 1, 1)
+        methods = [self.runs[i].method for i in self.active]
+        self.plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
 
     def _epoch(self, epoch: int) -> None:
         train = self.data["train"]
         size = self.settings.batch_size
         steps = 1 if size is None else -(-len(train) // size)
         orders = None if size is None else self._orders(len(train))
-        log_likelihood = torch.zeros(self.params.runs, dtype=torch.float64, device=self.params.device)
-        weight, impossible = torch.zeros_like(log_likelihood), torch.zeros_like(log_likelihood)
+        seen = _Totals(self.params)
         total = max(1, self.settings.epochs * steps - 1)
         alphas: list[float] = []
+        mus: list[float] = []
         for i in range(steps):
             progress = ((epoch - 1) * steps + i) / total
             alphas = [self.schedules[run](progress) for run in self.active]
+            mus = [self._mu(run, progress) for run in self.active]
             sums = self._e_step(train, None if orders is None or size is None else orders[:, i * size : (i + 1) * size])
-            step = Step(step_size=self._column(alphas), pseudocount=self.pseudocount)
-            self.params = maximize(self.program, self.params, sums, step)
-            log_likelihood += sums.log_likelihood
-            weight += sums.weight
-            impossible += sums.impossible
-        mean = torch.where(impossible > 0, -torch.inf, log_likelihood / weight)
-        self._warn(impossible)
-        self._record(epoch, mean.tolist(), alphas)
+            self.params = self.plan.maximize(self.params, sums, alphas, mus)
+            seen.add(sums)
+        self._warn(seen.impossible)
+        self._record(epoch, seen, alphas, mus)
+
+    def _mu(self, run: int, progress: float) -> float:
+        """The strength of a run's penalty now."""
+        method = self.runs[run].method
+        if isinstance(method, Vanilla):
+            return 0.0
+        if isinstance(method.mu, by_overfitting):
+            history = self.history[run]
+            return method.mu.value(_overfitting(history[-1]) if history else None)
+        if callable(method.mu):
+            return method.mu(progress)
+        assert not isinstance(method.mu, str | Grid), "a choice of mu is resolved before training"
+        return method.mu
 
     def _orders(self, rows: int) -> Tensor:  # (R, N)
         orders = [torch.randperm(rows, generator=self.shuffles[run]) for run in self.active]
@@ -113,9 +122,9 @@ class Trainer:
 
     def _e_step(self, train: Samples, index: Tensor | None) -> Statistics:
         if index is None:
-            return statistics(self.engine, self.params, chunks(train, self.chunk))
+            return statistics(self.engine, self.params, chunks(train, self.chunk), self.plan.request)
         parts = (train.pick(part) for part in torch.split(index, self.chunk, dim=1))
-        return statistics(self.engine, self.params, parts)
+        return statistics(self.engine, self.params, parts, self.plan.request)
 
     def _score(self, name: str, params: Params, engine: Engine) -> list[float] | None:
         if name not in self.data:
@@ -124,7 +133,10 @@ class Trainer:
         values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
         return values
 
-    def _record(self, epoch: int, train_ll: list[float], alphas: list[float]) -> None:
+    def _record(self, epoch: int, seen: _Totals, alphas: list[float], mus: list[float]) -> None:
+        train_ll, sharpness = seen.mean_log_likelihood().tolist(), seen.mean_trace().tolist()
+        tracked = self.settings.track
+        gates = self.plan.gate_summaries() if tracked else [None] * len(self.active)
         valid = self._score("valid", self.params, self.engine)
         test = self._score("test", self.params, self.engine)
         seconds = time.perf_counter() - self.started
@@ -136,7 +148,10 @@ class Trainer:
                     valid_ll=None if valid is None else valid[place],
                     test_ll=None if test is None else test[place],
                     step_size=alphas[place],
+                    mu=mus[place],
                     seconds=seconds,
+                    sharpness=sharpness[place] if tracked else None,
+                    gates=gates[place],
                 )
             )
         if valid is not None:
@@ -176,8 +191,10 @@ class Trainer:
                 self.finished[run] = (source.select([place]), at, reasons[run])
         self.active = [self.active[place] for place in kept]
         if kept:
+            memory = self.plan
             self.best, self.best_ll = self.best.select(kept), self.best_ll[kept]
             self._take(self.params.select(kept))
+            self.plan.remember(memory, kept)
 
     def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
         records = {run: self.history[run][-1] for run in self.active}
@@ -201,6 +218,14 @@ class Trainer:
                 stacklevel=2,
             )
 
+    def _sharpness(self, params: Params, engine: Engine) -> list[float | None]:
+        """The mean trace over the training data, exactly, for the parameters to return."""
+        chunk = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
+        sums = statistics(engine, params, chunks(self.data["train"], chunk), Request(curvature=True))
+        assert sums.curvature is not None
+        values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()
+        return values
+
     def _results(self) -> FleetResult:
         params = stack([self.finished[run][0] for run in range(len(self.runs))])
         engine = Engine(
@@ -208,6 +233,7 @@ class Trainer:
         )
         train, valid, test = (self._score(name, params, engine) for name in ("train", "valid", "test"))
         assert train is not None
+        sharpness = self._sharpness(params, engine) if self.settings.track else [None] * params.runs
         seconds = time.perf_counter() - self.started
         return FleetResult(
             tuple(
@@ -220,11 +246,44 @@ class Trainer:
                     valid_ll=None if valid is None else valid[i],
                     test_ll=None if test is None else test[i],
                     seconds=seconds,
+                    sharpness=sharpness[i],
                     stopped=self.finished[i][2],
                 )
                 for i, run in enumerate(self.runs)
             )
         )
+
+
+class _Totals:
+    """Sums over the batches of an epoch, one for each run, kept on the device until the epoch ends."""
+
+    def __init__(self, params: Params) -> None:
+        self.log_likelihood = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
+        self.weight, self.trace = torch.zeros_like(self.log_likelihood), torch.zeros_like(self.log_likelihood)
+        self.impossible = torch.zeros_like(self.log_likelihood)
+
+    def add(self, sums: Statistics) -> None:
+        """Another batch."""
+        self.log_likelihood += sums.log_likelihood
+        self.weight += sums.weight
+        self.impossible += sums.impossible
+        if sums.curvature is not None and sums.curvature.total is not None:
+            self.trace += sums.curvature.trace()
+
+    def mean_log_likelihood(self) -> Tensor:  # (R,)
+        """-inf if a sample had probability zero."""
+        return torch.where(self.impossible > 0, -torch.inf, self.log_likelihood / self.weight)
+
+    def mean_trace(self) -> Tensor:  # (R,)
+        """The mean trace of the Hessian, where it was asked for."""
+        return self.trace / self.weight
+
+
+def _overfitting(record: EpochRecord) -> float | None:
+    """The degree of overfitting, zero where validation data fit better than training data."""
+    if record.valid_ll is None or record.valid_ll >= record.train_ll:
+        return None if record.valid_ll is None else 0.0
+    return record.dof
 
 
 def _where(chosen: Tensor, new: Params, old: Params) -> Params:

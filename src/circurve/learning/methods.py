@@ -1,14 +1,38 @@
-"""How sum weights are re-estimated: frozen records of options, read by the M-step."""
+"""How sum weights are re-estimated: frozen records of options, read by the M-step.
+
+All three methods are one update with the strength mu * omega_n for node n: omega is 0 for `Vanilla`, 1 for `Global` and
+the gate's value for `Gated`.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from circurve.errors import OptionError
+from circurve.learning.gates import GATES, Gate, max_norm, top_fraction
+from circurve.learning.schedules import Schedule, by_overfitting
 
-__all__ = ["Method", "Vanilla"]
+__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "check_at_least_zero"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Strengths to choose from by validation likelihood; mu="auto" is a grid of our own."""
+
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise OptionError("Grid: needs at least one mu")
+        for value in self.values:
+            check_at_least_zero("mu", value)
+
+
+Strength: TypeAlias = float | Schedule | by_overfitting | Grid | Literal["auto"]
+"""mu: a number, a schedule, a rule driven by overfitting, a grid, or "auto"."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +48,74 @@ class Vanilla:
         check_at_least_zero("pseudocount", self.pseudocount)
 
 
-Method: TypeAlias = Vanilla
+@dataclass(frozen=True)
+class Global:
+    """Every sum node is penalised with the same strength mu.
+
+    simplex: "normalize" takes the root at lambda = `multiplier` and divides by the sum, as the paper does; "exact"
+    solves for the lambda of each node. penalty: "surrogate" is sum_c N / theta, the paper's; "exact" is
+    sum_c S / theta^2, the true trace. mu_scale: "count" leaves N a sum over the batch, as the paper does; "mean"
+    divides it by the batch's sample count first, so that one mu means the same at every batch size. (With
+    simplex="exact" the update does not depend on the scale of N at all.)
+    """
+
+    mu: Strength
+    pseudocount: float = 0.0
+    simplex: Literal["normalize", "exact"] = "normalize"
+    penalty: Literal["surrogate", "exact"] = "surrogate"
+    mu_scale: Literal["count", "mean"] = "count"
+    multiplier: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_regularised(self)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """Each sum node is penalised with mu * omega_n, omega_n the gate of its local curvature; other options as `Global`.
+
+    gate: a function of `gates` (or its name, or "auto"), or a function of your own. estimator: "mean_trace" is the mean
+    over samples of sum_c rho^2, "mean_ratio" is sum_c (mean rho)^2. gate_memory: 0 takes the gates from each batch
+    alone; a number below 1 is the weight of the past in a running mean of the curvature.
+    """
+
+    mu: Strength
+    gate: Gate | str = field(default=max_norm)
+    estimator: Literal["mean_trace", "mean_ratio"] = "mean_trace"
+    gate_memory: float = 0.0
+    pseudocount: float = 0.0
+    simplex: Literal["normalize", "exact"] = "normalize"
+    penalty: Literal["surrogate", "exact"] = "surrogate"
+    mu_scale: Literal["count", "mean"] = "count"
+    multiplier: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_regularised(self)
+        check_choice("estimator", self.estimator, ("mean_trace", "mean_ratio"))
+        if not (isinstance(self.gate_memory, int | float) and 0 <= self.gate_memory < 1):
+            raise OptionError(f"gate_memory must lie in [0, 1), not {self.gate_memory!r}")
+        if self.gate != "auto":
+            object.__setattr__(self, "gate", as_gate(self.gate))
+
+
+Method: TypeAlias = Vanilla | Global | Gated
+
+
+def as_gate(gate: object) -> Gate:
+    """A gate by its name ("top_fraction:0.1" and "top_fraction:0.1:total" included), or a function as it is."""
+    if callable(gate):
+        return gate
+    if isinstance(gate, str):
+        if gate in GATES:
+            return GATES[gate]
+        name, *arguments = gate.split(":")
+        if name == "top_fraction" and 1 <= len(arguments) <= 2:
+            try:
+                return top_fraction(float(arguments[0]), *arguments[1:])  # type: ignore[arg-type]
+            except ValueError as error:
+                raise OptionError(f"gate {gate!r}: {error}") from error
+    known = ", ".join([*GATES, "top_fraction:Q"])
+    raise OptionError(f"gate must be a function or one of {known}, not {gate!r}")
 
 
 def check_at_least_zero(name: str, value: object) -> None:
@@ -32,3 +123,25 @@ def check_at_least_zero(name: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
         raise OptionError(f"{name} must be a finite number >= 0, not {value!r}")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse anything but one of the choices."""
+    if value not in choices:
+        raise OptionError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _check_regularised(method: Global | Gated) -> None:
+    mu = method.mu
+    if isinstance(mu, Callable):  # type: ignore[arg-type]
+        for progress in (0.0, 1.0):
+            check_at_least_zero("mu", mu(progress))  # type: ignore[operator]
+    elif mu != "auto" and not isinstance(mu, by_overfitting | Grid):
+        check_at_least_zero("mu", mu)
+    check_at_least_zero("pseudocount", method.pseudocount)
+    check_choice("simplex", method.simplex, ("normalize", "exact"))
+    check_choice("penalty", method.penalty, ("surrogate", "exact"))
+    check_choice("mu_scale", method.mu_scale, ("count", "mean"))
+    check_at_least_zero("multiplier", method.multiplier)
+    if method.multiplier == 0:
+        raise OptionError("multiplier must be positive, not 0")

@@ -7,46 +7,66 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine import Params, Program, Statistics
+from circurve.learning.simplex import target_weights
 
-__all__ = ["FLOOR", "Step", "maximize", "normalized_counts"]
+__all__ = ["FLOOR", "LayerSums", "Penalty", "normalized_counts", "regularised_weights"]
 
 FLOOR = 1e-12
 """The smallest weight the M-step gives to an edge. A weight of exactly zero would stay zero for ever."""
 
 
 @dataclass(frozen=True)
-class Step:
-    """The numbers of one M-step, one for each run: (R, 1, 1, 1)."""
+class LayerSums:
+    """What the M-step of one sum layer reads."""
 
-    step_size: Tensor
-    pseudocount: Tensor
-
-
-def maximize(program: Program, params: Params, statistics: Statistics, step: Step) -> Params:
-    """theta <- (1 - alpha) theta + alpha theta~, for sums and inputs; the given parameters stay as they are."""
-    weights = []
-    for number, layer in enumerate(program.sums):
-        mask = None if layer.mask is None else torch.from_numpy(layer.mask).to(params.device)
-        best = normalized_counts(statistics.counts[number], params.weights[number], step.pseudocount, mask)
-        weights.append(torch.lerp(params.weights[number], best, step.step_size))
-    inputs = [
-        layer.family.maximize(values, sums, step.pseudocount, step.step_size)
-        for layer, values, sums in zip(program.inputs, params.inputs, statistics.inputs, strict=True)
-    ]
-    return Params(tuple(weights), tuple(inputs))
+    counts: Tensor  # N, (R, G, K, C)
+    second_moment: Tensor | None  # S, (R, G, K, C), for the exact penalty
+    mask: Tensor | None  # (G, K, C) boolean
 
 
-def normalized_counts(counts: Tensor, weights: Tensor, pseudocount: Tensor, mask: Tensor | None) -> Tensor:
+@dataclass(frozen=True)
+class Penalty:
+    """The numbers of a regularised M-step: one for each run, (R, 1, 1, 1), or each node, (R, G, K, 1); float64."""
+
+    strength: Tensor  # mu * omega_n, (R, G, K, 1)
+    multiplier: Tensor | None  # lambda, (R, 1, 1, 1); None solves for it
+    scale: Tensor  # what counts are divided by first, (R, 1, 1, 1)
+
+
+def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor) -> Tensor:
     """theta~_nc = (N_nc + pseudocount / children) / sum_c, at least FLOOR; a sum that was not used keeps its weights.
 
-    counts, weights: (R, G, K, C); pseudocount: (R, 1, 1, 1); mask: (G, K, C) or None.
+    weights: (R, G, K, C); pseudocount: (R, 1, 1, 1).
     """
-    children = counts.shape[-1] if mask is None else mask.sum(-1, keepdim=True)
-    smoothed = counts + pseudocount / children
-    total = smoothed.sum(-1, keepdim=True) if mask is None else (smoothed * mask).sum(-1, keepdim=True)
-    smoothed = torch.maximum(smoothed, FLOOR * total)
-    if mask is not None:
-        smoothed = smoothed * mask
-    best = smoothed / smoothed.sum(-1, keepdim=True)
+    counts, total = _smoothed(sums, pseudocount)
+    counts = torch.maximum(counts, FLOOR * total)
+    if sums.mask is not None:
+        counts = counts * sums.mask
+    best = counts / counts.sum(-1, keepdim=True)
     return torch.where(total > 0, best, weights)
+
+
+def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor, penalty: Penalty) -> Tensor:
+    """theta~ of `Global` and `Gated` (see simplex.py), at least FLOOR; a sum that was not used keeps its weights.
+
+    The exact penalty is in force if the sums have second moments. Works in float64, answers in the weights' precision.
+    """
+    counts, total = _smoothed(sums, pseudocount)
+    counts = torch.where(total > 0, counts.double() / penalty.scale, 1.0)
+    moments = None if sums.second_moment is None else sums.second_moment.double() / penalty.scale
+    best = target_weights(counts, penalty.strength, moments, penalty.multiplier)
+    best = best.clamp_min(FLOOR)
+    if sums.mask is not None:
+        best = best * sums.mask
+    best = best / best.sum(-1, keepdim=True)
+    return torch.where(total > 0, best.to(weights.dtype), weights)
+
+
+def _smoothed(sums: LayerSums, pseudocount: Tensor) -> tuple[Tensor, Tensor]:
+    """Counts with the pseudocount shared out among existing edges, and their totals (R, G, K, 1)."""
+    if sums.mask is None:
+        counts = sums.counts + pseudocount / sums.counts.shape[-1]
+    else:
+        counts = sums.counts + pseudocount / sums.mask.sum(-1, keepdim=True) * sums.mask
+    used = sums.counts.sum(-1, keepdim=True)
+    return counts, torch.where(used > 0, counts.sum(-1, keepdim=True), 0.0)

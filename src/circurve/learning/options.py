@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from circurve.errors import OptionError
-from circurve.learning.methods import Method, Vanilla
+from circurve.learning.methods import Gated, Global, Method, Vanilla
 from circurve.learning.schedules import Schedule, constant
 
 __all__ = ["PRECISIONS", "Run", "Settings", "as_schedule"]
@@ -38,8 +38,8 @@ class Run:
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise OptionError(f"seed must be a whole number >= 0, not {self.seed!r}")
-        if not isinstance(self.method, Vanilla):
-            raise OptionError(f"method must be a method such as Vanilla(), not {self.method!r}")
+        if not isinstance(self.method, Vanilla | Global | Gated):
+            raise OptionError(f"method must be Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
         if self.step_size is not None:
             as_schedule(self.step_size)
 
@@ -68,6 +68,9 @@ class Settings:
     precision: Literal["float32", "float64"] = "float32"
     memory_budget: int | None = None
     """Bytes for buffers; None is a share of what is free."""
+
+    track: bool = False
+    """Measure sharpness and gates in every epoch, for the history."""
 
     def __post_init__(self) -> None:
         _check_count("epochs", self.epochs, at_least=0)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Schedule", "constant", "cosine", "exponential", "linear"]
+from circurve.errors import OptionError
+
+__all__ = ["Schedule", "by_overfitting", "constant", "cosine", "exponential", "linear", "warm_up"]
 
 Schedule: TypeAlias = Callable[[float], float]
 """progress in [0, 1] -> value."""
@@ -54,3 +56,35 @@ class exponential:  # noqa: N801
 
     def __call__(self, progress: float) -> float:
         return self.start * math.exp(progress * math.log(self.end / self.start))
+
+
+@dataclass(frozen=True)
+class warm_up:  # noqa: N801
+    """A straight line from 0 to `value` over the first share `until` of the training, then `value`."""
+
+    value: float
+    until: float = 0.1
+
+    def __call__(self, progress: float) -> float:
+        return self.value if progress >= self.until else self.value * progress / self.until
+
+
+@dataclass(frozen=True)
+class by_overfitting:  # noqa: N801
+    """A strength driven by the degree of overfitting measured after each epoch on validation data.
+
+    mu = maximum * min(1, DoF / full_at): no penalty while train and validation agree, all of it from `full_at` on.
+    """
+
+    maximum: float
+    full_at: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.maximum) and self.maximum >= 0):
+            raise OptionError(f"by_overfitting: maximum must be a finite number >= 0, not {self.maximum!r}")
+        if not (math.isfinite(self.full_at) and self.full_at > 0):
+            raise OptionError(f"by_overfitting: full_at must be a finite number > 0, not {self.full_at!r}")
+
+    def value(self, dof: float | None) -> float:
+        """The strength for a degree of overfitting; 0 before the first one is known."""
+        return 0.0 if dof is None else self.maximum * min(1.0, dof / self.full_at)

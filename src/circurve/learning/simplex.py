@@ -99,7 +99,7 @@ def target_weights(
 def _lower_bound(counts: Tensor, strength: Tensor, moments: Tensor | None) -> Tensor:
     """max(sum N, m (sum sqrt N)^2), or max(sum N, 2 m (sum S^(1/3))^3): the roots sum to at least one there.
 
-    Each root is at least N / lambda and at least sqrt(m N / lambda), or (2 m S / lambda)^(1/3), and at most their sum; so
+    Each root is at least N / lambda and at least sqrt(m N / lambda), or (2 m S / lambda)^(1/3), and at most their sum:
     the solution is less than 3.2 times larger.
     """
     total = counts.sum(-1, keepdim=True)

@@ -1,0 +1,138 @@
+"""Values: every unit of random circuits against the definitions, and probabilities that add up to one."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from circuits import SUPPORT, Case, Shape, Truth, assert_close, cases
+from hypothesis import assume, given, settings
+
+from circurve.engine import log_prob
+from circurve.engine.reference import forward
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.inputs import LOG_ZERO, Bernoulli
+
+many = settings(max_examples=120, deadline=None)
+some = settings(max_examples=30, deadline=None)
+
+GRID = np.arange(-16, 16, 0.25)
+"""Dense enough that a sum over it integrates Gaussians of variance >= 0.3 to rounding (error exp(-2 pi^2 v / h^2))."""
+
+POINTS = {**SUPPORT, "count": tuple(range(60)), "real": tuple(GRID)}
+VOLUME = {"binary": 1.0, "ternary": 1.0, "count": 1.0, "real": 0.25}
+
+
+def log_outputs(case: Case, x: np.ndarray | None = None) -> torch.Tensor:  # (outputs, N)
+    case = case if x is None else case.with_x(x)
+    return log_prob(case.engine(), case.params, case.samples().rows(0, len(case.x)))[0]
+
+
+@given(case=cases())
+@many
+def test_every_unit_has_the_value_of_its_definition(case):
+    check_all_units(case)
+
+
+@given(case=cases(zeros=True))
+@many
+def test_every_unit_has_the_value_of_its_definition_with_exact_zeros(case):
+    check_all_units(case)
+
+
+def check_all_units(case):
+    engine = case.engine(careful=True)  # nothing is overwritten in place
+    samples = case.samples().rows(0, len(case.x))
+    engine.reserve(samples.size, backward=True)
+    forward(engine, case.params, samples.x, samples.observed)
+    truth = Truth.of(case)
+    rows = case.rows()
+    for node, value in truth.value.items():
+        found = engine.values.matrix[torch.from_numpy(rows[node])]
+        assert (found[value == 0] < LOG_ZERO / 2).all(), node
+        assert_close(found[value > 0], value[value > 0].log())
+
+
+@given(case=cases())
+@many
+def test_log_prob_equals_the_definition_in_both_kinds_of_engine(case):
+    wanted = Truth.of(case).outputs.log()
+    assert_close(log_outputs(case), wanted)
+    samples = case.samples().rows(0, len(case.x))
+    assert_close(log_prob(case.engine(careful=True), case.params, samples)[0], wanted)
+
+
+@given(case=cases(domains=("binary", "ternary")))
+@some
+def test_probabilities_of_all_states_sum_to_what_the_indicators_leave(case):
+    """One, unless an indicator in the circuit is no distribution of the enumerated states: it always is one here."""
+    states = np.array(list(itertools.product(*(SUPPORT[d] for d in case.domains))), dtype=float)
+    assert_close(log_outputs(case, states).exp().sum(-1), torch.ones(case.circuit.outputs).double())
+
+
+@given(case=cases(variables=2, depth=3))
+@some
+def test_densities_integrate_to_one(case):
+    assume("real" in case.domains)
+    points = np.array(list(itertools.product(*(POINTS[d] for d in case.domains))))
+    volume = np.prod([VOLUME[d] for d in case.domains])
+    assert_close(log_outputs(case, points).exp().sum(-1) * volume, torch.ones(case.circuit.outputs).double())
+
+
+@given(case=cases(variables=4, depth=3, missing=False, samples=4))
+@some
+def test_a_missing_value_is_summed_or_integrated_out(case):
+    hidden = range(min(2, len(case.domains)))
+    holes = case.x.copy()
+    holes[:, list(hidden)] = np.nan
+    points = np.array(list(itertools.product(*(POINTS[case.domains[v]] for v in hidden))))  # (M, hidden)
+    full = np.repeat(case.x, len(points), axis=0)  # (N x M, V)
+    full[:, list(hidden)] = np.tile(points, (len(case.x), 1))
+    volume = np.prod([VOLUME[case.domains[v]] for v in hidden])
+    summed = log_outputs(case, full).exp().view(-1, len(case.x), len(points)).sum(-1) * volume
+    assert_close(log_outputs(case, holes).exp(), summed)
+
+
+@given(case=cases(zeros=True))
+@some
+def test_everything_missing_has_probability_one(case):
+    nothing = np.full((2, len(case.domains)), np.nan)
+    assert_close(log_outputs(case, nothing), torch.zeros(case.circuit.outputs, 2).double())
+
+
+def test_a_buffer_that_was_larger_does_not_leak_into_smaller_batches():
+    a, b = Input(0, Bernoulli(), 3), Input(1, Bernoulli(), 3)
+    circuit = Circuit(Sum(Product([Sum(a, 3), Sum(b, 3)])))
+    case = make(circuit, ("binary", "binary"))
+    engine, samples = case.engine(), case.samples()
+    whole = log_prob(engine, case.params, samples.rows(0, 6)).clone()
+    assert_close(log_prob(engine, case.params, samples.rows(2, 4)), whole[..., 2:4])
+    assert_close(log_prob(engine, case.params, samples.rows(0, 6)), whole)
+
+
+SPECIAL = {
+    "an input is the root": lambda a, b: Input(0, Bernoulli()),
+    "a product is the root": lambda a, b: Product([a, b]),
+    "a product has one child": lambda a, b: Sum(Product([Product([Product(a), b])])),
+    "sums in a row": lambda a, b: Sum(Sum(Sum(Sum(Product([a, b]), 2), 3), 2)),
+    "a sum has the same child twice": lambda a, b: (lambda p: Sum([p, p, Product([a, b])]))(Product([a, b])),
+    "a product is shared by a sum and a product": lambda a, b: (
+        lambda p: Sum([Product([p, b]), Product([Sum(p, 2), b]), Product([p, Sum(b, 2)])])
+    )(Product(a, [[1, 0]])),
+    "a unit that nobody selects": lambda a, b: Product([Sum(a, 3), b], [[2], [0]]),
+    "a unit selected many times": lambda a, b: Sum(Product([a, b], [[1] * 9, [0, 1] * 4 + [0]])),
+    "a root inside another": lambda a, b: (lambda p: [Sum(p), Sum([p, Product([a, b])]), p])(Product([a, b])),
+    "branches of uneven depth": lambda a, b: Sum([Product([Sum(Sum(Sum(a, 2), 2), 2), b]), Product([a, b])]),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_shape(name):
+    circuit = Circuit(SPECIAL[name](Input(0, Bernoulli(), 2), Input(1, Bernoulli(), 2)))
+    check_all_units(make(circuit, ("binary",) * circuit.variables))
+
+
+def make(circuit: Circuit, domains: tuple[str, ...]) -> Case:
+    from circuits import with_parameters
+
+    return with_parameters(circuit, domains, Shape(missing=False), np.random.default_rng(0))
