@@ -1,1 +1,5 @@
-"""."""
+"""The command line: parses options, calls the rooms, prints tables or one JSON document."""
+
+from circurve.cli.program import app, main
+
+__all__ = ["app", "main"]

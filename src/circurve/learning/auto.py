@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from circurve.learning.gates import GATES
 from circurve.learning.history import FitResult, FleetResult
-from circurve.learning.methods import Gated, Grid, Vanilla
+from circurve.learning.methods import Gated, Grid, Method, Vanilla
 from circurve.learning.options import Run
 
 __all__ = ["MU_GRID", "candidates", "choose", "needs_choice"]
@@ -30,10 +30,10 @@ def candidates(run: Run) -> list[Run]:
     if isinstance(method, Vanilla):
         return [run]
     grid = MU_GRID if method.mu == "auto" else method.mu
-    chosen = [replace(method, mu=mu) for mu in grid.values] if isinstance(grid, Grid) else [method]
+    chosen: list[Method] = [replace(method, mu=mu) for mu in grid.values] if isinstance(grid, Grid) else [method]
     if isinstance(method, Gated) and method.gate == "auto":
         gates = [gate for name, gate in GATES.items() if name != "ones"]
-        chosen = [replace(m, gate=gate) for m in chosen for gate in gates]
+        chosen = [replace(m, gate=gate) for m in chosen if isinstance(m, Gated) for gate in gates]
     return [replace(run, method=m) for m in chosen]
 
 

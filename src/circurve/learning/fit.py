@@ -52,11 +52,12 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
 
     train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
     labels or another mark for missing values. `weights` and `labels` are short for those of `train`.
-    method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength by
-    validation likelihood, with all candidates trained in one pass (`result.path`). batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by
-    default 0.1 for mini-batches and 1 for the full batch. select: which epoch's parameters to return, "best" by
-    validation log-likelihood (the default when `valid` is given) or "last". track: measure sharpness and gates in
-    every epoch. start: go on from this model's parameters.
+    method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
+    by validation likelihood, with all candidates trained in one pass (`result.path`).
+    batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by default 0.1 for mini-batches and 1
+    for the full batch.
+    select: which epoch's parameters to return, "best" by validation log-likelihood (the default when `valid` is given)
+    or "last". track: measure sharpness and gates in every epoch. start: go on from this model's parameters.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
     """
     run = Run(method=method if method is not None else Vanilla(), seed=seed)
@@ -110,8 +111,9 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
 
-    All runs share the data and the options of `fit`; seed, method and step size are each run's own. A run with mu="auto"
-    or gate="auto" is trained once for each candidate, in the same pass; its result is the best by validation likelihood.
+    All runs share the data and the options of `fit`; seed, method and step size are each run's own. A run with
+    mu="auto" or gate="auto" is trained once for each candidate, in the same pass; its result is the best of them by
+    validation likelihood.
     """
     settings = Settings(
         epochs=epochs,

@@ -1,0 +1,77 @@
+"""Errors, warnings and exit codes as the user sees them: one line each, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import typer
+
+from circurve.errors import CircurveWarning, DataError, FileAccessError, FileFormatError, OptionError
+
+__all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "one_line_warnings", "report"]
+
+FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
+
+USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+"""What typer raises for unknown options and the like; from click, or from typer's own copy of it."""
+
+BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError)
+
+ON_THE_COMMAND_LINE = {
+    "say missing=-1": "say --missing -1",
+    "say header=True": "say --header",
+    "with data_dir or --data-dir": "with --data-dir",
+}
+"""Hints for Python, and what they are called here."""
+
+
+class NotSavedError(Exception):
+    """The model was trained, but its file could not be written: a failure while working, not bad use."""
+
+
+def report(error: Exception, debug: bool) -> int:
+    """Print one line about the error, after the traceback if `debug`, and return the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"circurve: error: {_message(error)}", file=sys.stderr)
+    return BAD_USE if isinstance(error, BAD_USE_ERRORS) else FAILED
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Within it, each warning is one line."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        print(f"circurve: warning: {_one_line(message)}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CircurveWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, USAGE_ERROR):
+        return _one_line(getattr(error, "format_message", error.__str__)())
+    if isinstance(error, (*BAD_USE_ERRORS, NotSavedError)):
+        return _one_line(error)
+    return f"{type(error).__name__}: {_one_line(error)} (--debug shows where)"
+
+
+def _one_line(text: object) -> str:
+    line = " ".join(str(text).split())
+    for python, here in ON_THE_COMMAND_LINE.items():
+        line = line.replace(python, here)
+    return line

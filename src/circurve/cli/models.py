@@ -1,0 +1,67 @@
+"""From names on the command line to methods and circuits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from circurve.cli.tables import common_families
+from circurve.data import Dataset
+from circurve.errors import OptionError
+from circurve.graph import Circuit
+from circurve.learning import Method, Vanilla
+from circurve.structures import fully_factorized, hclt, hmm, mixture, random_binary_trees
+
+__all__ = ["MethodName", "Shape", "Structure", "build_circuit", "build_method"]
+
+RANDOM_TREES = 4
+"""How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
+
+
+class MethodName(StrEnum):
+    """How sum weights are learned."""
+
+    vanilla = "vanilla"
+
+
+class Structure(StrEnum):
+    """The kind of circuit."""
+
+    hclt = "hclt"
+    hmm = "hmm"
+    rat = "rat"
+    mixture = "mixture"
+    factorized = "factorized"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is to be built."""
+
+    structure: Structure
+    units: int
+
+    def __post_init__(self) -> None:
+        if self.units < 1:
+            raise OptionError(f"--units must be a whole number >= 1, not {self.units}")
+
+
+def build_method(name: MethodName, pseudocount: float) -> Method:
+    """The record of a method by its name."""
+    return {MethodName.vanilla: Vanilla}[name](pseudocount=pseudocount)
+
+
+def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
+    """The circuit for a data set; the families cover the values of all its parts, the tree comes from `train`."""
+    families, units = common_families(data), shape.units
+    match shape.structure:
+        case Structure.hclt:
+            return hclt(data.train, units, families)
+        case Structure.hmm:
+            return hmm(families, units)
+        case Structure.rat:
+            return random_binary_trees(families, units, RANDOM_TREES, seed=seed, product="unitwise")
+        case Structure.mixture:
+            return mixture(families, units)
+        case Structure.factorized:
+            return fully_factorized(families)

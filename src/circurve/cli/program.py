@@ -1,0 +1,94 @@
+"""The program `circurve`: its commands, and what becomes of errors, warnings and Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from circurve._version import __version__
+from circurve.cli import data, demo, evaluate, fit, info
+from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
+
+__all__ = ["app", "main"]
+
+DEBUG = "--debug"
+
+
+class Program(TyperGroup):
+    """The group of all commands; every way into it, tests included, ends with an exit code and one line for an error."""
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
+        """Run one command and exit. `--debug` may stand anywhere."""
+        given = list(sys.argv[1:] if args is None else args)
+        debug = DEBUG in given
+        rest = [word for word in given if word != DEBUG]
+        with one_line_warnings():
+            try:
+                code = super().main(rest, prog_name="circurve", standalone_mode=False)
+            except Exception as error:  # whatever went wrong, the user sees one line
+                code = report(error, debug)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command; Ctrl-C ends it here unless the command itself knows better."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("circurve: interrupted, nothing was saved", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=Program,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"circurve {__version__}")
+        raise typer.Exit
+
+
+def _help_if_alone(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(2)
+
+
+@app.callback(invoke_without_command=True)
+def _program(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
+) -> None:
+    """Probabilistic circuits: train them, score them, look into them.
+
+    Exit codes: 0 done, 1 failed while working, 2 wrong options or unusable data, 130 interrupted.
+    """
+    _help_if_alone(ctx)
+
+
+data_app = typer.Typer(help="Look at data sets and data files.")
+data_app.callback(invoke_without_command=True)(_help_if_alone)
+data_app.command("list")(data.list_known)
+data_app.command("info")(data.describe)
+
+app.command("demo")(demo.demo)
+app.command("fit")(fit.fit)
+app.command("evaluate")(evaluate.evaluate)
+app.command("info")(info.info)
+app.add_typer(data_app, name="data")
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    app()
