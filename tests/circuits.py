@@ -281,7 +281,7 @@ class Builder:
         scope = range(len(self.domains))
         roots: list[Node] = []
         for _ in range(self.rng.randint(1, self.shape.roots)):
-            root = self.node(scope, self.rng.randint(0, self.shape.depth))
+            root = self.node(scope, self.rng.choice([0, *range(self.shape.depth), *[self.shape.depth] * 3]))
             if self.shape.roots == 1 and root.units > 1:
                 root = Sum(root) if self.rng.random() < 0.5 else Product(root, [[root.units - 1]])
             roots += [] if root in roots else [root]

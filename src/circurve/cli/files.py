@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from circurve.cli.show import document
 from circurve.engine.parameters import by_node
 from circurve.errors import OptionError
 from circurve.model import Model
@@ -18,6 +19,9 @@ __all__ = ["check_target", "read_training", "save_model"]
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
+
+PASSING = ("command", "seconds", "device")
+"""What is not kept: the same training gives the same file."""
 
 
 def check_target(out: Path, sources: Iterable[str | Path | None]) -> None:
@@ -41,7 +45,8 @@ def check_target(out: Path, sources: Iterable[str | Path | None]) -> None:
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
     """Write the model, all or nothing, with how it was trained beside it."""
-    extra = {TRAINING: json.dumps(training)}
+    kept = {key: value for key, value in document(training).items() if key not in PASSING}
+    extra = {TRAINING: json.dumps(kept)}
     write_model(path, model.circuit, by_node(model.program, model.params), extra)
 
 

@@ -12,7 +12,7 @@ __all__ = ["degree_of_overfitting", "mean_log_likelihood", "sharpness"]
 
 
 def mean_log_likelihood(model: Model, values: Array, what: str) -> float:
-    """The mean of log p over rows, in nats; -inf if a row has probability zero. `what` opens messages about the data."""
+    """The mean of log p over rows, in nats; -inf if a row has probability zero. `what` opens messages."""
     if model.circuit.outputs != 1:
         raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
     try:

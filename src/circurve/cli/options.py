@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -13,6 +14,9 @@ from circurve.learning import schedules
 from circurve.learning.schedules import Schedule
 
 __all__ = [
+    "DATA",
+    "MODEL",
+    "TRAINING",
     "DataArgument",
     "DataDirOption",
     "DeviceOption",
@@ -28,7 +32,14 @@ __all__ = [
     "parse_step_size",
 ]
 
-SCHEDULES = {"cosine": schedules.cosine, "linear": schedules.linear, "exponential": schedules.exponential}
+MODEL, TRAINING, DATA = "Model", "Training", "Data"
+"""The groups of options in a command's help."""
+
+SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
+    "cosine": schedules.cosine,
+    "linear": schedules.linear,
+    "exponential": schedules.exponential,
+}
 
 Shares: TypeAlias = tuple[float, float, float]
 """Of the rows of a table: for training, validation and test; they add up to 1."""
@@ -43,14 +54,21 @@ DataArgument = Annotated[
 ]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
 DataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Where data sets lie, laid out like DEBD.")
+    Path | None,
+    typer.Option("--data-dir", metavar="FOLDER", rich_help_panel=DATA, help="Where data sets lie, laid out like DEBD."),
 ]
 HeaderOption = Annotated[
     bool | None,
-    typer.Option("--header/--no-header", help="Whether the first row of a text file names the columns; else guessed."),
+    typer.Option(
+        "--header/--no-header",
+        rich_help_panel=DATA,
+        show_default="guessed",
+        help="Whether the first row of a text file names the columns.",
+    ),
 ]
 MissingOption = Annotated[
-    int | None, typer.Option(metavar="N", help="A whole number that marks missing values; empty and NaN always do.")
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),
 ]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]

@@ -19,7 +19,7 @@ DEBUG = "--debug"
 
 
 class Program(TyperGroup):
-    """The group of all commands; every way into it, tests included, ends with an exit code and one line for an error."""
+    """The group of all commands; every way into it ends with an exit code, and every error with one line."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
         """Run one command and exit. `--debug` may stand anywhere."""
@@ -38,7 +38,7 @@ class Program(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            print("circurve: interrupted, nothing was saved", file=sys.stderr)
+            print("circurve: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -72,7 +72,8 @@ def _program(
 ) -> None:
     """Probabilistic circuits: train them, score them, look into them.
 
-    Exit codes: 0 done, 1 failed while working, 2 wrong options or unusable data, 130 interrupted.
+    Exit codes: 0 done, 1 failed while working, 2 wrong options or unusable
+    data, 130 interrupted.
     """
     _help_if_alone(ctx)
 

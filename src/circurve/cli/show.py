@@ -6,25 +6,42 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["number", "print_facts", "print_json", "print_line", "print_table", "progress"]
+from circurve.inputs import Family
+
+__all__ = [
+    "document",
+    "number",
+    "print_facts",
+    "print_heading",
+    "print_json",
+    "print_scores",
+    "print_table",
+    "progress",
+]
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document. JSON has no infinity: such a number becomes null, and `notes` says what it was."""
+def print_json(fields: Mapping[str, Any]) -> None:
+    """Print one JSON document; see `document`."""
+    print(json.dumps(document(fields), indent=2, allow_nan=False))
+
+
+def document(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields as plain JSON values. JSON has no infinity: such a number is null, and `notes` says what it was."""
     notes: list[str] = []
-    plain = _plain(dict(document), "", notes)
-    print(json.dumps({**plain, "notes": notes}, indent=2, allow_nan=False))
+    return {**{key: _plain(value, key, notes) for key, value in fields.items()}, "notes": notes}
 
 
 def _plain(value: Any, name: str, notes: list[str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(item, f"{name}.{key}" if name else str(key), notes) for key, item in value.items()}
+        return {key: _plain(item, f"{name}.{key}", notes) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, name, notes) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -45,19 +62,37 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     _console().print(table)
 
 
-def print_facts(facts: Mapping[str, str]) -> None:
-    """Labels and what there is to say about each, one below the other."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, text in facts.items():
-        grid.add_row(label, text)
-    _console().print(grid)
+def print_facts(facts: Mapping[str, str | None]) -> None:
+    """Labels and what there is to say about each, one below the other; None says nothing. Paths are never broken."""
+    told = {label: text for label, text in facts.items() if text is not None}
+    indent = 2 + max((len(label) for label in told), default=0)
+    console = _console()
+    for label, text in told.items():
+        lines = wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False) or [""]
+        console.print(Text(f"{label:<{indent}}", "dim").append(lines[0], "not dim"), soft_wrap=True)
+        for line in lines[1:]:
+            console.print(Text(" " * indent + line), soft_wrap=True)
 
 
-def print_line(text: str) -> None:
-    """One line as it is."""
-    _console().print(text, soft_wrap=True)
+def print_scores(title: str, report: Mapping[str, Any]) -> None:
+    """The log-likelihoods of a report and the rows they come from."""
+    splits = [split for split, count in report["rows"].items() if count is not None]
+    rows = [(split, number(report[f"{split}_ll"]), f"{report['rows'][split]:,}") for split in splits]
+    print_table(("", "log-likelihood", "rows"), rows, title)
+
+
+def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
+    """The facts that `fit` and `evaluate` have in common."""
+    return {
+        "degree of overfitting": None if report["dof"] is None else number(report["dof"]),
+        "sharpness": None if report["sharpness"] is None else number(report["sharpness"]),
+        "parameters": f"{report['parameters']:,}",
+    }
+
+
+def print_heading(text: str) -> None:
+    """One bold line."""
+    _console().print(text, style="bold", soft_wrap=True)
 
 
 def progress(text: str) -> None:
@@ -69,6 +104,11 @@ def progress(text: str) -> None:
 def number(value: float | None, digits: int = 4) -> str:
     """A number for a table; a dash for None."""
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def family_label(family: Family) -> str:
+    """`Bernoulli`, `Categorical(states=4)`."""
+    return repr(family).removesuffix("()")
 
 
 def _console() -> Console:

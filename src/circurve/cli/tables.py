@@ -53,8 +53,7 @@ def load(source: Source) -> Dataset:
     data = load_data(source.data, source.data_dir, source.header)
     if source.missing is None:
         return data
-    blanked = {split: _blank(part, source.missing) for split, part in parts_of(data).items()}
-    return replace(data, **blanked)
+    return _with_parts(data, {split: _blank(part, source.missing) for split, part in parts_of(data).items()})
 
 
 def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
@@ -62,7 +61,7 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
     data = load(source)
     if held.valid or held.test:
         files = {"valid": held.valid, "test": held.test}
-        return replace(data, **{s: _load_file(path, source, data.columns) for s, path in files.items() if path})
+        return _with_parts(data, {s: _load_file(path, source, data.columns) for s, path in files.items() if path})
     in_parts = len(parts_of(data)) > 1
     if in_parts and (held.shares is not None or held.no_split):
         raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
@@ -108,6 +107,11 @@ def common_families(data: Dataset) -> tuple[Family, ...]:
             stacklevel=2,
         )
     return families_of(columns)
+
+
+def _with_parts(data: Dataset, parts: dict[str, Array]) -> Dataset:
+    train, valid, test = ({**parts_of(data), **parts}.get(split) for split in SPLITS)
+    return Dataset(data.name, data.train if train is None else train, valid, test, data.columns)
 
 
 def _blank(values: Array, missing: int) -> Array:

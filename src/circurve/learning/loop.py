@@ -89,6 +89,7 @@ class Trainer:
         size = self.settings.batch_size
         steps = 1 if size is None else -(-len(train) // size)
         orders = None if size is None else self._orders(len(train))
+        bounds = [len(train) * i // steps for i in range(steps + 1)]
         seen = _Totals(self.params)
         total = max(1, self.settings.epochs * steps - 1)
         alphas: list[float] = []
@@ -97,7 +98,7 @@ class Trainer:
             progress = ((epoch - 1) * steps + i) / total
             alphas = [self.schedules[run](progress) for run in self.active]
             mus = [self._mu(run, progress) for run in self.active]
-            sums = self._e_step(train, None if orders is None or size is None else orders[:, i * size : (i + 1) * size])
+            sums = self._e_step(train, None if orders is None else orders[:, bounds[i] : bounds[i + 1]])
             self.params = self.plan.maximize(self.params, sums, alphas, mus)
             seen.add(sums)
         self._warn(seen.impossible)

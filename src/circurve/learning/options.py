@@ -50,7 +50,8 @@ class Settings:
 
     epochs: int = 100
     batch_size: int | None = 200
-    """Samples in a mini-batch; None is full-batch EM."""
+    """The most samples in a mini-batch; None is full-batch EM. An epoch's rows are shared out evenly among its batches:
+    a last batch of a few rows would move the parameters as far as a whole one does, and undo much of the epoch."""
 
     step_size: float | Schedule | None = None
     """alpha; None is 0.1 for mini-batches and 1 for the full batch."""

@@ -1,0 +1,109 @@
+"""`circurve data`: which data sets there are, and what is in them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from circurve.cli.options import DataArgument, DataDirOption, HeaderOption, JsonOption, MissingOption
+from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
+from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of, scan
+from circurve.data import DatasetInfo, list_datasets
+from circurve.data.convert import Array, Names
+
+__all__ = ["describe", "list_known"]
+
+SHOWN = 8
+"""How many columns a line names."""
+
+
+def list_known(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """List the data sets that can be given by name."""
+    listed = list_datasets(data_dir)
+    if as_json:
+        print_json({"command": "data list", "data_dir": data_dir, "datasets": [_entry(item) for item in listed]})
+        return
+    rows = [
+        (item.name, _count(item.variables), *(_count(n) for n in item.rows or (None,) * 3), _where(item, data_dir))
+        for item in listed
+    ]
+    print_table(("name", "variables", *SPLITS, "where "), rows)
+
+
+def describe(
+    data: DataArgument,
+    data_dir: DataDirOption = None,
+    missing: MissingOption = None,
+    header: HeaderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is in a data set or a file."""
+    dataset = load(Source(data, data_dir, header, missing))
+    parts = parts_of(dataset)
+    columns = scan(list(parts.values()))
+    constant = np.flatnonzero(~(columns.low < columns.high))
+    families = [family_label(family) for family in common_families(dataset)]
+    names = _names(constant, dataset.columns)
+    report: dict[str, Any] = {
+        "command": "data info",
+        "dataset": dataset.name,
+        "rows": rows_of(parts),
+        "variables": dataset.train.shape[1],
+        "columns": dataset.columns,
+        "families": dict(Counter(families)),
+        "missing": missing_share(list(parts.values())),
+        "columns_with_missing": int(columns.missing.sum()),
+        "constant_columns": names,
+    }
+    print_json(report) if as_json else _print(report)
+
+
+def missing_share(parts: list[Array]) -> float:
+    """The share of values that are missing."""
+    missing = sum(int(np.isnan(part).sum()) for part in parts if part.dtype.kind == "f")
+    return missing / sum(part.size for part in parts)
+
+
+def _print(report: dict[str, Any]) -> None:
+    print_heading(report["dataset"])
+    rows = ", ".join(f"{count:,} {split}" for split, count in report["rows"].items() if count is not None)
+    single = list(report["rows"].values())[1:] == [None, None]
+    constant = report["constant_columns"]
+    shown = ", ".join(str(name) for name in constant[:SHOWN]) + (", ..." if len(constant) > SHOWN else "")
+    columns, holed = report["columns"], report["columns_with_missing"]
+    facts = {
+        "rows": rows.removesuffix(" train") if single else rows,
+        "variables": f"{report['variables']:,}",
+        "families": ", ".join(f"{count:,} x {name}" for name, count in report["families"].items()),
+        "missing": f"{report['missing']:.2%} of values, in {holed:,} columns" if holed else "none",
+        "constant columns": f"{len(constant):,}: {shown}" if constant else "none",
+    }
+    if columns is not None:
+        facts["column names"] = ", ".join(columns[:SHOWN]) + (", ..." if len(columns) > SHOWN else "")
+    print_facts(facts)
+
+
+def _names(numbers: Array, columns: Names) -> list[str | int]:
+    return [int(number) if columns is None else columns[number] for number in numbers]
+
+
+def _entry(item: DatasetInfo) -> dict[str, Any]:
+    rows = dict(zip(SPLITS, item.rows, strict=True)) if item.rows else None
+    return {**asdict(item), "rows": rows}
+
+
+def _where(item: DatasetInfo, data_dir: Path | None) -> str:
+    if item.source == "needs data_dir":
+        return "needs --data-dir"
+    if item.available and data_dir is not None and item.source != "embedded":
+        return os.path.relpath(item.source, data_dir.expanduser())
+    return item.source
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

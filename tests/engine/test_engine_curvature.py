@@ -1,0 +1,141 @@
+"""Curvature sums: per sample from the definitions, then summed with the samples' weights."""
+
+import numpy as np
+import pytest
+import torch
+from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
+from hypothesis import given, settings
+
+from circurve.engine import Request, statistics
+from circurve.graph import Circuit, Input, Sum
+from circurve.inputs import Gaussian, Indicator
+
+many = settings(max_examples=120, deadline=None)
+some = settings(max_examples=30, deadline=None)
+
+
+def wanted_sums(truth: Truth, node: Sum, weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What each curvature sum must be for one node: (units,) or (units, child units)."""
+    per_sample = {
+        "flow": truth.flow[node],
+        "flow_squared": truth.flow[node].square(),
+        "local": truth.local(node),
+        "total": truth.total(node),
+        "ratio": truth.ratio(node),
+        "second_moment": truth.edge_flow(node).square(),
+    }
+    return {name: (values * weight).sum(-1) for name, values in per_sample.items()}
+
+
+def check_curvature(case: Case, careful: bool | None = None) -> None:
+    truth, found = Truth.of(case), case.statistics(careful=careful).curvature
+    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
+    for number, layer in enumerate(case.program.sums):
+        for g, node in enumerate(layer.nodes):
+            for name, wanted in wanted_sums(truth, node, weight).items():
+                assert_close(getattr(found, name)[number][0, g], wanted, 1e-9)
+
+
+@given(case=cases())
+@many
+def test_curvature_sums_equal_the_definitions(case):
+    check_curvature(case)
+
+
+@given(case=cases())
+@some
+def test_a_careful_engine_has_the_same_curvature_sums(case):
+    check_curvature(case, careful=True)
+
+
+@given(case=cases(zeros=True))
+@many
+def test_curvature_sums_equal_the_definitions_with_exact_zeros(case):
+    """An edge of weight zero is still an edge: its ratio counts in t_n. Only the mask takes edges away."""
+    check_curvature(case)
+
+
+@given(case=cases(domains=("real", "count")))
+@many
+def test_total_is_the_squared_gradient_in_the_weights(case):
+    """T_n = sum_c (d log p / d theta_nc)^2, over the edges that exist."""
+    truth, found = Truth.of(case), case.statistics().curvature
+    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
+    for number, layer in enumerate(case.program.sums):
+        for g, node in enumerate(layer.nodes):
+            gradient = truth.gradient[node] * truth.edges[node]
+            assert_close(found.total[number][0, g], (gradient.square().sum(1) * weight).sum(-1), 1e-9)
+
+
+@given(case=cases(units=2, depth=3, domains=("real", "count"), roots=1, samples=2, masks=False))
+@settings(max_examples=15, deadline=None)
+def test_totals_sum_to_the_trace_of_the_hessian_in_the_weights(case):
+    """Tr of the Hessian of -log p in the untied sum weights, by differentiating the oracle twice."""
+    from circuits import _evaluate
+
+    total = sum((t.sum() for t in case.statistics().curvature.total), torch.zeros(()))
+    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
+    sums, x = case.circuit.sums, torch.from_numpy(case.x)
+    if not sums:
+        assert total == 0
+        return
+
+    def loss(flat: torch.Tensor) -> torch.Tensor:
+        blocks = flat.split([case.weights[s].numel() for s in sums])
+        weights = {
+            s: b.view(s.units, s.child_units, 1).expand(-1, -1, len(x)) for s, b in zip(sums, blocks, strict=True)
+        }
+        value = _evaluate(case.circuit.roots[0], case, x, weights, {})[0]
+        return -(value.log() * weight).sum()
+
+    flat = torch.cat([case.weights[s].flatten() for s in sums])
+    hessian = torch.autograd.functional.hessian(loss, flat)
+    assert_close(total, hessian.trace(), 1e-9)
+
+
+def test_a_ranking_of_local_curvature_does_not_depend_on_the_batches():
+    """Sums of squares per sample, not squares of batch sums: two batches of one are not one batch of two."""
+    node = Sum(Input(0, Gaussian(), 3))
+    case = with_parameters(Circuit(node), ("real",), Shape(missing=False), np.random.default_rng(3))
+    one, other = case.statistics(chunk=1).curvature, case.statistics(chunk=6).curvature
+    for name in ("flow_squared", "local", "total", "second_moment"):
+        assert_close(getattr(one, name)[0], getattr(other, name)[0])
+
+
+def test_a_single_sum_by_hand():
+    """theta = (1/4, 3/4), p_c = (1, 0) at x = 0: p = 1/4, rho = (4, 0), t = 16; at x = 1: p = 3/4, t = 16/9."""
+    node = Sum(Input(0, Indicator((0, 1)), 2))
+    circuit = Circuit(node)
+    weights = {node: torch.tensor([[0.25, 0.75]], dtype=torch.float64)}
+    inputs = {node.children[0]: torch.zeros(2, 0, dtype=torch.float64)}
+    case = Case(circuit, ("binary",), weights, inputs, np.array([[0.0], [1.0], [1.0]]))
+    found = case.statistics()
+    assert found.counts[0].flatten().tolist() == [1.0, 2.0]
+    curvature = found.curvature
+    assert curvature.flow[0].item() == curvature.flow_squared[0].item() == pytest.approx(3)
+    assert curvature.local[0].item() == curvature.total[0].item() == pytest.approx(16 + 2 * 16 / 9)
+    assert curvature.ratio[0].flatten().tolist() == pytest.approx([4, 2 * 4 / 3])
+    assert curvature.second_moment[0].flatten().tolist() == pytest.approx([1, 2])
+
+
+@pytest.mark.parametrize("asked", ["curvature", "mean_ratio", "second_moment"])
+@given(case=cases())
+@settings(max_examples=10, deadline=None)
+def test_each_request_alone_gives_the_same_as_all_together(asked, case):
+    samples = case.samples()
+    batch = [samples.rows(0, len(samples))]
+    found = statistics(case.engine(), case.params, batch, Request(**{asked: True})).curvature
+    together = case.statistics().curvature
+    names = {"curvature": ("flow", "flow_squared", "local", "total"), "mean_ratio": ("flow", "ratio")}
+    for name in names.get(asked, ("flow", "second_moment")):
+        for one, other in zip(getattr(found, name), getattr(together, name), strict=True):
+            assert_close(one, other, 1e-12)
+    left_out = {"flow_squared", "local", "total", "ratio", "second_moment"} - set(names.get(asked, ("second_moment",)))
+    assert all(getattr(found, name) is None for name in left_out)
+
+
+def test_nothing_asked_gives_no_curvature():
+    case = with_parameters(
+        Circuit(Sum(Input(0, Gaussian(), 2))), ("real",), Shape(missing=False), np.random.default_rng(0)
+    )
+    assert statistics(case.engine(), case.params, [case.samples().rows(0, 6)]).curvature is None

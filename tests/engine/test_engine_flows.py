@@ -1,0 +1,225 @@
+"""Flows: of every unit and every edge against autograd, finite differences and the enumeration of all paths."""
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
+from hypothesis import given, settings
+
+from circurve.engine import Batch, Engine, Params, log_prob, observe, statistics
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import Bernoulli
+
+many = settings(max_examples=120, deadline=None)
+some = settings(max_examples=30, deadline=None)
+
+
+class Recorder:
+    """Keeps what an observer is shown: the flows of sums and inputs, and what each sum sent to its children."""
+
+    def __init__(self, case: Case, engine: Engine) -> None:
+        self.case, self.engine = case, engine
+        self.flow: dict[Node, torch.Tensor] = {}  # (units, N)
+        self.sent: dict[Sum, torch.Tensor] = {}  # (child units, N)
+        self.repaired = 0
+
+    def on_start(self, batch, log_value, weight, possible):
+        self.log_value, self.weight, self.possible = log_value.clone(), weight.clone(), possible.clone()
+
+    def on_sum(self, step):
+        assert step.layer is self.case.program.sums[step.number]
+        g, _, c = step.layer.shape
+        self.flow.update(zip(step.layer.nodes, step.flow[0].clone(), strict=True))
+        sent = self.engine.flows.block(step.layer.flow_block, g, c)[0].clone()
+        self.sent.update(zip(step.layer.nodes, sent, strict=True))
+
+    def on_repaired(self, number, entries):
+        self.repaired += len(entries.run)
+
+    def on_input(self, number, flow):
+        self.flow.update(zip(self.case.program.inputs[number].nodes, flow[0].clone(), strict=True))
+
+    def product_flows(self) -> dict[Product, torch.Tensor]:
+        """What a product received: from the outputs, from sums as recorded, from products undivided."""
+        circuit, n = self.case.circuit, len(self.case.x)
+        received = {node: torch.zeros(node.units, n, dtype=torch.float64) for node in circuit.nodes}
+        labels = torch.zeros(n, dtype=torch.int64) if self.case.labels is None else self.case.labels
+        outputs = torch.zeros(circuit.outputs, n, dtype=torch.float64).scatter_(0, labels[None], self.weight)
+        for root, part in zip(circuit.roots, outputs.split([r.units for r in circuit.roots]), strict=True):
+            received[root] += part
+        for node in reversed(circuit.nodes):
+            if isinstance(node, Sum):
+                for child, part in zip(node.children, self.sent[node].split([c.units for c in node.children]), strict=True):
+                    received[child] += part
+            elif isinstance(node, Product):
+                for child, select in zip(node.children, node.select, strict=True):
+                    at = torch.arange(node.units) if select is None else torch.tensor(select)
+                    received[child].index_add_(0, at, received[node])
+        return {node: received[node] for node in circuit.nodes if isinstance(node, Product)}
+
+
+def record(case: Case, careful: bool | None = None) -> Recorder:
+    engine = case.engine(careful=careful)
+    recorder = Recorder(case, engine)
+    observe(engine, case.params, case.samples().rows(0, len(case.x)), recorder)
+    return recorder
+
+
+def sample_weights(case: Case) -> torch.Tensor:  # (N,)
+    return torch.ones(len(case.x), dtype=torch.float64) if case.sample_weights is None else case.sample_weights
+
+
+def check_flows(case: Case, careful: bool | None = None) -> None:
+    found, truth, weight = record(case, careful), Truth.of(case), sample_weights(case)
+    assert_close(found.log_value[0][truth.root > 0], truth.root[truth.root > 0].log())
+    assert torch.equal(found.possible[0], truth.root > 0)
+    assert_close(found.weight[0], weight * (truth.root > 0))
+    for node, flow in (found.flow | found.product_flows()).items():
+        assert_close(flow, weight * truth.flow[node], 1e-9)
+    for node, sent in found.sent.items():
+        assert_close(sent, weight * truth.edge_flow(node).sum(0), 1e-9)
+    assert set(found.flow) | set(found.product_flows()) == set(case.circuit.nodes)
+
+
+@given(case=cases())
+@many
+def test_flow_of_every_unit_is_the_derivative_of_log_p(case):
+    check_flows(case)
+
+
+@given(case=cases(zeros=True))
+@many
+def test_flow_of_every_unit_is_the_derivative_of_log_p_with_exact_zeros(case):
+    check_flows(case)
+
+
+@given(case=cases(masks=False))
+@some
+def test_a_careful_engine_has_the_same_flows(case):
+    check_flows(case, careful=True)
+
+
+@given(case=cases())
+@many
+def test_counts_are_sums_of_edge_flows(case):
+    found, truth, weight = case.statistics(), Truth.of(case), sample_weights(case)
+    for layer, counts in zip(case.program.sums, found.counts, strict=True):
+        for node, count in zip(layer.nodes, counts[0], strict=True):
+            assert_close(count, (truth.edge_flow(node) * weight).sum(-1), 1e-9)
+
+
+@given(case=cases())
+@many
+def test_input_statistics_are_flow_weighted_features(case):
+    found, truth = case.statistics(), Truth.of(case)
+    x, weight = torch.from_numpy(case.x), sample_weights(case)
+    for layer, statistic in zip(case.program.inputs, found.inputs, strict=True):
+        for node, sums in zip(layer.nodes, statistic[0], strict=True):
+            column = x[:, node.variable]
+            seen = truth.flow[node] * weight * ~column.isnan()  # (K, N)
+            features = node.family.features(column.nan_to_num()[None], None)[0]  # (S, N)
+            assert_close(sums, seen @ features.T, 1e-9)
+
+
+@given(case=cases())
+@some
+def test_log_likelihood_and_weight_are_those_of_the_possible_samples(case):
+    found, truth, weight = case.statistics(), Truth.of(case), sample_weights(case)
+    possible = truth.root > 0
+    assert_close(found.weight[0], weight[possible].sum())
+    assert_close(found.log_likelihood[0], (weight[possible] * truth.root[possible].log()).sum())
+    assert found.impossible[0] == int((~possible & (weight > 0)).sum())
+
+
+@given(case=cases(samples=3, depth=3))
+@settings(max_examples=12, deadline=None)
+def test_counts_over_weights_are_finite_differences_of_the_log_likelihood(case):
+    """d/dtheta of sum_n w_n log p(x_n) = sum_n w_n F_nc / theta_nc, with the weights taken as free variables."""
+    samples, engine = case.samples(), case.engine()
+    batch = samples.rows(0, len(samples))
+    counts = statistics(engine, case.params, [batch]).counts
+    for number, weights in enumerate(case.params.weights):
+        for at in (weights[0] > 0).nonzero().tolist():
+            slope = finite_difference(case.params, engine, batch, number, (0, *at))
+            edge = (0, *at)
+            assert_close(counts[number][edge] / weights[edge], slope, 1e-5)
+
+
+def finite_difference(params: Params, engine: Engine, batch: Batch, number: int, edge: tuple[int, ...]) -> torch.Tensor:
+    step = 1e-4 * float(params.weights[number][edge])
+    results = []
+    for sign in (1, -1):
+        moved = params.clone()
+        moved.weights[number][edge] += sign * step
+        values = log_prob(engine, moved, batch)[0]
+        chosen = values[0] if batch.labels is None else values.gather(0, batch.labels)[0]
+        finite = torch.where(chosen.isfinite(), chosen, 0.0)
+        results.append((finite if batch.weights is None else finite * batch.weights[0]).sum())
+    return (results[0] - results[1]) / (2 * step)
+
+
+def path_products(case: Case, truth: Truth, sample: int) -> dict[tuple[Node, int], list[float]]:
+    """For each unit, the product of the responsibilities along every path from the output of a sample to it."""
+    found: dict[tuple[Node, int], list[float]] = defaultdict(list)
+    label = 0 if case.labels is None else int(case.labels[sample])
+    units = [(root, u) for root in case.circuit.roots for u in range(root.units)]
+    stack = [(*units[label], 1.0)]
+    while stack:
+        node, unit, product = stack.pop()
+        found[node, unit].append(product)
+        if isinstance(node, Product):
+            for child, select in zip(node.children, node.select, strict=True):
+                stack.append((child, unit if select is None else int(select[unit]), product))
+        elif isinstance(node, Sum):
+            elements = [(child, u) for child in node.children for u in range(child.units)]
+            for weight, (child, u) in zip(case.weights[node][unit], elements, strict=True):
+                ratio = truth.value[child][u, sample] / truth.value[node][unit, sample]
+                if weight > 0 and ratio > 0:
+                    stack.append((child, u, product * float(weight * ratio)))
+    return found
+
+
+@given(case=cases(units=2, depth=3, variables=3, samples=2))
+@some
+def test_flow_is_the_sum_over_all_paths(case):
+    flows, truth = record(case), Truth.of(case)
+    for sample in (truth.root > 0).nonzero().flatten().tolist():
+        paths = path_products(case, truth, sample)
+        for node, flow in flows.flow.items():
+            for unit in range(node.units):
+                wanted = sum(paths[node, unit]) * sample_weights(case)[sample]
+                assert_close(flow[unit, sample], torch.as_tensor(wanted), 1e-9)
+
+
+@given(case=cases(units=1, shared=False, roots=1, domains=("real", "count"), samples=2))
+@some
+def test_flow_on_a_tree_is_the_product_of_the_responsibilities_on_its_path(case):
+    flows, truth = record(case), Truth.of(case)
+    for sample in range(2):
+        paths = path_products(case, truth, sample)
+        for node, flow in flows.flow.items():
+            on_path = paths[node, 0]
+            assert len(on_path) <= 1  # none where the mask cuts it off
+            wanted = sum(on_path) * sample_weights(case)[sample]
+            assert_close(flow[0, sample], torch.as_tensor(wanted), 1e-9)
+
+
+def test_a_diamond_adds_the_flows_of_both_its_paths():
+    shared = Sum(Input(0, Bernoulli(), 2), name="shared")
+    left, right = Product([shared, Input(1, Bernoulli())]), Product([shared, Input(1, Bernoulli())])
+    case = with_parameters(
+        Circuit(Sum([left, right])), ("binary", "binary"), Shape(missing=False), np.random.default_rng(1)
+    )
+    flows, truth = record(case), Truth.of(case)
+    assert all(len(path_products(case, truth, n)[shared, 0]) == 2 for n in range(6))
+    assert_close(flows.flow[shared][0], sample_weights(case))
+
+
+def test_labels_send_the_flow_to_the_output_they_name():
+    shared = Input(0, Bernoulli(), 2)
+    roots = [Sum(shared, 2), Sum(shared)]
+    case = with_parameters(Circuit(roots), ("binary",), Shape(missing=False), np.random.default_rng(2))
+    flows = record(case)
+    for output, (root, unit) in enumerate([(roots[0], 0), (roots[0], 1), (roots[1], 0)]):
+        assert_close(flows.flow[root][unit], sample_weights(case) * (case.labels == output))
