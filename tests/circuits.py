@@ -148,7 +148,7 @@ class Truth:
         weights = {s: case.weights[s][:, :, None].repeat(1, 1, samples).requires_grad_() for s in case.circuit.sums}
         value: dict[Node, Tensor] = {}
         for root in case.circuit.roots:
-            _evaluate(root, case, x, weights, value)
+            evaluate(root, case, x, weights, value)
         outputs = torch.cat([value[root] for root in case.circuit.roots])
         labels = torch.zeros(samples, dtype=torch.int64) if case.labels is None else case.labels
         root = outputs.gather(0, labels[None])[0]
@@ -183,10 +183,11 @@ class Truth:
         return self.flow[node].square() * self.local(node)
 
 
-def _evaluate(node: Node, case: Case, x: Tensor, weights: dict[Sum, Tensor], found: dict[Node, Tensor]) -> Tensor:
+def evaluate(node: Node, case: Case, x: Tensor, weights: dict[Sum, Tensor], found: dict[Node, Tensor]) -> Tensor:
+    """p_n of each unit, (units, N), given each sum's weights (units, child units, N); remembered in `found`."""
     if node in found:
         return found[node]
-    below = [_evaluate(child, case, x, weights, found) for child in node.children]
+    below = [evaluate(child, case, x, weights, found) for child in node.children]
     if isinstance(node, Input):
         value = density(node.family, case.inputs[node], x[:, node.variable]).requires_grad_()
     elif isinstance(node, Product):

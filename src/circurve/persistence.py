@@ -38,7 +38,7 @@ from circurve.errors import FileAccessError, FileFormatError, OptionError, Param
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
 
-__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
+__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "replace_file", "write_model"]
 
 FORMAT_VERSION = 1
 """The version that is written, and the newest that is read."""
@@ -78,7 +78,7 @@ def write_model(
         content = save(arrays, metadata)
     except SafetensorError as error:
         raise StructureError(f"{circuit!r} does not fit into a safetensors file: {error}") from error
-    _replace(path, content)
+    replace_file(path, content)
 
 
 def read_model(path: str | PathLike[str]) -> tuple[Circuit, dict[Node, Tensor]]:
@@ -179,7 +179,7 @@ def _checked_extra(extra: Mapping[str, str] | None) -> dict[str, str]:
     return dict(extra or {})
 
 
-def _replace(path: str | PathLike[str], content: bytes) -> None:
+def replace_file(path: str | PathLike[str], content: bytes) -> None:
     """Write beside the target, then rename over it; a link is followed, and its target replaced."""
     try:
         target = os.path.realpath(path)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
 from hypothesis import given, settings
 
+from circuits import Case, Shape, Truth, assert_close, cases, evaluate, with_parameters
 from circurve.engine import Request, statistics
 from circurve.graph import Circuit, Input, Sum
 from circurve.inputs import Gaussian, Indicator
@@ -71,8 +71,6 @@ def test_total_is_the_squared_gradient_in_the_weights(case):
 @settings(max_examples=15, deadline=None)
 def test_totals_sum_to_the_trace_of_the_hessian_in_the_weights(case):
     """Tr of the Hessian of -log p in the untied sum weights, by differentiating the oracle twice."""
-    from circuits import _evaluate
-
     total = sum((t.sum() for t in case.statistics().curvature.total), torch.zeros(()))
     weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
     sums, x = case.circuit.sums, torch.from_numpy(case.x)
@@ -85,7 +83,7 @@ def test_totals_sum_to_the_trace_of_the_hessian_in_the_weights(case):
         weights = {
             s: b.view(s.units, s.child_units, 1).expand(-1, -1, len(x)) for s, b in zip(sums, blocks, strict=True)
         }
-        value = _evaluate(case.circuit.roots[0], case, x, weights, {})[0]
+        value = evaluate(case.circuit.roots[0], case, x, weights, {})[0]
         return -(value.log() * weight).sum()
 
     flat = torch.cat([case.weights[s].flatten() for s in sums])

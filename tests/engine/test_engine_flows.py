@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import numpy as np
 import torch
-from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
 from hypothesis import given, settings
 
+from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
 from circurve.engine import Batch, Engine, Params, log_prob, observe, statistics
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli
@@ -50,7 +50,8 @@ class Recorder:
             received[root] += part
         for node in reversed(circuit.nodes):
             if isinstance(node, Sum):
-                for child, part in zip(node.children, self.sent[node].split([c.units for c in node.children]), strict=True):
+                parts = self.sent[node].split([child.units for child in node.children])
+                for child, part in zip(node.children, parts, strict=True):
                     received[child] += part
             elif isinstance(node, Product):
                 for child, select in zip(node.children, node.select, strict=True):

@@ -1,7 +1,7 @@
 """Sums whose own children underflow beside a larger one that they do not use.
 
-The circuit: inputs a (units 0, 1, 2 at distances 0, gap, gap + 1 nats from x0 = 0), a sum of two units over them of which
-unit 1 does not use a_0, and a product with b, which decides whether unit 1 matters. Written out,
+The circuit: an input a, whose units 0, 1, 2 lie 0, gap and gap + 1 nats below the largest at x0 = 0; a sum of two units
+over them, of which unit 1 does not use a_0; a product with b, which decides whether unit 1 matters. Written out,
 
     log p = log sum_u omega_u S_u(x0) b_u(x1) c(x2),    S_u = sum_c theta_uc a_c,
 
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from circuits import ALL, assert_close
 
-from circurve.engine import Engine, Samples, Statistics, compile, log_prob, statistics
-from circurve.engine.parameters import from_nodes
+from circuits import ALL, assert_close
 from circurve.data import as_matrix, encode
+from circurve.engine import Engine, Samples, Statistics, compile, log_prob, stack, statistics
+from circurve.engine.parameters import from_nodes
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Gaussian, Indicator
 from circurve.model import Model
@@ -168,8 +168,6 @@ def test_a_fleet_repairs_each_run_with_its_own_weights():
     root, inputs = model.circuit.roots[0], {node: model.input_parameters(node) for node in model.circuit.inputs}
     other = {mixed: [[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]], root: [0.5, 0.5]}
     second = from_nodes(model.program, other, inputs).to(dtype=torch.float32)
-    from circurve.engine import stack
-
     fleet = stack([first, second])
     program = compile(model.circuit)
     samples = Samples.of(encode(as_matrix(example.x), model.circuit.families), torch.device("cpu"), torch.float32)

@@ -80,7 +80,9 @@ def _print(report: dict[str, Any]) -> None:
         "rows": rows.removesuffix(" train") if single else rows,
         "variables": f"{report['variables']:,}",
         "families": ", ".join(f"{count:,} x {name}" for name, count in report["families"].items()),
-        "missing": f"{report['missing']:.2%} of values, in {holed:,} columns" if holed else "none",
+        "missing": f"{report['missing']:.2%} of values, in {holed:,} of {report['variables']:,} columns"
+        if holed
+        else "none",
         "constant columns": f"{len(constant):,}: {shown}" if constant else "none",
     }
     if columns is not None:

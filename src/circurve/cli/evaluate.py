@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from circurve.cli.show import measured, print_facts, print_json, print_scores
 from circurve.cli.tables import SPLITS, Source, load, parts_of, rows_of
 from circurve.data import Dataset
 from circurve.data.convert import Array
-from circurve.errors import OptionError
+from circurve.errors import CircurveWarning, OptionError
 from circurve.model import load as load_model
 
 __all__ = ["evaluate"]
@@ -59,8 +60,14 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     training = read_training(model)
     dataset = load(Source(data, data_dir, header, missing))
     parts = choose(dataset, split)
+    if split is Part.all and len(parts) == 1 and _seen(training, dataset):
+        warnings.warn(
+            f"{data} looks like the table that the model was trained on; test_ll counts the training rows too",
+            CircurveWarning,
+            stacklevel=2,
+        )
     started = time.perf_counter()
-    scores = {name: mean_log_likelihood(loaded, part, dataset.name) for name, part in parts.items()}
+    scores = {name: mean_log_likelihood(loaded, part, data) for name, part in parts.items()}
     train_ll, valid_ll, test_ll = (scores.get(name) for name in SPLITS)
     report: dict[str, Any] = {
         "command": "evaluate",
@@ -93,6 +100,13 @@ def choose(data: Dataset, split: Part) -> dict[str, Array]:
     if split.value not in parts:
         raise OptionError(f"--split {split.value}: {data.name} has only {', '.join(parts)}")
     return {split.value: parts[split.value]}
+
+
+def _seen(training: dict[str, Any], data: Dataset) -> bool:
+    """Whether the model's file names a table of this name and length."""
+    rows = training.get("rows")
+    total = sum(count or 0 for count in rows.values()) if isinstance(rows, dict) else None
+    return training.get("dataset") == data.name and total == len(data.train)
 
 
 def _print(report: dict[str, Any]) -> None:

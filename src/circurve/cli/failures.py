@@ -26,8 +26,9 @@ ON_THE_COMMAND_LINE = {
     "say missing=-1": "say --missing -1",
     "say header=True": "say --header",
     "with data_dir or --data-dir": "with --data-dir",
+    ": Value error, ": ": ",
 }
-"""Hints for Python, and what they are called here."""
+"""What is said for Python, and what it is called here."""
 
 
 class NotSavedError(Exception):
@@ -74,4 +75,4 @@ def _one_line(text: object) -> str:
     line = " ".join(str(text).split())
     for python, here in ON_THE_COMMAND_LINE.items():
         line = line.replace(python, here)
-    return line
+    return f"--data-dir {line.removeprefix('data_dir ')}" if line.startswith("data_dir ") else line

@@ -121,11 +121,13 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     run = Run(build_method(method, pseudocount), seed)
     job = Job(Shape(structure, units), run, settings, step_size or cast("float", settings.step))
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
-    if out is None:
-        print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
-    else:
+    if out is not None:
         check_target(out, (data, valid, test))
     parts = load_in_parts(Source(data, data_dir, header, missing), held, seed)
+    if parts.valid is None and (patience is not None or settings.select == "best"):
+        raise OptionError("--patience and --select best need validation rows: give --valid FILE or a share in --split")
+    if out is None:
+        print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
     result = train(job, parts)
     finish(result, describe(job, parts, result), out, as_json)
 
@@ -133,8 +135,6 @@ def fit(  # noqa: PLR0913 - each parameter is an option
 def train(job: Job, data: Dataset) -> FitResult:
     """Build the circuit and train it."""
     settings = job.settings
-    if data.valid is None and (settings.patience is not None or settings.select == "best"):
-        raise OptionError("--patience and --select best need validation rows: give --valid FILE or a share in --split")
     circuit = build_circuit(job.shape, data, job.run.seed)
     progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
     return circurve.learning.fit(

@@ -18,6 +18,8 @@ from circurve.inputs import Family
 
 __all__ = [
     "document",
+    "family_label",
+    "measured",
     "number",
     "print_facts",
     "print_heading",
@@ -26,6 +28,8 @@ __all__ = [
     "print_table",
     "progress",
 ]
+
+WIDTH = 80
 
 
 def print_json(fields: Mapping[str, Any]) -> None:
@@ -53,7 +57,9 @@ def _plain(value: Any, name: str, notes: list[str]) -> Any:
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """A table whose first column is text and whose other columns are numbers, unless their heads end in a space."""
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    if title is not None:
+        print_heading(title)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for place, head in enumerate(heads):
         text = place == 0 or head.endswith(" ")
         table.add_column(head.strip(), justify="left" if text else "right", overflow="fold")

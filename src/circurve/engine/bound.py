@@ -125,17 +125,24 @@ class Engine:
         self._samples = self._capacity = 0
         self._keep = False
         self.repairs: dict[int, Tensor] = {}
+        self.largest: dict[int, Tensor] = {}
 
     @property
     def samples(self) -> int:
         """How many samples the buffers are cut to."""
         return self._samples
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the buffers keep what a backward pass needs."""
+        return self._keep
+
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs: what the chunk size is computed from."""
         rows = self.program.values.rows + 2 * max(self._widest, self._most_received if backward else 0)
         if backward:
             rows += self.program.flows.rows + self._element_space.rows + self._scaled_space.rows
+            rows += sum(len(layer.nodes) for layer in self.program.sums)
         return rows * self.runs * torch.finfo(self.dtype).bits // 8
 
     def reserve(self, samples: int, backward: bool) -> None:

@@ -47,6 +47,7 @@ class SumPass:
     ratio: Tensor  # A = F / S, (R, G, K, N)
     elements: Tensor  # E, (R, G, C, N)
     scaled: Tensor  # S, (R, G, K, N)
+    log_largest: Tensor  # m, (R, G, 1, N)
 
 
 class Observer(Protocol):
@@ -113,6 +114,8 @@ def _sum_forward(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
     if not engine.overwrites(layer):
         gather(engine.children[layer.block], engine.values.before(layer.block), elements)
     largest = elements.amax(-2, keepdim=True)  # (R, G, 1, N)
+    if engine.keeps:
+        engine.largest[layer.block] = largest
     elements.sub_(largest).exp_()
     torch.threshold_(elements, FLUSH[engine.dtype], 0.0)
     scaled = engine.scaled(layer)
@@ -165,4 +168,4 @@ def _sum_backward(engine: Engine, layer: SumLayer, number: int, weights: Tensor,
             child_flow.index_put_(at, flow_down, accumulate=True)
             observer.on_repaired(number, entries)
     torch.threshold_(child_flow, FLUSH[engine.dtype], 0.0)
-    observer.on_sum(SumPass(number, layer, flow, ratio, elements, scaled))
+    observer.on_sum(SumPass(number, layer, flow, ratio, elements, scaled, engine.largest[layer.block]))

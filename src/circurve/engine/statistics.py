@@ -43,7 +43,7 @@ class CurvatureSums:
     def trace(self) -> Tensor:  # (R,)
         """The sum over samples of the trace of the Hessian."""
         assert self.total is not None, "the curvature sums were not asked for"
-        return torch.stack([layer.sum((1, 2)) for layer in self.total]).sum(0)
+        return sum((layer.sum((1, 2)) for layer in self.total), torch.zeros((), dtype=torch.float64))
 
     def __add__(self, other: CurvatureSums) -> CurvatureSums:
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))

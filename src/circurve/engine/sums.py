@@ -5,7 +5,8 @@ is quadratic is divided by w again. With q_n = sum_c E_cn^2,
 
     t_kn = q_n / S_kn^2        T_kn = A_kn^2 q_n        F_nc^2 = theta_kc^2 A_kn^2 E_cn^2
 
-so the curvature sums are matrix-vector products over samples, and the second moments one more matrix product.
+so the curvature sums are matrix-vector products over samples, and the second moments one more matrix product. Where
+p_n = 0, the ratios p_c / p_n have no meaning: such a sample is left out of the sums of t and rho of that unit.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from circurve.engine.params import Params
 from circurve.engine.reference import SumPass
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 from circurve.engine.underflow import Repaired
+from circurve.inputs import LOG_ZERO
 
 __all__ = ["Sums"]
 
@@ -57,12 +59,12 @@ class Sums:
         elements = step.elements.view(-1, c, n)
         counts = self.counts[step.number].view(-1, k, c)
         torch.baddbmm(counts, step.ratio.view(-1, k, n), elements.transpose(1, 2), out=counts)
-        weight, inverse = self.sample_weight[:, None, None], self.inverse_weight[:, None, None]
         if self.request.mean_ratio:
-            per_unit = (weight / step.scaled).view(-1, k, n)
+            per_unit = (self._weight_where_possible(step) / step.scaled).view(-1, k, n)
             self.ratio[step.number].view(-1, k, c).baddbmm_(per_unit, elements.transpose(1, 2))
         if not (self.request.curvature or self.request.second_moment):
             return
+        inverse = self.inverse_weight[:, None, None]
         if self.request.curvature:
             self.flow_squared[step.number] += _over_samples(step.flow.square(), inverse[:, :, 0])
         ratio_squared = step.ratio.square_()
@@ -73,7 +75,7 @@ class Sums:
             self._curvature(step, ratio_squared)
 
     def _curvature(self, step: SumPass, ratio_squared: Tensor) -> None:
-        weight, inverse = self.sample_weight[:, None], self.inverse_weight[:, None]
+        weight, inverse = self._weight_where_possible(step).squeeze(2), self.inverse_weight[:, None]
         local = step.scaled.reciprocal_().square_()
         mask = self.engine.masks[step.number]
         if mask is None:
@@ -85,6 +87,10 @@ class Sums:
             self.total[step.number] += _over_samples(ratio_squared * norms, inverse)
             self.local[step.number] += _over_samples(local * norms, weight)
 
+    def _weight_where_possible(self, step: SumPass) -> Tensor:  # (R, G, 1, N)
+        """The samples' weights, zero where all children of a group have probability zero."""
+        return self.sample_weight[:, None, None] * (step.log_largest > LOG_ZERO / 2)
+
     def on_repaired(self, number: int, entries: Repaired) -> None:
         """Entries that were computed in logs: added one by one, in float64."""
         at = (entries.run, entries.group, entries.unit)
@@ -95,15 +101,17 @@ class Sums:
         if self.request.second_moment:
             moment = edge_flow.square() * inverse[:, None]
             self._extra(self.repaired_second, number).index_put_(at, moment, accumulate=True)
+        log_ratio = entries.log_ratio.double().masked_fill(weight[:, None] == 0, -torch.inf)  # (P, C)
         mask = self.engine.masks[number]
-        ratio = entries.log_ratio.double().exp()  # (P, C)
-        ratio = ratio if mask is None else ratio * mask[entries.group, entries.unit]
+        if mask is not None:
+            log_ratio = log_ratio.masked_fill(mask[entries.group, entries.unit] == 0, -torch.inf)
+        ratio = log_ratio.exp()  # infinite beyond exp(709), and then it must not meet a zero
         if self.request.mean_ratio:
             self.ratio[number].index_put_(at, (ratio * weight[:, None]).to(self.engine.dtype), accumulate=True)
         if self.request.curvature:
-            local = ratio.square().sum(-1)
-            self.local[number].index_put_(at, local * weight, accumulate=True)
-            self.total[number].index_put_(at, local * entries.flow.double().square() * inverse, accumulate=True)
+            self.local[number].index_put_(at, ratio.square().sum(-1) * weight, accumulate=True)
+            gradient = (log_ratio + entries.flow.double().log()[:, None]).exp()  # F_nc / theta_nc
+            self.total[number].index_put_(at, gradient.square().sum(-1) * inverse, accumulate=True)
 
     def _extra(self, sums: dict[int, Tensor], number: int) -> Tensor:
         if number not in sums:

@@ -20,8 +20,8 @@ from circurve.inputs import LOG_ZERO
 
 __all__ = ["Repaired", "repair_values", "repaired_flows"]
 
-TOO_SMALL = {torch.float32: 1e-16, torch.float64: 1e-270}
-"""Scaled sums below this may have lost precision to flushed elements."""
+TOO_SMALL = {torch.float32: 1e-16, torch.float64: 1e-140}
+"""Scaled sums below this may have lost precision to flushed elements, or overflow once their inverse is squared."""
 
 ENTRIES_AT_ONCE = 1 << 22
 """Entries x children looked at in one go: bounds the memory of a repair."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from circurve.errors import StructureError
 from circurve.graph.checks import check_scopes, name_of, topological_order
 from circurve.graph.nodes import Input, Node, Product, Sum
 from circurve.inputs import Family
+from circurve.inputs.common import LARGEST_WHOLE
 
 __all__ = ["Circuit", "Summary"]
 
@@ -61,7 +65,7 @@ class Circuit:
 
     variables: int
     families: tuple[Family, ...] = field(repr=False)
-    """The input family of each variable."""
+    """The family of each variable; of several, the one that takes the fewest values: those fit all of them."""
 
     def __init__(self, roots: Node | Iterable[Node], nodes: Sequence[Node] | None = None) -> None:
         listed = (roots,) if isinstance(roots, Input | Product | Sum) else tuple(roots)
@@ -134,4 +138,14 @@ def _families(nodes: Sequence[Node], variables: int) -> tuple[Family, ...]:
                 f"variable {node.variable} is given to {first.family!r} by {name_of(first, nodes)} "
                 f"and to {node.family!r} by {name_of(node, nodes)}: one is discrete, the other is not"
             )
+        if first.family != node.family and _largest_value(node.family) < _largest_value(first.family):
+            found[node.variable] = node
     return tuple(found[v].family for v in range(variables))
+
+
+def _largest_value(family: Family) -> float:
+    """The largest whole number that a family takes; infinite if there is none."""
+    support = family.support()
+    if support is None or family.check_values(np.array([LARGEST_WHOLE])) is None:
+        return math.inf
+    return max(support)

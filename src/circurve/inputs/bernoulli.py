@@ -38,10 +38,13 @@ class Bernoulli(Family):
         return None if bool(inside.all()) else "a probability lies outside [0, 1]"
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
-        """The column's mean, mixed half and half with a uniform draw for each unit."""
-        mean = float(column.mean(dtype=np.float64)) if column.size else 0.5
-        draw = torch.rand(units, 1, generator=generator, dtype=torch.float64)
-        return (0.5 * mean + 0.5 * draw).clamp_(FLOOR, 1 - FLOOR)
+        """logit p = 4 (u - u') with u, u' uniform, whatever the column holds.
+
+        Units that start around the mean of a sparse column are nearly alike, and EM ends in a worse optimum: on the
+        plants data by a tenth of a nat.
+        """
+        draw = torch.rand(2, units, 1, generator=generator, dtype=torch.float64)
+        return torch.sigmoid(4 * (draw[0] - draw[1]))
 
     def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
         """log(1-p) + x (log p - log(1-p)): one pass over the output."""

@@ -44,11 +44,9 @@ class Categorical(Family):
         return None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
-        """The column's frequencies, mixed half and half with a uniform draw from the simplex for each unit."""
-        counts = torch.from_numpy(np.bincount(column.astype(np.int64), minlength=self.states)).double()
-        frequencies = counts / column.size if column.size else torch.full_like(counts, 1 / self.states)
-        draw = torch.empty(units, self.states, dtype=torch.float64).exponential_(generator=generator)
-        return _floored(0.5 * frequencies + 0.5 * draw / draw.sum(-1, keepdim=True))
+        """p_s proportional to exp(4 u_s) with u_s uniform, whatever the column holds (`Bernoulli` says why)."""
+        draw = torch.rand(units, self.states, generator=generator, dtype=torch.float64)
+        return torch.softmax(4 * draw, dim=-1)
 
     def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
         """log p_x, looked up in the table of logarithms.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
@@ -41,7 +42,7 @@ class EpochRecord:
 
     @property
     def dof(self) -> float | None:
-        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None without validation data."""
+        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
         return _dof(self.train_ll, self.valid_ll)
 
 
@@ -72,12 +73,14 @@ class FitResult:
 
     @property
     def dof(self) -> float | None:
-        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None without validation data."""
+        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
         return _dof(self.train_ll, self.valid_ll)
 
 
 def _dof(train_ll: float, valid_ll: float | None) -> float | None:
-    return None if valid_ll is None else abs(valid_ll - train_ll) / abs(valid_ll)
+    if valid_ll is None or valid_ll == 0 or not math.isfinite(valid_ll) or not math.isfinite(train_ll):
+        return None
+    return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
 @dataclass(frozen=True)

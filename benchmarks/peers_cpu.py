@@ -1,0 +1,300 @@
+"""Seconds per full-batch EM step of the peers, cirkit and SPFlow, on CPU.
+
+The model is a hidden Chow-Liu tree: one latent variable with `states` states per observed binary variable, so V - 1
+transition tables of K x K, one prior and V x K inputs. Both peers get the same data and learn the tree with their own
+Chow-Liu code; each starts from random parameters of its own.
+
+Each case runs in a process of its own with a limit on its memory, once for each setting of the C allocator; the fastest
+one is the result, the times of all are listed beside it.
+
+    python3 -m venv peers && peers/bin/pip install torch==2.13.0 libcirkit spflow
+    peers/bin/python benchmarks/peers_cpu.py > peers.json
+
+This file needs only numpy to be imported; `sample_data` gives the very same data to other libraries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SIZES = ("16181x16x16", "16181x16x64", "2000x200x16", "2000x200x64")
+PACKAGES = {"cirkit": "libcirkit", "spflow": "spflow"}
+
+# Page faults of freshly mapped tensors can cost more than the arithmetic, and which setting of glibc is best depends on
+# the peer and the size: `retain` never gives memory back, `huge` maps every large tensor afresh, on huge pages. `retain`
+# wastes memory on holes between aligned blocks, and so does `default` for blocks below 32 MiB.
+RETAIN = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+HUGE = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+ALLOCATORS = {"default": {}, "retain": RETAIN, "huge": HUGE}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One measurement: what to run and how long."""
+
+    peer: str
+    samples: int
+    variables: int
+    states: int
+    allocator: str
+    threads: int
+    seed: int
+    repeats: int
+    seconds: float  # no further repeat once this much time is spent on timed steps
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A model of a peer on its data, behind the two things this benchmark asks for."""
+
+    step: Callable[[int], None]  # one full-batch EM step, this many samples at a time
+    log_likelihood: Callable[[], float]  # mean over the samples
+    parameters: int
+    chunks: tuple[int, ...]  # sizes of a chunk worth trying
+
+
+def sample_data(samples: int, variables: int, seed: int) -> np.ndarray:  # -> (N, V) of 0 and 1
+    """Draw from a random Markov tree: a fair root, each variable its parent flipped with 0.2."""
+    random = np.random.default_rng(seed)
+    data = np.empty((samples, variables), dtype=np.int64)
+    data[:, 0] = random.integers(0, 2, samples)
+    for variable in range(1, variables):
+        parent = random.integers(variable)
+        data[:, variable] = data[:, parent] ^ (random.random(samples) < 0.2)
+    return data
+
+
+def hclt_in_cirkit(parents: np.ndarray, states: int) -> Any:
+    """Hidden Chow-Liu tree as a symbolic circuit; `parents[v]` is -1 for the root.
+
+    cirkit's own templates on this tree are not this model: `cp` adds a sum layer to every input and `cp-t` leaves out
+    the transition to every leaf of the tree. Parameters are plain probabilities: its EM is wrong under its softmax.
+    """
+    from cirkit.symbolic.circuit import Circuit
+    from cirkit.symbolic.layers import CategoricalLayer, HadamardLayer, SumLayer
+    from cirkit.templates.utils import Parameterization, parameterization_to_factory
+    from cirkit.utils.scope import Scope
+
+    probabilities = parameterization_to_factory(Parameterization(activation="none", initialization="dirichlet"))
+    children: list[list[int]] = [[] for _ in parents]
+    for variable, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(variable)
+    order = [int(np.argmin(parents))]
+    for variable in order:
+        order.extend(children[variable])
+
+    layers, inputs, messages = [], {}, {}
+    for variable in reversed(order):
+        top = CategoricalLayer(Scope([variable]), states, num_categories=2, probs_factory=probabilities)
+        layers.append(top)
+        if children[variable]:
+            factors = [top, *(messages[child] for child in children[variable])]
+            top = HadamardLayer(states, arity=len(factors))
+            layers.append(top)
+            inputs[top] = factors
+        units = 1 if variable == order[0] else states
+        messages[variable] = SumLayer(states, units, weight_factory=probabilities)
+        layers.append(messages[variable])
+        inputs[messages[variable]] = [top]
+    return Circuit(layers, inputs, [messages[order[0]]])
+
+
+def build_cirkit(case: Case) -> Peer:
+    """cirkit with folding and fusing on, and its own EM optimiser at step size 1.
+
+    A step is a forward and a backward pass for each chunk, which add up the flows of the sum weights (weight * gradient)
+    and of the inputs, then one normalising update.
+    """
+    import torch
+    from cirkit.backend.torch.em_optimizer import EM
+    from cirkit.pipeline import PipelineContext
+    from cirkit.templates.region_graph import ChowLiuTree
+
+    data = torch.from_numpy(sample_data(case.samples, case.variables, case.seed))
+    parents = ChowLiuTree(data, "categorical", num_categories=2, as_region_graph=False)
+    context = PipelineContext(backend="torch", semiring="lse-sum", fold=True, optimize=True)
+    circuit = context.compile(hclt_in_cirkit(parents, case.states))
+    optimiser = EM(circuit, lr=1.0, pseudocount=1e-6)
+
+    def step(chunk: int) -> None:
+        optimiser.zero_grad()
+        for part in data.split(chunk):
+            circuit(part).sum().backward()
+        optimiser.step()
+
+    @torch.no_grad()
+    def log_likelihood() -> float:
+        return sum(circuit(part).sum().item() for part in data.split(256)) / case.samples
+
+    chunks = tuple(-(-case.samples // 2**halvings) for halvings in range(5))
+    return Peer(step, log_likelihood, sum(p.numel() for p in circuit.parameters()), chunks)
+
+
+def build_spflow(case: Case) -> Peer:
+    """SPFlow's HCLT with Bernoulli leaves and its own `expectation_maximization`.
+
+    A step is a forward and a backward pass over all samples, then a walk over the modules that computes each update
+    from the values and gradients kept. It has no chunks: the batched variant updates after each batch, which is
+    another algorithm.
+    """
+    import torch
+    from spflow.learn.expectation_maximization import expectation_maximization
+    from spflow.modules.sums import Sum
+    from spflow.zoo.hclt.learn import learn_hclt_binary
+
+    data = torch.from_numpy(sample_data(case.samples, case.variables, case.seed)).float()
+    model = learn_hclt_binary(data, num_hidden_cats=case.states, init="uniform")
+    # init="random" would give every transition a single output, hence independent variables.
+    for module in model.modules():
+        if isinstance(module, Sum):
+            weights = torch.rand(module.weights_shape) + 1e-3
+            module.weights = weights / weights.sum(dim=module.sum_dim, keepdim=True)
+
+    def step(_chunk: int) -> None:
+        expectation_maximization(model, data, max_steps=1)
+
+    @torch.no_grad()
+    def log_likelihood() -> float:
+        return sum(model.log_likelihood(part).sum().item() for part in data.split(256)) / case.samples
+
+    return Peer(step, log_likelihood, sum(p.numel() for p in model.parameters()), (case.samples,))
+
+
+def timed(step: Callable[[int], None], chunk: int) -> tuple[float, float]:  # seconds, CPU seconds
+    start, start_cpu = time.perf_counter(), time.process_time()
+    step(chunk)
+    return time.perf_counter() - start, time.process_time() - start_cpu
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Build, warm up (with the choice of the chunk size), time the steps, check that they are EM."""
+    import torch
+
+    torch.set_num_threads(case.threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(case.seed)
+    peer = {"cirkit": build_cirkit, "spflow": build_spflow}[case.peer](case)
+
+    before = peer.log_likelihood()
+    peer.step(peer.chunks[-1])
+    chunk = peer.chunks[0]
+    if len(peer.chunks) > 1:
+        # Rounds over all sizes, so that a disturbance does not fall on one of them alone.
+        trials = [(timed(peer.step, size)[0], size) for _ in range(3) for size in peer.chunks]
+        chunk = min(trials)[1]
+
+    times = [timed(peer.step, chunk)]
+    while len(times) < case.repeats and sum(wall for wall, _ in times) < case.seconds:
+        times.append(timed(peer.step, chunk))
+    after = peer.log_likelihood()
+    if not after > before:
+        return {"status": f"not EM: log-likelihood {before} became {after}"}
+    return {
+        "status": "ok",
+        "version": metadata.version(PACKAGES[case.peer]),
+        "torch": torch.__version__,
+        "parameters": peer.parameters,
+        "chunk": chunk,
+        "seconds_per_step": statistics.median(wall for wall, _ in times),
+        "seconds": [wall for wall, _ in times],
+        "cpu_seconds": [cpu for _, cpu in times],
+        "log_likelihood_before": before,
+        "log_likelihood_after": after,
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def run_worker(case: Case) -> None:
+    # Where the machine runs out before the limit does, this process is the one to go.
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    try:
+        result = measure(case)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        result = {"status": "out of memory"}
+    print(json.dumps(result))
+
+
+def run_case(case: Case, memory_gib: float, timeout: float) -> dict[str, Any]:
+    """Measure in a process of its own."""
+    limit = int(memory_gib * 2**30)
+    environment = os.environ | ALLOCATORS[case.allocator] | {"OMP_NUM_THREADS": str(case.threads)}
+    try:
+        process = subprocess.run(
+            [sys.executable, __file__, "--worker", json.dumps(asdict(case))],
+            check=False,
+            env=environment,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired:
+        return {"status": f"no result in {timeout:g} s"}
+    if process.returncode == -9 or "bad_alloc" in process.stderr:
+        return {"status": "out of memory"}
+    if process.returncode:
+        return {"status": f"failed: {process.stderr.strip().splitlines()[-1]}"}
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def summary(result: dict[str, Any]) -> float | str:
+    """Seconds per step, or why there are none."""
+    return result.get("seconds_per_step", result["status"])
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", nargs="+", choices=PACKAGES, default=list(PACKAGES))
+    parser.add_argument("--sizes", nargs="+", default=SIZES, help="samples x variables x states")
+    parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=list(ALLOCATORS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeats", type=int, default=7, help="timed steps at most")
+    parser.add_argument("--seconds", type=float, default=60, help="time for the timed steps")
+    parser.add_argument("--memory-gib", type=float, default=20, help="address space of a case")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for a whole case")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    if arguments.worker:
+        run_worker(Case(**json.loads(arguments.worker)))
+        return
+    shared = {name: getattr(arguments, name) for name in ("threads", "seed", "repeats", "seconds")}
+    results = []
+    for peer in arguments.peers:
+        for size in arguments.sizes:
+            shape = dict(zip(("samples", "variables", "states"), map(int, size.split("x")), strict=True))
+            tried = {}
+            for allocator in arguments.allocators:
+                case = Case(peer=peer, allocator=allocator, **shape, **shared)
+                tried[allocator] = run_case(case, arguments.memory_gib, arguments.timeout)
+                print(peer, size, allocator, summary(tried[allocator]), file=sys.stderr)
+            best = min(tried, key=lambda name: tried[name].get("seconds_per_step", float("inf")))
+            others = {name: summary(result) for name, result in tried.items()}
+            results.append({"peer": peer, **shape, "allocator": best, **tried[best], "allocators": others})
+    limits = {"cores": os.cpu_count(), "memory_gib": arguments.memory_gib, **shared}
+    print(json.dumps({**limits, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

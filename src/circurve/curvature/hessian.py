@@ -1,0 +1,213 @@
+"""Exact Hessians: of one sum node, the diagonal, the whole matrix of a small circuit, the top of a large one.
+
+All are Hessians of -log p in the sum weights, taken as free and untied variables: every `Sum` owns its weight block,
+and a circuit has no way to tie two of them. Parameters of input distributions are not part of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor
+
+from circurve.curvature.measure import batches_of, samples_of
+from circurve.engine import Batch, Engine, observe
+from circurve.engine.functional import log_likelihood
+from circurve.engine.reference import SumPass, forward
+from circurve.engine.underflow import Repaired
+from circurve.errors import OptionError
+from circurve.graph import Sum
+from circurve.inputs import LOG_ZERO
+from circurve.model import Model
+
+__all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "top_eigenvalues"]
+
+Array = NDArray[np.float64]
+
+LARGEST = 5_000
+"""The most edges of which the whole Hessian is computed: 200 MB of matrix."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One sum weight: which node (its position in `circuit.nodes`), which of its units, which child unit."""
+
+    node: int
+    unit: int
+    child: int
+
+
+@dataclass(frozen=True)
+class Hessian:
+    """The Hessian of the mean of -log p over rows, and the weight that each of its rows and columns stands for."""
+
+    matrix: Array  # (E, E)
+    edges: tuple[Edge, ...]
+
+
+def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None = None) -> Array:  # (N, K, C, C)
+    """rho rho^T of each unit of a sum node for each row of x: the Hessian of -log p_n in the node's own weights.
+
+    rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue is t_n. Rows where p_n is zero give NaN.
+    """
+    place = _sum_position(model, node)
+    samples = samples_of(model, x, missing=missing)
+    engine = Engine(model.program, 1, model.device, model.dtype, careful=True)
+    parts = []
+    for batch in batches_of(engine, samples):
+        engine.reserve(batch.size, backward=True)
+        forward(engine, model.params, batch.x, batch.observed)
+        parts.append(_ratios(engine, *place))
+    ratio = torch.cat(parts).double().cpu().numpy()  # (N, K, C)
+    outer: Array = np.einsum("nkc,nkd->nkcd", ratio, ratio)
+    return outer
+
+
+def _ratios(engine: Engine, number: int, position: int) -> Tensor:  # (N, K, C)
+    """rho of each unit of node `position` in sum layer `number`, after a forward pass that kept all logs."""
+    layer = engine.program.sums[number]
+    g, k, c = layer.shape
+    rows = engine.children[layer.block].columns[0][0].view(g, c)[position]
+    children = engine.values.matrix[rows].T  # (N, C)
+    own = engine.values.block(layer.block, g, k)[0, position].T  # (N, K)
+    ratio = (children[:, None] - own[:, :, None]).double().exp()
+    ratio = torch.where((own > LOG_ZERO / 2)[:, :, None], ratio, torch.nan)
+    mask = engine.masks[number]
+    return ratio if mask is None else ratio * mask[position]
+
+
+def hessian_diagonal(model: Model, x: Any, *, missing: int | None = None) -> dict[Sum, Array]:
+    """The diagonal of the Hessian of the mean of -log p: mean of (F_nc / theta_nc)^2, (units, child units) by node.
+
+    Equals mean of (F_n rho_nc)^2, which is finite for zero weights too. Rows of probability zero are left out.
+    """
+    samples = samples_of(model, x, missing=missing)
+    engine = model.engine()
+    observer = _Diagonal(engine)
+    for batch in batches_of(engine, samples):
+        observe(engine, model.params, batch, observer)
+    return {
+        node: (sums[0, g] / observer.weight).cpu().numpy()
+        for layer, sums in zip(model.program.sums, observer.sums, strict=True)
+        for g, node in enumerate(layer.nodes)
+    }
+
+
+class _Diagonal:
+    """Adds up (F_n rho_nc)^2 = A^2 E^2 over samples: one matrix product for each layer."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.weight = 0.0
+        self.sums = [
+            torch.zeros(engine.runs, *layer.shape, dtype=torch.float64, device=engine.device)
+            for layer in engine.program.sums
+        ]
+
+    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
+        self.weight += float(possible.sum())
+
+    def on_sum(self, step: SumPass) -> None:
+        squares = torch.matmul(step.ratio.square(), step.elements.square().transpose(-1, -2))
+        mask = self.engine.masks[step.number]
+        self.sums[step.number] += squares if mask is None else squares * mask
+
+    def on_repaired(self, number: int, entries: Repaired) -> None:
+        mask = self.engine.masks[number]
+        gradient = entries.flow[:, None].double() * entries.log_ratio.double().exp()
+        gradient = gradient if mask is None else gradient * mask[entries.group, entries.unit]
+        at = (entries.run, entries.group, entries.unit)
+        self.sums[number].index_put_(at, gradient.square(), accumulate=True)
+
+    def on_input(self, number: int, flow: Tensor) -> None:
+        """Inputs are not part of the Hessian."""
+
+
+def hessian(model: Model, x: Any, *, missing: int | None = None) -> Hessian:
+    """The whole Hessian of the rows' mean of -log p by automatic differentiation in float64: small circuits only."""
+    loss, weights = _loss(model, x, missing)
+    edges = edges_of(model)
+    if len(edges) > LARGEST:
+        raise OptionError(
+            f"the circuit has {len(edges):,} edges, the whole Hessian is for up to {LARGEST:,}: "
+            "use hessian_diagonal or top_eigenvalues"
+        )
+    rows = torch.func.hessian(loss)(weights)
+    kept = _existing(model)
+    return Hessian(rows[kept][:, kept].numpy(), edges)
+
+
+def top_eigenvalues(model: Model, x: Any, k: int = 5, *, missing: int | None = None) -> Array:  # (k,)
+    """The k largest eigenvalues of the Hessian of the mean of -log p over rows, largest first.
+
+    Lanczos (scipy's eigsh) on exact Hessian-vector products, each a forward-over-reverse pass over all rows.
+    """
+    loss, weights = _loss(model, x, missing)
+    kept = _existing(model).numpy()
+    size = int(kept.sum())
+    if not 1 <= k <= size:
+        raise OptionError(f"k must lie between 1 and the {size} edges of the circuit, not {k!r}")
+    if k >= size - 1:
+        return np.sort(np.linalg.eigvalsh(hessian(model, x, missing=missing).matrix))[::-1][:k].copy()
+    gradient = torch.func.grad(loss)
+
+    def product(vector: Array) -> Array:
+        full = torch.zeros_like(weights)
+        full[torch.from_numpy(kept)] = torch.from_numpy(np.asarray(vector, np.float64).reshape(-1))
+        curved = torch.func.jvp(gradient, (weights,), (full,))[1]
+        result: Array = curved.detach().numpy()[kept]
+        return result
+
+    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(size)
+    values: Array = eigsh(operator, k=k, which="LA", return_eigenvectors=False, v0=start)
+    return np.sort(values)[::-1].copy()
+
+
+def edges_of(model: Model) -> tuple[Edge, ...]:
+    """The sum weights in the order of the Hessian: layer, node, unit, child; masked edges left out."""
+    position = {node: i for i, node in enumerate(model.circuit.nodes)}
+    edges = []
+    for layer in model.program.sums:
+        for node in layer.nodes:
+            mask = np.ones((node.units, node.child_units), bool) if node.mask is None else node.mask
+            edges += [Edge(position[node], int(unit), int(child)) for unit, child in np.argwhere(mask)]
+    return tuple(edges)
+
+
+def _existing(model: Model) -> Tensor:  # (all entries of weight blocks,) boolean
+    parts = [
+        torch.ones(layer.shape, dtype=torch.bool) if layer.mask is None else torch.from_numpy(layer.mask)
+        for layer in model.program.sums
+    ]
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+def _loss(model: Model, x: Any, missing: int | None) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """The mean of -log p as a function of one vector of all weight blocks, and the model's own vector; on the CPU."""
+    here = model.to("cpu", torch.float64)
+    samples = samples_of(here, x, missing=missing)
+    batch = samples.rows(0, len(samples))
+    shapes = [layer.shape for layer in here.program.sums]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+
+    def loss(vector: Tensor) -> Tensor:
+        blocks = [part.view(1, *shape) for part, shape in zip(torch.split(vector, sizes), shapes, strict=True)]
+        return -log_likelihood(here.program, blocks, here.params.inputs, batch).mean()
+
+    return loss, torch.cat([w.reshape(-1) for w in here.params.weights])
+
+
+def _sum_position(model: Model, node: Sum | str) -> tuple[int, int]:
+    """Which sum layer a node is in, and where."""
+    for number, layer in enumerate(model.program.sums):
+        for position, other in enumerate(layer.nodes):
+            if other is node or (isinstance(node, str) and other.name == node):
+                return number, position
+    raise OptionError(f"node: no Sum {node!r} in this circuit")

@@ -1,0 +1,259 @@
+"""`curvature` and `hessian_trace`: the exact decomposition of a model's sharpness, from the E-step's own pass."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from circurve.curvature.depth import sum_depths
+from circurve.curvature.record import Curvature, NodeRef, squared_ratios
+from circurve.engine import Batch, Engine, Request, Samples, observe, statistics
+from circurve.engine.memory import chunk_size
+from circurve.engine.reference import SumPass
+from circurve.engine.underflow import Repaired
+from circurve.errors import CircurveWarning, DataError, OptionError
+from circurve.graph import Sum
+from circurve.learning.examples import Examples, prepare
+from circurve.learning.score import chunks
+from circurve.model import Model
+
+__all__ = ["PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
+
+Array = NDArray[np.float64]
+
+
+def curvature(
+    model: Model, x: Any, *, weights: Any = None, labels: Any = None, missing: int | None = None
+) -> Curvature:
+    """How much each sum unit is used, how sharp it is and what it adds to the trace, as means over the rows of x.
+
+    Exact, per sample first and then the mean, and independent of how the rows are cut into chunks. Costs one E-step
+    and O(edges) memory. `weights` (N,) weigh the rows; `labels` (N,) say which output of several each row belongs to.
+    Rows of probability zero are left out, with a warning that counts them.
+    """
+    samples = samples_of(model, x, weights, labels, missing)
+    engine = model.engine()
+    batches = batches_of(engine, samples)
+    sums = statistics(engine, model.params, batches, Request(curvature=True, mean_ratio=True))
+    impossible = int(sums.impossible[0])
+    weight = float(sums.weight[0])
+    _report(impossible, weight)
+    measured = sums.curvature
+    assert measured is not None
+
+    def means(layers: Sequence[Tensor] | None) -> list[Array]:
+        assert layers is not None
+        return [(layer[0].double() / weight).cpu().numpy() for layer in layers]
+
+    ratio = tuple(means(measured.ratio))
+    depths = sum_depths(model.program, means(sums.counts))
+    layers = model.program.sums
+    sizes = dict(zip(model.circuit.nodes, model.circuit.scope_sizes, strict=True))
+    per_unit = [
+        (number, node) for number, layer in enumerate(layers) for node in layer.nodes for _ in range(node.units)
+    ]
+    return Curvature(
+        flow=_flat(means(measured.flow)),
+        flow_squared=_flat(means(measured.flow_squared)),
+        local=_flat(means(measured.local)),
+        local_mean_ratio=squared_ratios(ratio),
+        total=_flat(means(measured.total)),
+        depth_min=np.concatenate([d.low for d in depths]),
+        depth_max=np.concatenate([d.high for d in depths]),
+        depth_mean=np.concatenate([d.mean for d in depths]),
+        layer=np.array([number for number, _ in per_unit], dtype=np.float64),
+        scope_size=np.array([sizes[node] for _, node in per_unit], dtype=np.float64),
+        edges=np.concatenate([_edges(node) for layer in layers for node in layer.nodes]),
+        nodes=node_refs(model),
+        weight=weight,
+        impossible=impossible,
+        mean_ratio=ratio,
+    )
+
+
+def node_refs(model: Model) -> tuple[NodeRef, ...]:
+    """The sum units in the order of all curvature vectors: layer after layer, node after node, unit after unit."""
+    position = {node: i for i, node in enumerate(model.circuit.nodes)}
+    return tuple(
+        NodeRef(position[node], node.name or f"Sum #{position[node]}", unit)
+        for layer in model.program.sums
+        for node in layer.nodes
+        for unit in range(node.units)
+    )
+
+
+def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Any:
+    """Tr(x) = sum_n T_n(x), the trace of the Hessian of -log p(x) in the untied sum weights, for each row: (N,).
+
+    Exact and independent of batch and chunk size. A row of probability zero gives NaN, with a warning that counts them.
+    The result is a torch tensor for a torch tensor, else a numpy array.
+    """
+    samples = samples_of(model, x, None, labels, missing)
+    engine = model.engine()
+    parts = []
+    for batch in batches_of(engine, samples):
+        observer = _Trace(engine)
+        observe(engine, model.params, batch, observer)
+        parts.append(torch.where(observer.possible[0], observer.trace[0], torch.nan))
+    trace = torch.cat(parts)
+    _report(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
+    return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
+
+
+@dataclass(frozen=True)
+class PerSample:
+    """T_n(x), t_n(x) and F_n(x) of chosen sum units for each row: (N, units). NaN for a row of probability zero."""
+
+    total: Array
+    local: Array
+    flow: Array
+    nodes: tuple[NodeRef, ...]
+
+
+def per_sample(
+    model: Model, x: Any, nodes: Sequence[Sum | str] | None = None, *, labels: Any = None, missing: int | None = None
+) -> PerSample:
+    """The decomposition sample by sample, for all units of the chosen sum nodes (by node or name; all by default)."""
+    wanted = _wanted(model, nodes)
+    samples = samples_of(model, x, None, labels, missing)
+    engine = model.engine()
+    parts = []
+    for batch in batches_of(engine, samples):
+        observer = _Units(engine, wanted)
+        observe(engine, model.params, batch, observer)
+        parts.append(observer.stacked())
+    total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
+    refs = node_refs(model)
+    return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
+
+
+class _Trace:
+    """Adds up T_n(x) over all sum units."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.trace = torch.zeros(engine.runs, engine.samples, dtype=torch.float64, device=engine.device)
+
+    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
+        self.possible = possible
+        self.trace = torch.zeros(log_value.shape, dtype=torch.float64, device=self.engine.device)
+
+    def on_sum(self, step: SumPass) -> None:
+        total, _ = decomposition(self.engine, step)
+        self.trace += total.sum((1, 2), dtype=torch.float64)
+
+    def on_repaired(self, number: int, entries: Repaired) -> None:
+        total, _ = repaired_decomposition(self.engine, number, entries)
+        self.trace.index_put_((entries.run, entries.sample), total, accumulate=True)
+
+    def on_input(self, number: int, flow: Tensor) -> None:
+        """Inputs are not part of the trace."""
+
+
+class _Units:
+    """Keeps T, t and F of chosen units."""
+
+    def __init__(self, engine: Engine, wanted: Sequence[int]) -> None:
+        self.engine, self.wanted = engine, torch.as_tensor(list(wanted), device=engine.device)
+        sizes = [s.shape[0] * s.shape[1] for s in engine.program.sums]
+        self.starts = np.cumsum([0, *sizes])
+
+    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
+        self.possible = possible[0]
+        shape = (3, int(self.starts[-1]), log_value.shape[-1])
+        self.values = torch.zeros(shape, dtype=torch.float64, device=self.engine.device)
+
+    def on_sum(self, step: SumPass) -> None:
+        flow = step.flow.clone()
+        total, local = decomposition(self.engine, step)
+        part = slice(int(self.starts[step.number]), int(self.starts[step.number + 1]))
+        for place, values in enumerate((total, local, flow)):
+            self.values[place, part] += values[0].flatten(0, 1)
+
+    def on_repaired(self, number: int, entries: Repaired) -> None:
+        total, local = repaired_decomposition(self.engine, number, entries)
+        units = self.engine.program.sums[number].units
+        rows = int(self.starts[number]) + entries.group * units + entries.unit
+        self.values[0].index_put_((rows, entries.sample), total, accumulate=True)
+        self.values[1].index_put_((rows, entries.sample), local, accumulate=True)
+
+    def on_input(self, number: int, flow: Tensor) -> None:
+        """Inputs are not part of the trace."""
+
+    def stacked(self) -> Tensor:  # (3, units, N)
+        """What was asked for; NaN for impossible samples."""
+        return torch.where(self.possible, self.values[:, self.wanted], torch.nan)
+
+
+def decomposition(engine: Engine, step: SumPass) -> tuple[Tensor, Tensor]:
+    """T = A^2 q and t = q / S^2 for each unit and sample, (R, G, K, N), q = sum of E^2 over the unit's own edges."""
+    mask = engine.masks[step.number]
+    squares = step.elements.square()
+    norm = squares.sum(-2, keepdim=True) if mask is None else torch.matmul(mask, squares)
+    return step.ratio.square() * norm, norm / step.scaled.square()
+
+
+def repaired_decomposition(engine: Engine, number: int, entries: Repaired) -> tuple[Tensor, Tensor]:
+    """T and t of entries computed in logs, (P,), float64."""
+    mask = engine.masks[number]
+    squares = (2 * entries.log_ratio.double()).exp()
+    local = (squares if mask is None else squares * mask[entries.group, entries.unit]).sum(-1)
+    return entries.flow.double().square() * local, local
+
+
+def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
+    """Check data for a model and move them to its device."""
+    prepared = prepare(Examples(x, weights, labels, missing), model.circuit, "curvature")
+    return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
+
+
+def batches_of(engine: Engine, samples: Samples) -> Iterator[Batch]:
+    """All rows, in chunks that fit the memory."""
+    return chunks(samples, chunk_size(engine, backward=True))
+
+
+def _report(impossible: int, weight: float) -> None:
+    """One warning that counts the rows left out; an error if no row is left."""
+    if weight == 0:
+        raise DataError("curvature data: every row has probability zero under the model")
+    if impossible:
+        warnings.warn(
+            f"{impossible} rows have probability zero under the model and are left out of its curvature",
+            CircurveWarning,
+            stacklevel=3,
+        )
+
+
+def _wanted(model: Model, nodes: Sequence[Sum | str] | None) -> list[int]:
+    """The unit numbers of the chosen nodes."""
+    refs = node_refs(model)
+    if nodes is None:
+        return list(range(len(refs)))
+    position = {node: i for i, node in enumerate(model.circuit.nodes)}
+    chosen = []
+    for node in nodes:
+        found = [
+            i
+            for i, ref in enumerate(refs)
+            if (ref.name == node if isinstance(node, str) else ref.node == position.get(node))
+        ]
+        if not found:
+            raise OptionError(f"nodes: no Sum {node!r} in this circuit")
+        chosen += found
+    return chosen
+
+
+def _flat(layers: Sequence[Array]) -> Array:
+    return np.concatenate([layer.reshape(-1) for layer in layers])
+
+
+def _edges(node: Sum) -> Array:
+    """How many children each unit of a sum mixes."""
+    return np.full(node.units, node.child_units, float) if node.mask is None else node.mask.sum(1).astype(float)

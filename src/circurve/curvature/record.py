@@ -1,0 +1,180 @@
+"""`Curvature`: for every sum unit of a model how much it is used, how sharp it is, and what it adds to the trace."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.errors import CircurveError, FileFormatError, OptionError
+from circurve.persistence import replace_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["By", "Curvature", "NodeRef", "load_curvature"]
+
+Vector = NDArray[np.float64]
+By = Literal["total", "local", "flow"]
+
+PER_SAMPLE_MEANS = ("flow", "flow_squared", "local", "local_mean_ratio", "total")
+COLUMNS = (*PER_SAMPLE_MEANS, "depth_min", "depth_max", "depth_mean", "layer", "scope_size", "edges")
+
+
+@dataclass(frozen=True)
+class NodeRef:
+    """A sum unit: which node of the circuit, and which of its units."""
+
+    node: int
+    """The position in `circuit.nodes`."""
+
+    name: str
+    unit: int
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Means over samples for each of the M sum units, in the order of `nodes`; `trace` is the sum of `total`.
+
+    Two of them of the same model add up: the sum is the one of both data sets together.
+    """
+
+    flow: Vector
+    """F^_n = mean of F_n(x)."""
+
+    flow_squared: Vector
+    """F^2_n = mean of F_n(x)^2, how much the node is used."""
+
+    local: Vector
+    """t^_n = mean of sum_c rho_nc(x)^2, how sharp its own mixture is (estimator "mean_trace")."""
+
+    local_mean_ratio: Vector
+    """sum_c (mean of rho_nc(x))^2, never larger (estimator "mean_ratio")."""
+
+    total: Vector
+    """T^_n = mean of F_n(x)^2 t_n(x), its share of the trace."""
+
+    depth_min: Vector
+    """d_Sigma: the fewest sum edges on a path from the root."""
+
+    depth_max: Vector
+    depth_mean: Vector
+    """The mean over paths, each parent weighted by the flow it sends."""
+
+    layer: Vector
+    """The position of the node's layer among the sum layers, inputs first."""
+
+    scope_size: Vector
+    """How many variables lie below."""
+
+    edges: Vector
+    """How many children the unit mixes."""
+
+    nodes: tuple[NodeRef, ...] = field(repr=False)
+    weight: float
+    """The sum of the sample weights; samples of probability zero are left out."""
+
+    impossible: int
+    """How many samples had probability zero."""
+
+    mean_ratio: tuple[NDArray[np.float64], ...] = field(repr=False)
+    """mean of rho_nc(x) for each sum layer, (G, K, C): what makes `local_mean_ratio` add up."""
+
+    @property
+    def trace(self) -> float:
+        """The mean over samples of the trace of the Hessian of -log p: the sharpness."""
+        return float(self.total.sum())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def by(self, quantity: By) -> Vector:
+        """The column that a ranking, a concentration or a profile goes by."""
+        if quantity not in ("total", "local", "flow"):
+            raise OptionError(f"by must be 'total', 'local' or 'flow', not {quantity!r}")
+        return self.flow_squared if quantity == "flow" else self.total if quantity == "total" else self.local
+
+    def rank_by(self, quantity: By) -> NDArray[np.int64]:
+        """Unit numbers from the largest to the smallest; ties in the order of `nodes`."""
+        order: NDArray[np.int64] = np.argsort(-self.by(quantity), kind="stable")
+        return order
+
+    def __add__(self, other: Curvature) -> Curvature:
+        if self.nodes != other.nodes:
+            raise CircurveError("curvatures of different circuits cannot be added")
+        weight = self.weight + other.weight
+        a, b = self.weight / weight, other.weight / weight
+        ratio = tuple(a * x + b * y for x, y in zip(self.mean_ratio, other.mean_ratio, strict=True))
+        means = {name: a * getattr(self, name) + b * getattr(other, name) for name in PER_SAMPLE_MEANS}
+        means["local_mean_ratio"] = squared_ratios(ratio)
+        flow = self.flow * self.weight + other.flow * other.weight
+        depth = self.depth_mean * self.flow * self.weight + other.depth_mean * other.flow * other.weight
+        means["depth_mean"] = np.where(flow > 0, depth / np.where(flow > 0, flow, 1), self.depth_mean)
+        impossible = self.impossible + other.impossible
+        return replace(self, **means, weight=weight, impossible=impossible, mean_ratio=ratio)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row for each sum unit, in the order of `nodes`."""
+        import pandas as pd  # noqa: PLC0415 - an optional dependency
+
+        refs = {"node": [n.node for n in self.nodes], "name": [n.name for n in self.nodes]}
+        refs["unit"] = [n.unit for n in self.nodes]
+        return pd.DataFrame(refs | {name: getattr(self, name) for name in COLUMNS})
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one .npz file, all or nothing."""
+        refs = json.dumps([[n.node, n.name, n.unit] for n in self.nodes])
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS}
+        arrays |= {f"mean_ratio.{i}": ratio for i, ratio in enumerate(self.mean_ratio)}
+        arrays |= {"weight": self.weight, "impossible": self.impossible, "nodes": refs, "format": FORMAT}
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)
+        replace_file(path, content.getvalue())
+
+    def __str__(self) -> str:
+        top = self.rank_by("total")[:3]
+        listed = ", ".join(f"{self.nodes[i].name}[{self.nodes[i].unit}] {self.total[i] / self.trace:.1%}" for i in top)
+        lines = [
+            f"trace (sharpness)   {self.trace:,.4g} over {self.weight:,.6g} samples",
+            f"sum nodes           {len(self):,}",
+            f"used: F^2           median {np.median(self.flow_squared):.3g}, largest {self.flow_squared.max():.3g}",
+            f"sharp: t            median {np.median(self.local):.3g}, largest {self.local.max():.3g}",
+            f"share: T            median {np.median(self.total):.3g}, largest {self.total.max():.3g}",
+            f"largest shares      {listed}",
+        ]
+        return "\n".join(lines)
+
+
+FORMAT = "circurve curvature 1"
+
+
+def squared_ratios(mean_ratio: Sequence[NDArray[np.float64]]) -> Vector:
+    """sum_c (mean rho)^2 of each unit, layer after layer."""
+    return np.concatenate([np.square(layer).sum(-1).reshape(-1) for layer in mean_ratio])
+
+
+def load_curvature(path: str | PathLike[str]) -> Curvature:
+    """Read a file written by `Curvature.save`."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            stored = {name: file[name] for name in file.files}
+        if str(stored["format"]) != FORMAT:
+            raise FileFormatError(f"{path}: not a curvature file of this version ({stored['format']})")
+        layers = sum(name.startswith("mean_ratio.") for name in stored)
+        return Curvature(
+            **{name: stored[name] for name in COLUMNS},
+            nodes=tuple(NodeRef(*ref) for ref in json.loads(str(stored["nodes"]))),
+            weight=float(stored["weight"]),
+            impossible=int(stored["impossible"]),
+            mean_ratio=tuple(stored[f"mean_ratio.{i}"] for i in range(layers)),
+        )
+    except FileFormatError:
+        raise
+    except Exception as error:
+        raise FileFormatError(f"{path}: not a readable curvature file ({error})") from error

@@ -1,0 +1,130 @@
+"""Every mistake is one line on standard error and an exit code; a traceback only for those who ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import error_line, write_csv
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--units 0", "--units must be a whole number >= 1, not 0"),
+        ("--units many", "--units"),
+        ("--epochs -1", "epochs must be a whole number >= 0, not -1"),
+        ("--seed -1", "seed must be a whole number >= 0, not -1"),
+        ("--batch-size half", "--batch-size must be a whole number or 'full', not 'half'"),
+        ("--batch-size 0", "batch_size must be a whole number >= 1, not 0"),
+        ("--step-size 3", "--step-size must lie in (0, 1], not '3'"),
+        ("--step-size nan", "--step-size must lie in (0, 1], not 'nan'"),
+        ("--step-size cosine:0.1", "KIND:START:END"),
+        ("--step-size sine:0.1:0.2", "cosine, linear, exponential"),
+        ("--step-size exponential:0.1:0", "not '0' in 'exponential:0.1:0'"),
+        ("--pseudocount -1", "pseudocount must be a finite number >= 0, not -1.0"),
+        ("--patience 0", "patience must be a whole number >= 1, not 0"),
+        ("--tolerance -1", "tolerance must be >= 0"),
+        ("--structure tree", "'tree' is not one of 'hclt', 'hmm', 'rat', 'mixture', 'factorized'"),
+        ("--method newton", "'newton' is not one of"),
+        ("--select worst", "'worst' is not one of 'best', 'last'"),
+        ("--precision float16", "'float16' is not one of 'float32', 'float64'"),
+        ("--device tpu", "device must be 'auto', 'cpu', 'cuda' or a torch device, not 'tpu'"),
+        ("--split 0.8,0.3", "--split must be shares for train, valid and test that add up to 1, not '0.8,0.3'"),
+        ("--split 0.8,x", "not '0.8,x'"),
+        ("--split 0,1", "not '0,1'"),
+        ("--split 0.8,0.2 --no-split", "--split and --no-split exclude each other"),
+        ("--split 0.8,0.2 --valid table.csv", "--split does not go with --valid or --test"),
+        ("--no-split --patience 2", "need validation rows"),
+        ("--no-split --select best", "need validation rows"),
+        ("--bogus", "No such option: --bogus"),
+        ("--valid nowhere.csv", "nowhere.csv: no such file"),
+        ("--valid narrow.csv", "train has 5 columns, valid has 3"),
+        ("--valid swapped.csv", "swapped.csv: the columns do not match: 'b' where the training data has 'a'"),
+        ("--valid parts.npz", "parts.npz: expected one table"),
+    ],
+)
+def test_wrong_options_of_fit(invoke, table, rows, options, expected):
+    write_csv("narrow.csv", rows[:, :3])
+    write_csv("swapped.csv", rows, "b,a,c,d,e")
+    np.savez("parts.npz", train=rows, valid=rows)
+    assert expected in error_line(invoke(f"fit {table} {options}"))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("digit", "unknown data set 'digit' (did you mean digits?)"),
+        ("nltcs", "'nltcs' is not embedded: give a folder"),
+        ("tiny_", "unknown data set 'tiny_'"),
+        ("tin --data-dir sets", "no data set 'tin' in sets (did you mean tiny?)"),
+        ("tiny --data-dir nowhere", "--data-dir nowhere: no such folder"),
+        ("nowhere.csv", "nowhere.csv: no such file"),
+        ("words.csv", "words.csv:2: column 1 ('b') holds text 'x', expected a number"),
+        ("late.csv", "late.csv:1: column 1 holds text 'x', expected a number"),
+        ("ragged.csv", "ragged.csv:2: expected 2 fields, found 3"),
+        ("empty.csv", "empty.csv: the file is empty"),
+        ("damaged.npy", "damaged.npy: not a .npy file of numbers, or damaged"),
+        ("table.xls", "table.xls: unknown kind of file '.xls'"),
+        ("short.csv", "2 rows are too few"),
+        ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts comes in parts"),
+    ],
+)
+def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
+    Path("sets").mkdir()
+    for split in ("train", "valid", "test"):
+        write_csv(f"sets/tiny.{split}.data", rows)
+    texts = {"words": "a,b\n1,x\n", "late": "1,x\n1,2\n", "ragged": "1,2\n1,2,3\n", "empty": "", "short": "1,2\n2,1\n"}
+    for name, text in texts.items():
+        Path(f"{name}.csv").write_text(text)
+    Path("damaged.npy").write_text("damaged")
+    Path("table.xls").write_text("1")
+    np.savez("parts.npz", train=rows, valid=rows)
+    assert expected in error_line(invoke(f"fit {data}"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("model.safetensors narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
+        ("model.safetensors counts.csv", "value 4 does not fit Bernoulli()"),
+        ("model.safetensors marked.csv", "if -1 marks missing values, say --missing -1"),
+        ("model.safetensors parts.npz --split test", "--split test: parts has only train, valid"),
+        ("model.safetensors table.csv --split some", "'some' is not one of"),
+        ("model.safetensors table.csv --device tpu", "device must be"),
+        ("nowhere.safetensors table.csv", "cannot read nowhere.safetensors: No such file or directory"),
+        ("table.csv table.csv", "table.csv: not a safetensors file"),
+        (". table.csv", "it is a folder"),
+        ("model.safetensors", "Missing argument 'DATASET|FILE'"),
+    ],
+)
+def test_wrong_arguments_of_evaluate(invoke, model, rows, arguments, expected):
+    write_csv("narrow.csv", rows[:, :3])
+    np.savez("parts.npz", train=rows, valid=rows)
+    for name, value in (("counts", 4), ("marked", -1)):
+        rows[2, 1] = value
+        write_csv(f"{name}.csv", rows)
+    assert expected in error_line(invoke(f"evaluate {arguments}"))
+
+
+def test_unknown_commands_are_refused_with_a_guess(invoke):
+    assert "Did you mean 'evaluate'?" in error_line(invoke("evaluat"))
+    assert "No such command 'lost'" in error_line(invoke("data lost"))
+    assert "No such option" in error_line(invoke("--lost"))
+
+
+def test_an_unexpected_error_is_a_failure_of_one_line(invoke, table, monkeypatch):
+    def explode(*_):
+        raise RuntimeError("first\n  second")
+
+    monkeypatch.setattr("circurve.cli.fit.train", explode)
+    assert error_line(invoke(f"fit {table} --out m"), code=1) == "RuntimeError: first second (--debug shows where)"
+
+
+@pytest.mark.parametrize("arguments", ["--debug fit nowhere.csv", "fit nowhere.csv --debug"])
+def test_debug_shows_the_traceback_and_keeps_the_code(invoke, arguments):
+    result = invoke(arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Traceback")
+    assert result.stderr.endswith("circurve: error: nowhere.csv: no such file\n")

@@ -1,0 +1,215 @@
+"""`circurve fit` as a user would use it, on tiny files."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import FIELDS, error_line, strict_json, write_csv
+
+import circurve as cc
+from circurve.data import split_rows
+from circurve.persistence import read_metadata
+
+TINY = "--units 3 --epochs 2"
+
+
+def test_fit_reports_scores_and_writes_a_model_that_has_them(answer, table, rows):
+    report = answer(f"fit {table} {TINY} --out m.safetensors")
+    assert all(field in report for field in FIELDS)
+    assert report["dataset"] == "table"
+    assert report["rows"] == {"train": 80, "valid": 10, "test": 10}
+    assert (report["variables"], report["units"], report["method"], report["seed"]) == (5, 3, "vanilla", 0)
+    assert (report["epochs"], report["stopped"], report["out"]) == (2, "epochs", "m.safetensors")
+    assert report["sharpness"] is None
+    assert report["notes"] == []
+    model = cc.load("m.safetensors")
+    for split, part in zip(("train", "valid", "test"), split_rows(rows, 0.1, 0.1, seed=0), strict=True):
+        assert report[f"{split}_ll"] == pytest.approx(model.log_prob(part).mean(), abs=1e-5)
+    assert report["parameters"] == model.circuit.describe().parameters
+    assert report["dof"] == pytest.approx(abs(report["valid_ll"] - report["train_ll"]) / abs(report["valid_ll"]))
+
+
+def test_fit_shows_a_table_within_80_columns(invoke, table):
+    result = invoke(f"fit {table} {TINY} --out m.safetensors")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    for text in ("table: hclt, 3 units, vanilla", "train", "valid", "test", "2 (all epochs done)", "m.safetensors"):
+        assert text in result.stdout
+
+
+def test_fit_takes_every_kind_of_file(answer, rows):
+    write_csv("rows.data", rows)
+    np.save("rows.npy", rows)
+    np.savez("parts.npz", train=rows[:70], valid=rows[70:80], test=rows[80:])
+    same = [answer(f"fit {name} {TINY}") for name in ("rows.data", "rows.npy")]
+    assert same[0]["train_ll"] == same[1]["train_ll"]
+    assert answer(f"fit parts.npz {TINY}")["rows"] == {"train": 70, "valid": 10, "test": 20}
+
+
+def test_fit_takes_a_data_set_from_a_folder(answer, rows, folder):
+    for split, part in (("train", rows[:80]), ("valid", rows[80:90]), ("test", rows[90:])):
+        write_csv(f"tiny.{split}.data", part)
+    report = answer(f"fit tiny --data-dir {folder} {TINY}")
+    assert (report["dataset"], report["rows"]) == ("tiny", {"train": 80, "valid": 10, "test": 10})
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--split 0.5,0.3,0.2", (50, 30, 20)),
+        ("--split 0.9,0.1", (90, 10, None)),
+        ("--split 0.9,0,0.1", (90, None, 10)),
+        ("--no-split", (100, None, None)),
+        ("--valid held.csv", (100, 30, None)),
+        ("--valid held.csv --test held.csv", (100, 30, 30)),
+    ],
+)
+def test_fit_holds_out_rows_as_it_is_told(answer, table, rows, options, expected):
+    write_csv("held.csv", rows[:30], "a,b,c,d,e")
+    report = answer(f"fit {table} {TINY} {options}")
+    assert tuple(report["rows"].values()) == expected
+    assert tuple(report[f"{split}_ll"] is None for split in report["rows"]) == tuple(n is None for n in expected)
+
+
+@pytest.mark.parametrize("structure", ["hclt", "hmm", "rat", "mixture", "factorized"])
+def test_fit_builds_every_structure(answer, table, structure):
+    report = answer(f"fit {table} {TINY} --structure {structure}")
+    assert report["structure"] == structure
+    assert np.isfinite(report["train_ll"])
+
+
+def test_options_of_training_reach_the_library(answer, table, rows):
+    report = answer(
+        f"fit {table} --no-split --structure mixture --units 2 --epochs 7 --batch-size full --step-size linear:1:0.5 "
+        "--pseudocount 0.5 --seed 3 --precision float64 --device cpu"
+    )
+    result = cc.fit(
+        cc.mixture(5, 2),
+        rows,
+        method=cc.Vanilla(0.5),
+        seed=3,
+        epochs=7,
+        batch_size=None,
+        step_size=cc.schedules.linear(1.0, 0.5),
+        precision="float64",
+        device="cpu",
+    )
+    assert report["train_ll"] == pytest.approx(result.train_ll, abs=1e-12)
+    assert (report["step_size"], report["batch_size"], report["precision"]) == ("linear:1:0.5", "full", "float64")
+
+
+def test_training_stops_early_when_asked(answer, table):
+    assert answer(f"fit {table} --units 8 --epochs 500 --patience 2")["stopped"] == "patience"
+    tolerant = answer(f"fit {table} --units 2 --epochs 500 --batch-size full --tolerance 1 --select last")
+    assert (tolerant["stopped"], tolerant["epochs"], tolerant["epoch"]) == ("tolerance", 2, 2)
+
+
+def test_the_same_seed_gives_the_same_model(invoke, table):
+    for name in ("first", "second"):
+        assert invoke(f"fit {table} {TINY} --out {name}").exit_code == 0
+    assert read_metadata("first") == read_metadata("second")
+    first, second = cc.load("first"), cc.load("second")
+    for one, other in zip(first.circuit.sums, second.circuit.sums, strict=True):
+        np.testing.assert_array_equal(first.weights(one), second.weights(other))
+
+
+def test_an_existing_file_is_replaced(invoke, table):
+    Path("m.safetensors").write_text("old")
+    assert invoke(f"fit {table} {TINY} --out m.safetensors").exit_code == 0
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+def test_a_mark_for_missing_values_is_understood(answer, invoke, rows):
+    rows[::7, 2] = -1
+    write_csv("holes.csv", rows)
+    assert answer(f"fit holes.csv {TINY} --missing -1 --out m.safetensors")["notes"] == []
+    assert cc.load("m.safetensors").circuit.families == (cc.Bernoulli(),) * 5
+    unmarked = invoke(f"fit holes.csv {TINY} --out m.safetensors")
+    assert unmarked.stderr == (
+        "circurve: warning: column 2: whole numbers from -1 on, taken as Gaussian; "
+        "if -1 marks missing values, say --missing -1\n"
+    )
+
+
+def test_a_category_seen_only_in_held_out_rows_is_no_error(answer, rows):
+    write_csv("train.csv", rows)
+    rows[0, 0] = 4
+    write_csv("valid.csv", rows)
+    answer(f"fit train.csv --valid valid.csv {TINY} --out m.safetensors")
+    assert cc.load("m.safetensors").circuit.families[0] == cc.Categorical(5)
+
+
+def test_warnings_are_one_line_each_and_leave_the_json_alone(invoke, folder):
+    Path("empty_row.csv").write_text("0,1\n,\n" + "1,0\n" * 20)
+    result = invoke(f"fit empty_row.csv --no-split {TINY} --json --out m")
+    assert result.stderr.splitlines() == [
+        "circurve: warning: train data: 1 of 22 rows have no observed value and say nothing"
+    ]
+    strict_json(result.stdout)
+
+
+def test_fit_without_out_says_that_nothing_is_saved(invoke, table, folder):
+    result = invoke(f"fit {table} {TINY} --json")
+    assert result.exit_code == 0
+    assert result.stderr == "circurve: warning: no --out FILE, so the model will not be saved\n"
+    assert strict_json(result.stdout)["out"] is None
+    assert [path.name for path in folder.iterdir()] == [table]
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ("nowhere/m", "does not exist"),
+        (".", "is a folder, not a file"),
+        ("table.csv/m", "is a file"),
+        ("table.csv", "would overwrite the data"),
+        ("/proc/m", "cannot write to the folder /proc"),
+        ("/dev/null", "is not a regular file"),
+    ],
+)
+def test_a_hopeless_out_is_refused_before_training(invoke, table, monkeypatch, out, reason):
+    monkeypatch.setattr("circurve.cli.fit.train", lambda *_: pytest.fail("trained"))
+    line = error_line(invoke(f"fit {table} {TINY} --out {out}"))
+    assert line.startswith(f"--out {out}: ")
+    assert reason in line
+
+
+def test_a_disk_that_fills_up_costs_the_file_but_not_the_numbers(invoke, table, monkeypatch):
+    def full(*_):
+        raise cc.errors.FileAccessError("cannot write m: No space left on device")
+
+    monkeypatch.setattr("circurve.cli.fit.save_model", full)
+    result = invoke(f"fit {table} {TINY} --json --out m")
+    assert result.exit_code == 1
+    assert result.stderr == "circurve: error: cannot write m: No space left on device\n"
+    report = strict_json(result.stdout)
+    assert report["out"] is None
+    assert report["train_ll"] < 0
+
+
+def test_ctrl_c_keeps_what_was_learned(invoke, table):
+    timer = threading.Timer(1.5, _thread.interrupt_main)
+    timer.start()
+    result = invoke(f"fit {table} --units 3 --epochs 1000000 --out m.safetensors --json")
+    timer.cancel()
+    assert result.exit_code == 130
+    report = strict_json(result.stdout)
+    assert report["stopped"] == "interrupted"
+    assert result.stderr == (
+        f"circurve: interrupted after {report['epochs']} whole epochs; the model so far is saved in m.safetensors\n"
+    )
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+def test_ctrl_c_before_training_says_so(invoke, table, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("circurve.cli.fit.load_in_parts", interrupt)
+    result = invoke(f"fit {table} {TINY} --out m")
+    assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")

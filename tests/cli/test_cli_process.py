@@ -1,0 +1,61 @@
+"""The program as a process of its own: its streams, a terminal, a real Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from cli_helpers import strict_json
+
+import circurve as cc
+
+PROGRAM = (sys.executable, "-m", "circurve")
+PATIENCE = 60
+
+
+def test_streams_are_kept_apart_where_there_is_no_terminal(table):
+    words = ["fit", table, "--units", "3", "--epochs", "3", "--json", "--out", "m.safetensors"]
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stderr == ""
+    assert strict_json(done.stdout)["epochs"] == 3
+
+
+def test_an_error_ends_the_process_with_its_code(folder):
+    done = subprocess.run([*PROGRAM, "fit", "digit"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("circurve: error: unknown data set 'digit'")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+def test_progress_on_a_terminal_and_ctrl_c(table):
+    ours, theirs = pty.openpty()
+    words = ["fit", table, "--units", "3", "--epochs", "1000000", "--json", "--out", "m.safetensors"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
+        os.close(theirs)
+        shown = _read_until(ours, "train -")  # the first epoch is done
+        process.send_signal(signal.SIGINT)
+        shown += _read_until(ours, "saved in")
+        assert process.stdout is not None
+        report = strict_json(process.stdout.read())
+        assert process.wait(PATIENCE) == 130
+    os.close(ours)
+    assert "5 variables, rows: 80 train, 10 valid, 10 test" in shown
+    assert report["stopped"] == "interrupted"
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+def _read_until(terminal: int, text: str) -> str:
+    shown, deadline = "", time.monotonic() + PATIENCE
+    while text not in shown and time.monotonic() < deadline:
+        try:
+            shown += os.read(terminal, 4096).decode(errors="replace")
+        except OSError:  # the other end is closed
+            break
+    assert text in shown
+    return shown

@@ -1,0 +1,203 @@
+"""Statistics add up over batches, and depend neither on chunks, nor on the neighbours in a fleet, nor on precision."""
+
+from dataclasses import fields, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from circuits import ALL, Case, Shape, Truth, assert_close, cases, random_parameters, random_weights, with_parameters
+from circurve.engine import CurvatureSums, Engine, Params, Statistics, compile, log_prob, stack, statistics
+from circurve.engine.memory import chunk_size
+from circurve.errors import OptionError
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.inputs import Bernoulli, Gaussian
+
+some = settings(max_examples=40, deadline=None)
+few = settings(max_examples=20, deadline=None)
+
+
+def tensors(sums: Statistics) -> list[torch.Tensor]:
+    """All sums of an E-step, each with a leading run axis."""
+    kinds = [getattr(sums.curvature, f.name) for f in fields(CurvatureSums)]
+    curvature = [tensor for kind in kinds if kind is not None for tensor in kind]
+    return [*sums.counts, *sums.inputs, *curvature, sums.log_likelihood, sums.weight, sums.impossible]
+
+
+def assert_same(one: Statistics, other: Statistics, tolerance: float = 1e-11) -> None:
+    for a, b in zip(tensors(one), tensors(other), strict=True):
+        assert_close(a, b, tolerance)
+
+
+@given(case=cases(samples=7, zeros=True), chunk=st.integers(1, 7))
+@some
+def test_the_chunk_size_does_not_matter(case, chunk):
+    assert_same(case.statistics(chunk=chunk), case.statistics())
+
+
+@given(case=cases(samples=7), cuts=st.sets(st.integers(1, 6)))
+@some
+def test_statistics_of_any_split_add_up(case, cuts):
+    edges, samples, engine = [0, *sorted(cuts), 7], case.samples(), case.engine()
+    parts = [statistics(engine, case.params, [samples.rows(start, stop)], ALL) for start, stop in pairwise(edges)]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    assert_same(total, case.statistics())
+
+
+@given(case=cases(samples=5))
+@few
+def test_the_order_of_the_samples_does_not_matter(case):
+    order = torch.tensor([[3, 1, 4, 0, 2]])
+    assert_same(statistics(case.engine(), case.params, [case.samples().pick(order)], ALL), case.statistics())
+
+
+@given(case=cases(missing=False))
+@few
+def test_a_weight_of_three_is_three_samples(case):
+    weights = torch.arange(len(case.x)).double()
+    rows = np.repeat(np.arange(len(case.x)), np.arange(len(case.x)))
+    labels = None if case.labels is None else case.labels[rows]
+    weighted = replace(case, sample_weights=weights).statistics()
+    repeated = replace(case, x=case.x[rows], labels=labels, sample_weights=None).statistics()
+    assert_same(weighted, replace(repeated, impossible=weighted.impossible))
+
+
+def test_adding_statistics_without_curvature_leaves_it_out():
+    case = small()
+    batch = case.samples().rows(0, 6)
+    plain = statistics(case.engine(), case.params, [batch])
+    both = plain + case.statistics()
+    assert both.curvature is None
+    assert_close(both.counts[0], 2 * plain.counts[0])
+
+
+@given(case=cases())
+@some
+def test_single_precision_agrees_to_four_digits(case):
+    double, single = case.statistics(), case.statistics(torch.float32)
+    for a, b in zip(tensors(single), tensors(double), strict=True):
+        torch.testing.assert_close(a.double(), b.double(), rtol=1e-4, atol=1e-4)
+    assert all(count.dtype == torch.float32 for count in single.counts)
+    assert single.log_likelihood.dtype == torch.float64
+
+
+def fleet_of(case: Case, runs: int) -> list[Params]:
+    """The case's parameters and others for the same circuit, as fleets of one."""
+    rng = np.random.default_rng(5)
+    drawn = [
+        replace(
+            case,
+            weights={node: random_weights(node, False, rng) for node in case.circuit.sums},
+            inputs={node: random_parameters(node, False, rng) for node in case.circuit.inputs},
+        ).params
+        for _ in range(runs - 1)
+    ]
+    return [case.params, *drawn]
+
+
+@given(case=cases(zeros=True))
+@some
+def test_a_run_in_a_fleet_equals_the_same_run_alone(case):
+    members = fleet_of(case, 3)
+    fleet, samples = stack(members), case.samples()
+    batch = samples.rows(0, len(samples))
+    engine, single = case.engine(runs=3, careful=True), case.engine(careful=True)
+    sums, values = tensors(statistics(engine, fleet, [batch], ALL)), log_prob(engine, fleet, batch)
+    for run, params in enumerate(members):
+        assert_close(values[run], log_prob(single, params, batch)[0], 1e-12)
+        for a, b in zip(sums, tensors(statistics(single, params, [batch], ALL)), strict=True):
+            assert_close(a[run], b[0], 1e-11)
+
+
+@given(case=cases(samples=6), seed=st.integers(0, 1000))
+@some
+def test_each_run_of_a_fleet_sees_the_samples_picked_for_it(case, seed):
+    members, samples = fleet_of(case, 3), case.samples()
+    index = torch.from_numpy(np.random.default_rng(seed).integers(0, 6, (3, 4)))
+    sums = tensors(statistics(case.engine(runs=3), stack(members), [samples.pick(index)], ALL))
+    for run, params in enumerate(members):
+        alone = statistics(case.engine(), params, [samples.pick(index[run : run + 1])], ALL)
+        for a, b in zip(sums, tensors(alone), strict=True):
+            assert_close(a[run], b[0], 1e-11)
+
+
+def test_picked_rows_are_the_rows_with_these_numbers():
+    case = small()
+    samples = case.samples()
+    picked, rows = samples.pick(torch.tensor([[2, 3, 4]])), samples.rows(2, 5)
+    assert torch.equal(picked.x, rows.x)
+    assert torch.equal(picked.weights, rows.weights)
+    assert torch.equal(picked.labels, rows.labels)
+
+
+def test_selecting_and_stacking_runs_are_inverse():
+    members = fleet_of(small(), 3)
+    fleet = stack(members)
+    back = stack([fleet.select([2]), fleet.select([0, 1])]).select([1, 2, 0])
+    for a, b in zip((*back.weights, *back.inputs), (*fleet.weights, *fleet.inputs), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_parameters_are_not_changed_by_an_e_step():
+    case = small()
+    before = case.params.clone()
+    case.statistics()
+    for a, b in zip((*before.weights, *before.inputs), (*case.params.weights, *case.params.inputs), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_chunk_size_follows_the_budget_and_is_at_least_one():
+    engine = small().engine()
+    assert chunk_size(engine, backward=True, memory_budget=1) == 1
+    assert chunk_size(engine, backward=True, memory_budget=10 * engine.bytes_per_sample(True)) == 10
+    assert engine.bytes_per_sample(backward=True) > engine.bytes_per_sample(backward=False)
+    with pytest.raises(OptionError, match="memory_budget must be a positive number of bytes, not 0"):
+        chunk_size(engine, backward=True, memory_budget=0)
+
+
+def test_memory_for_a_sample_does_not_grow_with_the_edges():
+    """64 times the edges for 8 times the units: memory follows the units."""
+    sizes = []
+    for units in (8, 64):
+        layers = Sum(Product([Sum(Input(v, Bernoulli(), units), units) for v in range(4)]))
+        program = compile(Circuit(layers))
+        sizes.append(Engine(program, 1, torch.device("cpu"), torch.float64).bytes_per_sample(True))
+    assert sizes[1] < 8.5 * sizes[0]
+
+
+def test_the_trace_sums_total_curvature_over_all_sums():
+    case = small()
+    truth = Truth.of(case)
+    wanted = sum((truth.total(node) * case.sample_weights).sum() for node in case.circuit.sums)
+    assert_close(case.statistics().curvature.trace(), wanted[None])
+
+
+def test_a_circuit_without_sums_has_no_trace():
+    case = with_parameters(Circuit(Input(0, Bernoulli())), ("binary",), Shape(), np.random.default_rng(0))
+    found = case.statistics()
+    assert found.counts == ()
+    assert float(found.curvature.trace()) == 0
+
+
+@given(case=cases(domains=("real", "binary")))
+@few
+def test_the_mean_log_likelihood_is_weighted(case):
+    truth, found = Truth.of(case), case.statistics()
+    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
+    assume(weight.sum() > 0)
+    used = weight > 0
+    wanted = (truth.root[used].log() * weight[used]).sum() / weight.sum()
+    assert_close(found.mean_log_likelihood[0], wanted)
+
+
+def small() -> Case:
+    """Two outputs over a Gaussian and a binary variable, with sample weights and labels."""
+    a, b = Input(0, Gaussian(), 3), Input(1, Bernoulli(), 3)
+    circuit = Circuit([Sum(Product([Sum(a, 2), Sum(b, 2)])), Sum(Product([a, b]))])
+    case = with_parameters(circuit, ("real", "binary"), Shape(missing=False), np.random.default_rng(0))
+    return replace(case, sample_weights=torch.tensor([1.0, 0.0, 2.0, 0.5, 1.0, 3.0]).double())
