@@ -35,7 +35,7 @@ SIZES = ("16181x16x16", "16181x16x64", "2000x200x16", "2000x200x64")
 PACKAGES = {"cirkit": "libcirkit", "spflow": "spflow"}
 
 # Page faults of freshly mapped tensors can cost more than the arithmetic, and which setting of glibc is best depends on
-# the peer and the size: `retain` never gives memory back, `huge` maps every large tensor afresh, on huge pages. `retain`
+# the peer and the size: `retain` never gives memory back, `huge` maps each large tensor afresh, on huge pages. `retain`
 # wastes memory on holes between aligned blocks, and so does `default` for blocks below 32 MiB.
 RETAIN = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
 HUGE = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
@@ -117,8 +117,8 @@ def hclt_in_cirkit(parents: np.ndarray, states: int) -> Any:
 def build_cirkit(case: Case) -> Peer:
     """cirkit with folding and fusing on, and its own EM optimiser at step size 1.
 
-    A step is a forward and a backward pass for each chunk, which add up the flows of the sum weights (weight * gradient)
-    and of the inputs, then one normalising update.
+    A step is a forward and a backward pass for each chunk, which add up the flows of the sum weights and of the inputs
+    (weight * gradient), then one normalising update.
     """
     import torch
     from cirkit.backend.torch.em_optimizer import EM
@@ -234,12 +234,11 @@ def run_worker(case: Case) -> None:
 def run_case(case: Case, memory_gib: float, timeout: float) -> dict[str, Any]:
     """Measure in a process of its own."""
     limit = int(memory_gib * 2**30)
-    environment = os.environ | ALLOCATORS[case.allocator] | {"OMP_NUM_THREADS": str(case.threads)}
     try:
         process = subprocess.run(
             [sys.executable, __file__, "--worker", json.dumps(asdict(case))],
             check=False,
-            env=environment,
+            env=os.environ | ALLOCATORS[case.allocator] | {"OMP_NUM_THREADS": str(case.threads)},
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
             capture_output=True,
             text=True,

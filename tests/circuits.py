@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -66,6 +66,11 @@ class Case:
         return from_nodes(self.program, self.weights, self.inputs)
 
     @property
+    def weight(self) -> Tensor:  # (N,)
+        """The samples' weights, 1 where none are given."""
+        return torch.ones(len(self.x), dtype=torch.float64) if self.sample_weights is None else self.sample_weights
+
+    @property
     def careful(self) -> bool:
         """Whether the parameters ask for an engine that repairs underflows, as `Model` decides it."""
         return self.program.masked or self.params.may_underflow()
@@ -100,6 +105,13 @@ class Case:
         """Other samples, without weights; all labels are 0."""
         labels = None if self.circuit.outputs == 1 else torch.zeros(len(x), dtype=torch.int64)
         return replace(self, x=x, sample_weights=None, labels=labels)
+
+
+def all_sums(sums: Statistics) -> list[Tensor]:
+    """All sums over samples that an E-step returns, each with a leading run axis."""
+    kinds = [] if sums.curvature is None else [getattr(sums.curvature, f.name) for f in fields(sums.curvature)]
+    curvature = [tensor for kind in kinds if kind is not None for tensor in kind]
+    return [*sums.counts, *sums.inputs, *curvature, sums.log_likelihood, sums.weight]
 
 
 # --- the oracle ---

@@ -29,10 +29,9 @@ def wanted_sums(truth: Truth, node: Sum, weight: torch.Tensor) -> dict[str, torc
 
 def check_curvature(case: Case, careful: bool | None = None) -> None:
     truth, found = Truth.of(case), case.statistics(careful=careful).curvature
-    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
     for number, layer in enumerate(case.program.sums):
         for g, node in enumerate(layer.nodes):
-            for name, wanted in wanted_sums(truth, node, weight).items():
+            for name, wanted in wanted_sums(truth, node, case.weight).items():
                 assert_close(getattr(found, name)[number][0, g], wanted, 1e-9)
 
 
@@ -60,11 +59,10 @@ def test_curvature_sums_equal_the_definitions_with_exact_zeros(case):
 def test_total_is_the_squared_gradient_in_the_weights(case):
     """T_n = sum_c (d log p / d theta_nc)^2, over the edges that exist."""
     truth, found = Truth.of(case), case.statistics().curvature
-    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
     for number, layer in enumerate(case.program.sums):
         for g, node in enumerate(layer.nodes):
             gradient = truth.gradient[node] * truth.edges[node]
-            assert_close(found.total[number][0, g], (gradient.square().sum(1) * weight).sum(-1), 1e-9)
+            assert_close(found.total[number][0, g], (gradient.square().sum(1) * case.weight).sum(-1), 1e-9)
 
 
 @given(case=cases(units=2, depth=3, domains=("real", "count"), roots=1, samples=2, masks=False))
@@ -72,7 +70,6 @@ def test_total_is_the_squared_gradient_in_the_weights(case):
 def test_totals_sum_to_the_trace_of_the_hessian_in_the_weights(case):
     """Tr of the Hessian of -log p in the untied sum weights, by differentiating the oracle twice."""
     total = sum((t.sum() for t in case.statistics().curvature.total), torch.zeros(()))
-    weight = torch.ones(len(case.x)).double() if case.sample_weights is None else case.sample_weights
     sums, x = case.circuit.sums, torch.from_numpy(case.x)
     if not sums:
         assert total == 0
@@ -84,7 +81,7 @@ def test_totals_sum_to_the_trace_of_the_hessian_in_the_weights(case):
             s: b.view(s.units, s.child_units, 1).expand(-1, -1, len(x)) for s, b in zip(sums, blocks, strict=True)
         }
         value = evaluate(case.circuit.roots[0], case, x, weights, {})[0]
-        return -(value.log() * weight).sum()
+        return -(value.log() * case.weight).sum()
 
     flat = torch.cat([case.weights[s].flatten() for s in sums])
     hessian = torch.autograd.functional.hessian(loss, flat)

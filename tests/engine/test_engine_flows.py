@@ -67,12 +67,8 @@ def record(case: Case, careful: bool | None = None) -> Recorder:
     return recorder
 
 
-def sample_weights(case: Case) -> torch.Tensor:  # (N,)
-    return torch.ones(len(case.x), dtype=torch.float64) if case.sample_weights is None else case.sample_weights
-
-
 def check_flows(case: Case, careful: bool | None = None) -> None:
-    found, truth, weight = record(case, careful), Truth.of(case), sample_weights(case)
+    found, truth, weight = record(case, careful), Truth.of(case), case.weight
     assert_close(found.log_value[0][truth.root > 0], truth.root[truth.root > 0].log())
     assert torch.equal(found.possible[0], truth.root > 0)
     assert_close(found.weight[0], weight * (truth.root > 0))
@@ -104,7 +100,7 @@ def test_a_careful_engine_has_the_same_flows(case):
 @given(case=cases())
 @many
 def test_counts_are_sums_of_edge_flows(case):
-    found, truth, weight = case.statistics(), Truth.of(case), sample_weights(case)
+    found, truth, weight = case.statistics(), Truth.of(case), case.weight
     for layer, counts in zip(case.program.sums, found.counts, strict=True):
         for node, count in zip(layer.nodes, counts[0], strict=True):
             assert_close(count, (truth.edge_flow(node) * weight).sum(-1), 1e-9)
@@ -114,7 +110,7 @@ def test_counts_are_sums_of_edge_flows(case):
 @many
 def test_input_statistics_are_flow_weighted_features(case):
     found, truth = case.statistics(), Truth.of(case)
-    x, weight = torch.from_numpy(case.x), sample_weights(case)
+    x, weight = torch.from_numpy(case.x), case.weight
     for layer, statistic in zip(case.program.inputs, found.inputs, strict=True):
         for node, sums in zip(layer.nodes, statistic[0], strict=True):
             column = x[:, node.variable]
@@ -126,7 +122,7 @@ def test_input_statistics_are_flow_weighted_features(case):
 @given(case=cases())
 @some
 def test_log_likelihood_and_weight_are_those_of_the_possible_samples(case):
-    found, truth, weight = case.statistics(), Truth.of(case), sample_weights(case)
+    found, truth, weight = case.statistics(), Truth.of(case), case.weight
     possible = truth.root > 0
     assert_close(found.weight[0], weight[possible].sum())
     assert_close(found.log_likelihood[0], (weight[possible] * truth.root[possible].log()).sum())
@@ -189,7 +185,7 @@ def test_flow_is_the_sum_over_all_paths(case):
         paths = path_products(case, truth, sample)
         for node, flow in flows.flow.items():
             for unit in range(node.units):
-                wanted = sum(paths[node, unit]) * sample_weights(case)[sample]
+                wanted = sum(paths[node, unit]) * case.weight[sample]
                 assert_close(flow[unit, sample], torch.as_tensor(wanted), 1e-9)
 
 
@@ -202,7 +198,7 @@ def test_flow_on_a_tree_is_the_product_of_the_responsibilities_on_its_path(case)
         for node, flow in flows.flow.items():
             on_path = paths[node, 0]
             assert len(on_path) <= 1  # none where the mask cuts it off
-            wanted = sum(on_path) * sample_weights(case)[sample]
+            wanted = sum(on_path) * case.weight[sample]
             assert_close(flow[0, sample], torch.as_tensor(wanted), 1e-9)
 
 
@@ -214,7 +210,7 @@ def test_a_diamond_adds_the_flows_of_both_its_paths():
     )
     flows, truth = record(case), Truth.of(case)
     assert all(len(path_products(case, truth, n)[shared, 0]) == 2 for n in range(6))
-    assert_close(flows.flow[shared][0], sample_weights(case))
+    assert_close(flows.flow[shared][0], case.weight)
 
 
 def test_labels_send_the_flow_to_the_output_they_name():
@@ -223,4 +219,4 @@ def test_labels_send_the_flow_to_the_output_they_name():
     case = with_parameters(Circuit(roots), ("binary",), Shape(missing=False), np.random.default_rng(2))
     flows = record(case)
     for output, (root, unit) in enumerate([(roots[0], 0), (roots[0], 1), (roots[1], 0)]):
-        assert_close(flows.flow[root][unit], sample_weights(case) * (case.labels == output))
+        assert_close(flows.flow[root][unit], case.weight * (case.labels == output))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuits import ALL, assert_close
+from circuits import ALL, all_sums, assert_close
 from circurve.data import as_matrix, encode
 from circurve.engine import Engine, Request, Samples, Statistics, compile, statistics
 from circurve.engine.program import ProductLayer
@@ -20,9 +20,7 @@ def e_step(model: Model, x: np.ndarray, request: Request = ALL) -> Statistics:
 
 
 def all_finite(sums: Statistics) -> bool:
-    c = sums.curvature
-    kinds = (sums.counts, sums.inputs, c.flow, c.flow_squared, c.local, c.total, c.ratio, c.second_moment)
-    return all(bool(tensor.isfinite().all()) for kind in kinds for tensor in kind or ())
+    return all(bool(tensor.isfinite().all()) for tensor in all_sums(sums))
 
 
 def stochastic(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from circuits import ALL, assert_close
+from circuits import ALL, all_sums, assert_close
 from circurve.data import as_matrix, encode
 from circurve.engine import Engine, Samples, Statistics, compile, log_prob, stack, statistics
 from circurve.engine.parameters import from_nodes
@@ -134,7 +134,7 @@ def test_an_impossible_sample_that_underflows_is_left_out_without_a_trace(gap, m
     alone = example.statistics(dtype, possible)
     assert found.impossible.tolist() == [2]
     assert found.weight.tolist() == [1.0]
-    for a, b in zip(tensors(found), tensors(alone), strict=True):
+    for a, b in zip(all_sums(found), all_sums(alone), strict=True):
         assert not a.isnan().any()
         assert_close(a, b, 1e-6)
 
@@ -144,7 +144,7 @@ def test_curvature_of_a_zero_weight_beyond_all_range_is_infinite_but_never_nan(d
     """rho^2 = exp(2 x 800) has no floating number: t is infinite; a flow that is zero still has T = 0."""
     example = Example(800.0, masked=False)
     found = example.statistics(dtype, example.x)
-    assert not any(tensor.isnan().any() for tensor in tensors(found))
+    assert not any(tensor.isnan().any() for tensor in all_sums(found))
     assert found.curvature.local[0][0, 0, 1] == torch.inf
     alone = example.statistics(dtype, example.x[1:2])  # unit 1 has no flow
     assert alone.curvature.flow[0][0, 0, 1] == 0
@@ -156,7 +156,7 @@ def test_a_repair_is_split_when_it_has_very_many_entries(monkeypatch):
     whole = example.statistics(torch.float32, np.repeat(example.x, 3, axis=0))
     monkeypatch.setattr("circurve.engine.underflow.ENTRIES_AT_ONCE", 3)
     parts = example.statistics(torch.float32, np.repeat(example.x, 3, axis=0))
-    for a, b in zip(tensors(whole), tensors(parts), strict=True):
+    for a, b in zip(all_sums(whole), all_sums(parts), strict=True):
         assert_close(a, b, 1e-6)
 
 
@@ -177,11 +177,5 @@ def test_a_fleet_repairs_each_run_with_its_own_weights():
     both, values = statistics(together, fleet, [batch], ALL), log_prob(together, fleet, batch)
     for run, params in enumerate((first, second)):
         assert_close(values[run], log_prob(single, params, batch)[0], 1e-6)
-        for a, b in zip(tensors(both), tensors(statistics(single, params, [batch], ALL)), strict=True):
+        for a, b in zip(all_sums(both), all_sums(statistics(single, params, [batch], ALL)), strict=True):
             assert_close(a[run], b[0], 1e-6)
-
-
-def tensors(sums: Statistics) -> list[torch.Tensor]:
-    c = sums.curvature
-    kinds = (c.flow, c.flow_squared, c.local, c.total, c.ratio, c.second_moment)
-    return [*sums.counts, *sums.inputs, sums.log_likelihood, sums.weight, *(t for kind in kinds for t in kind)]

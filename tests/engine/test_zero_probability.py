@@ -5,19 +5,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from circuits import ALL, Case, Truth, assert_close, cases
-from circurve.engine import Statistics, log_prob, statistics
+from circuits import ALL, Case, Truth, all_sums, assert_close, cases
+from circurve.engine import log_prob, statistics
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Categorical, Indicator
 
 many = settings(max_examples=100, deadline=None)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-
-
-def all_tensors(sums: Statistics) -> list[torch.Tensor]:
-    c = sums.curvature
-    kinds = (sums.counts, sums.inputs, c.flow, c.flow_squared, c.local, c.total, c.ratio, c.second_moment)
-    return [sums.log_likelihood, sums.weight, *(tensor for kind in kinds for tensor in kind)]
 
 
 @DTYPES
@@ -31,10 +25,9 @@ def test_zeros_give_minus_infinity_and_finite_sums(case, dtype, careful):
     assert torch.equal(values == -torch.inf, truth.outputs == 0)
     assert not values.isnan().any()
     found = case.statistics(dtype, careful)
-    assert all(tensor.isfinite().all() for tensor in all_tensors(found))
-    weight = torch.ones(len(case.x)) if case.sample_weights is None else case.sample_weights
-    assert found.impossible.item() == int(((truth.root == 0) & (weight > 0)).sum())
-    assert found.weight.item() == pytest.approx(float(weight[truth.root > 0].sum()))
+    assert all(tensor.isfinite().all() for tensor in all_sums(found))
+    assert found.impossible.item() == int(((truth.root == 0) & (case.weight > 0)).sum())
+    assert found.weight.item() == pytest.approx(float(case.weight[truth.root > 0].sum()))
     if found.weight > 0:
         assert found.mean_log_likelihood.isneginf().item() == (found.impossible.item() > 0)
 
@@ -45,12 +38,12 @@ def test_impossible_samples_leave_no_trace(case):
     possible = (Truth.of(case).root > 0).numpy()
     found = case.statistics()
     if not possible.any():
-        assert all(not tensor.any() for tensor in all_tensors(found))
+        assert all(not tensor.any() for tensor in all_sums(found))
         return
     labels = None if case.labels is None else case.labels[possible]
     weights = None if case.sample_weights is None else case.sample_weights[possible]
     kept = Case(case.circuit, case.domains, case.weights, case.inputs, case.x[possible], weights, labels)
-    for a, b in zip(all_tensors(found), all_tensors(kept.statistics()), strict=True):
+    for a, b in zip(all_sums(found), all_sums(kept.statistics()), strict=True):
         assert_close(a, b, 1e-11)
 
 
@@ -94,7 +87,7 @@ def test_a_product_of_very_many_impossible_children_stays_finite_inside(dtype):
     assert values.tolist() == [-np.inf, 0.0]
     found = case.statistics(dtype)
     assert found.impossible.tolist() == [1]
-    assert all(tensor.isfinite().all() for tensor in all_tensors(found))
+    assert all(tensor.isfinite().all() for tensor in all_sums(found))
     assert_close(found.counts[-1].flatten(), torch.tensor([0.5, 0.5]), 1e-6)
 
 

@@ -1,0 +1,54 @@
+"""What the curvature sums add to an EM step, on this machine's CPU and, where there is one, its GPU.
+
+python benchmarks/curvature_overhead.py [--data-dir DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import EMStep, interleaved, medians, write_result
+from peers_cpu import sample_data
+
+from circurve.engine import Request
+
+REQUESTS = {
+    "plain": None,
+    "curvature": Request(curvature=True),
+    "curvature and mean ratio": Request(curvature=True, mean_ratio=True),
+    "curvature and second moment": Request(curvature=True, second_moment=True),
+}
+
+
+def overhead(data: np.ndarray, name: str, setting: tuple[int, str, int], repeats: int) -> dict[str, Any]:
+    """Ratios of an EM step with curvature sums to the plain step, measured in turns."""
+    units, device, chunk = setting
+    step = EMStep(data, units, device)
+    sides = {label: (lambda request=request: step(request, chunk)) for label, request in REQUESTS.items()}
+    seconds = medians(interleaved(sides, repeats))
+    ratios = {label: value / seconds["plain"] for label, value in seconds.items()}
+    return {"data": name, "units": units, "device": device, "chunk": chunk, "seconds": seconds, "ratio": ratios}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--out", type=Path, help="folder for the result file")
+    arguments = parser.parse_args()
+    rows = []
+    for name, (samples, variables) in {"nltcs": (16181, 16), "plants": (4000, 69)}.items():
+        data = sample_data(samples, variables, seed=0)
+        settings = [(100, "cpu", 512)] + ([(100, "cuda", 4096)] if torch.cuda.is_available() else [])
+        for setting in settings:
+            rows.append(overhead(data, name, setting, arguments.repeats))
+            ratio = rows[-1]["ratio"]
+            print(name, setting, " ".join(f"{label}: {value:.3f}" for label, value in ratio.items()))
+    print(f"written to {write_result('curvature_overhead', rows, arguments.out)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""Models: parameters by node, log-probabilities of data of any kind, precision and devices."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+
+import circurve as cc
+from circuits import Truth, cases
+from circurve.engine import stack
+from circurve.errors import DataError, OptionError, ParameterError
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import Bernoulli, Categorical, Gaussian, Indicator
+from circurve.model import Model, as_device
+
+
+class Example:
+    """p(x) = 0.3 N(x0; 0, 1) [x1 = 1 with 0.2] + 0.7 N(x0; 2, 4) [x1 = 1 with 0.9]."""
+
+    height = Input(0, Gaussian(), 2, name="height")
+    flag = Input(1, Bernoulli(), 2, name="flag")
+    root = Sum(Product([height, flag]), name="root")
+    circuit = Circuit(root)
+    weights: dict[Node, list[list[float]]] = {root: [[0.3, 0.7]]}  # noqa: RUF012
+    inputs: dict[Node, list[list[float]]] = {height: [[0.0, 1.0], [2.0, 4.0]], flag: [[0.2], [0.9]]}  # noqa: RUF012
+    x = np.array([[0.0, 1.0], [2.0, 0.0], [-1.5, 1.0]])
+
+
+def model() -> Model:
+    return Model.from_parameters(Example.circuit, Example.weights, Example.inputs)
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    """The formula of the example; NaN is missing."""
+    total = np.zeros(len(x))
+    for weight, mean, variance, chance in [(0.3, 0, 1, 0.2), (0.7, 2, 4, 0.9)]:
+        normal = np.exp(-((x[:, 0] - mean) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
+        flag = np.where(x[:, 1] == 1, chance, 1 - chance)
+        total += weight * np.where(np.isnan(x[:, 0]), 1, normal) * np.where(np.isnan(x[:, 1]), 1, flag)
+    return np.log(total)
+
+
+# --- parameters ---
+
+
+def refused(weights=None, inputs=None, circuit: Circuit = Example.circuit):
+    Model.from_parameters(circuit, Example.weights | (weights or {}), Example.inputs | (inputs or {}))
+
+
+MASKED = Sum(Example.height, 1, [[True, False]], name="masked")
+NAMELESS = Input(0, Bernoulli())
+
+REFUSED = {
+    "weights of another shape": (
+        lambda: refused({Example.root: [[0.2, 0.3, 0.5]]}),
+        r"Sum 'root': parameters have shape \(1, 3\), expected \(1, 2\)",
+    ),
+    "weights that do not sum to one": (
+        lambda: refused({Example.root: [[0.5, 0.6]]}),
+        r"Sum 'root': the weights of unit 0 sum to 1\.1, not to 1",
+    ),
+    "a negative weight": (lambda: refused({Example.root: [[-0.5, 1.5]]}), r"Sum 'root': a weight is negative"),
+    "a weight that is no number": (lambda: refused({Example.root: [[np.nan, 1]]}), r"Sum 'root': .* is not finite"),
+    "words for weights": (
+        lambda: refused({Example.root: [["a", "b"]]}),
+        r"Sum 'root': parameters must be numbers of shape \(1, 2\)",
+    ),
+    "a weight where the mask has no edge": (
+        lambda: Model.from_parameters(Circuit(MASKED), {MASKED: [[0.5, 0.5]]}, {Example.height: [[0, 1], [0, 1]]}),
+        r"Sum 'masked': a weight is given where the mask has no edge",
+    ),
+    "no parameters for an input": (
+        lambda: Model.from_parameters(Circuit(NAMELESS)),
+        r"Input #0: no parameters given for Bernoulli\(\)",
+    ),
+    "a probability above one": (
+        lambda: refused(inputs={Example.flag: [[0.2], [1.2]]}),
+        r"Input 'flag': a probability lies outside \[0, 1\]",
+    ),
+    "a variance of zero": (
+        lambda: refused(inputs={Example.height: [[0, 1], [0, 0]]}),
+        r"Input 'height': a variance is not finite or below",
+    ),
+    "too few input parameters": (
+        lambda: refused(inputs={Example.height: [[0.0], [1.0]]}),
+        r"Input 'height': parameters have shape \(2, 1\), expected \(2, 2\)",
+    ),
+    "a node of another circuit": (
+        lambda: refused({Sum(Input(0, Bernoulli()), name="foreign"): [[1.0]]}),
+        r"<Sum 'foreign': .*> is not a node of this circuit",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_parameters(what):
+    build, message = REFUSED[what]
+    with pytest.raises(ParameterError, match=message):
+        build()
+
+
+def test_a_model_has_the_parameters_of_one_run():
+    one = model()
+    with pytest.raises(ParameterError, match="the parameters of one run, not of 2"):
+        Model(one.circuit, stack([one.params, one.params]))
+
+
+def test_parameters_come_back_by_node_and_by_name():
+    found = model()
+    for root in (Example.root, "root"):
+        np.testing.assert_array_equal(found.weights(root), [[0.3, 0.7]])
+    for flag in (Example.flag, "flag"):
+        np.testing.assert_array_equal(found.input_parameters(flag), [[0.2], [0.9]])
+
+
+@given(case=cases())
+@settings(max_examples=40, deadline=None)
+def test_parameters_of_every_node_come_back(case):
+    found = Model.from_parameters(case.circuit, case.weights, case.inputs)
+    for node, block in case.weights.items():
+        np.testing.assert_array_equal(found.weights(node), block)
+    for node, block in case.inputs.items():
+        np.testing.assert_array_equal(found.input_parameters(node), block)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda m: m.weights("nobody"), "no Sum 'nobody' in this circuit"),
+        (lambda m: m.weights("flag"), "not a Sum 'flag' in this circuit"),
+        (lambda m: m.input_parameters("root"), "not an? Input 'root' in this circuit"),
+        (lambda m: m.weights(Sum(Example.flag)), "no Sum <Sum: .*> in this circuit"),
+        (lambda m: m.input_parameters(Example.circuit.nodes[2]), "no Input <Product: .*> in this circuit"),
+    ],
+)
+def test_parameters_of_a_node_that_has_none(ask, message):
+    with pytest.raises(ParameterError, match=message):
+        ask(model())
+
+
+def test_a_name_that_two_nodes_share_is_refused():
+    twins = [Input(v, Bernoulli(), name="twin") for v in range(2)]
+    found = Model.from_parameters(Circuit(Product(twins)), inputs={twin: [[0.5]] for twin in twins})
+    with pytest.raises(ParameterError, match="more than one Input 'twin'"):
+        found.input_parameters("twin")
+    np.testing.assert_array_equal(found.input_parameters(twins[1]), [[0.5]])
+
+
+def test_a_sum_without_weights_gets_uniform_ones_within_its_mask():
+    leaf = Input(0, Categorical(2), 4)
+    plain, masked = Sum(leaf, 2), Sum(leaf, 2, [[True, True, False, False], [True, True, True, True]])
+    found = Model.from_parameters(Circuit([plain, masked]), None, {leaf: np.full((4, 2), 0.5)})
+    np.testing.assert_array_equal(found.weights(plain), np.full((2, 4), 0.25))
+    np.testing.assert_array_equal(found.weights(masked), [[0.5, 0.5, 0, 0], [0.25] * 4])
+
+
+def test_a_node_of_one_unit_takes_a_plain_list():
+    found = Model.from_parameters(Example.circuit, {Example.root: [0.3, 0.7]}, Example.inputs)
+    np.testing.assert_array_equal(found.weights("root"), [[0.3, 0.7]])
+
+
+def test_indicators_need_no_parameters():
+    leaf = Input(0, Indicator((0, 1)), 2)
+    found = Model.from_parameters(Circuit(Sum(leaf)))
+    np.testing.assert_allclose(found.log_prob([[0], [1]]), np.log(0.5))
+    assert found.input_parameters(leaf).shape == (2, 0)
+
+
+def test_parameters_may_be_numpy_or_torch():
+    block = np.array([[0.3, 0.7]])
+    for given_block in (block, torch.tensor(block), torch.tensor(block, dtype=torch.float32)):
+        found = Model.from_parameters(Example.circuit, {Example.root: given_block}, Example.inputs)
+        np.testing.assert_allclose(found.weights("root"), block, rtol=1e-6)
+    block[0, 0] = 0.9
+    np.testing.assert_allclose(found.weights("root"), [[0.3, 0.7]], rtol=1e-6)  # a copy, not the array itself
+
+
+# --- log-probabilities ---
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda x: x,
+        lambda x: x.astype(np.float32),
+        lambda x: x.tolist(),
+        np.asfortranarray,
+        lambda x: pd.DataFrame(x, columns=["height", "flag"]),
+    ],
+    ids=["float64", "float32", "list", "columns first", "data frame"],
+)
+def test_log_prob_takes_tables_of_any_kind(kind):
+    found = model().log_prob(kind(Example.x))
+    assert isinstance(found, np.ndarray)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected(Example.x), rtol=1e-12)
+
+
+def test_log_prob_of_a_tensor_is_a_tensor():
+    found = model().log_prob(torch.from_numpy(Example.x))
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_allclose(found.numpy(), expected(Example.x), rtol=1e-12)
+
+
+def test_missing_values_are_nan_or_the_number_that_marks_them():
+    holes = Example.x.copy()
+    holes[0, 0] = holes[1, 1] = np.nan
+    holes[2] = np.nan
+    wanted = expected(holes)
+    assert wanted[2] == pytest.approx(0, abs=1e-15)
+    np.testing.assert_allclose(model().log_prob(holes), wanted, rtol=1e-12, atol=1e-15)
+    marked = np.nan_to_num(holes, nan=-9)
+    np.testing.assert_allclose(model().log_prob(marked, missing=-9), wanted, rtol=1e-12, atol=1e-15)
+
+
+def test_integers_may_mark_missing_values_by_minus_one():
+    leaves = [Input(v, Bernoulli()) for v in range(2)]
+    found = Model.from_parameters(Circuit(Product(leaves)), None, {leaves[0]: [[0.25]], leaves[1]: [[0.5]]})
+    x = np.array([[1, 1], [1, -1], [-1, -1]], dtype=np.int8)
+    np.testing.assert_allclose(np.exp(found.log_prob(x, missing=-1)), [0.125, 0.25, 1.0])
+    with pytest.raises(DataError, match=r"column 1, row 1: -1 is negative.* say missing=-1"):
+        found.log_prob(x)
+
+
+def test_several_outputs_are_columns():
+    leaf = Input(0, Bernoulli(), 2)
+    first, second = Sum(leaf, 2), Sum(leaf)
+    weights = {first: [[1, 0], [0.5, 0.5]], second: [[0, 1]]}
+    found = Model.from_parameters(Circuit([first, second]), weights, {leaf: [[0.2], [0.6]]})
+    np.testing.assert_allclose(np.exp(found.log_prob([[1], [0]])), [[0.2, 0.4, 0.6], [0.8, 0.6, 0.4]])
+
+
+@given(case=cases(zeros=True))
+@settings(max_examples=40, deadline=None)
+def test_log_prob_equals_the_definition_in_one_chunk_or_many(case):
+    found = Model.from_parameters(case.circuit, case.weights, case.inputs)
+    wanted = Truth.of(case).outputs.log().T.numpy()
+    wanted = wanted[:, 0] if case.circuit.outputs == 1 else wanted
+    np.testing.assert_allclose(found.log_prob(case.x), wanted, rtol=1e-10, atol=1e-12)
+    one_by_one = found.log_prob(case.x, memory_budget=1)
+    np.testing.assert_allclose(one_by_one, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_more_rows_than_one_chunk_holds():
+    rng = np.random.default_rng(0)
+    x = np.stack([rng.normal(size=1_500), rng.integers(0, 2, 1_500)], axis=1)
+    np.testing.assert_allclose(model().log_prob(x), expected(x), rtol=1e-12)
+
+
+def test_a_row_of_probability_zero_is_minus_infinity():
+    found = Model.from_parameters(Example.circuit, Example.weights, Example.inputs | {Example.flag: [[0.0], [0.0]]})
+    assert found.log_prob(Example.x).tolist()[::2] == [-np.inf, -np.inf]
+    assert found.to(dtype=torch.float32).log_prob(Example.x).tolist()[::2] == [-np.inf, -np.inf]
+
+
+def test_a_value_must_fit_every_family_of_its_variable():
+    """p(2) of a Bernoulli has no meaning, also where the first input of the variable would take a 2."""
+    wide, narrow = Input(0, Categorical(3)), Input(0, Bernoulli())
+    inputs = {wide: [[0.2, 0.3, 0.5]], narrow: [[0.4]]}
+    found = Model.from_parameters(Circuit(Sum([wide, narrow])), None, inputs)
+    np.testing.assert_allclose(np.exp(found.log_prob([[0], [1]])), [0.4, 0.35])
+    with pytest.raises(DataError, match=r"value 2 does not fit Bernoulli\(\)"):
+        found.log_prob([[2]])
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[0.0]], "data has 1 columns, the circuit has 2 variables"),
+        ([[0.0, 0.5]], r"column 1, row 0: 0\.5 is not a whole number"),
+        ([[0.0, 2.0]], r"column 1, row 0: value 2 does not fit Bernoulli\(\)"),
+        ([[np.inf, 1.0]], "column 0, row 0: inf is not finite"),
+        ([0.0, 1.0], "data has 1 dimension"),
+    ],
+)
+def test_data_that_do_not_fit(x, message):
+    with pytest.raises(DataError, match=message):
+        model().log_prob(x)
+
+
+def test_a_budget_of_nothing_is_refused():
+    with pytest.raises(OptionError, match="memory_budget must be a positive number of bytes"):
+        model().log_prob(Example.x, memory_budget=0)
+
+
+# --- precision and devices ---
+
+
+def test_precision_is_chosen_and_changed_explicitly():
+    double = model()
+    single = double.to(dtype=torch.float32)
+    assert (double.dtype, single.dtype) == (torch.float64, torch.float32)
+    np.testing.assert_allclose(single.log_prob(Example.x), expected(Example.x), rtol=1e-5)
+    assert single.log_prob(torch.from_numpy(Example.x)).dtype == torch.float32
+    made = Model.from_parameters(Example.circuit, Example.weights, Example.inputs, dtype=torch.float32)
+    assert made.dtype == torch.float32
+
+
+def test_models_are_careful_exactly_where_a_sum_could_underflow():
+    assert not model().engine().careful
+    zero = Model.from_parameters(Example.circuit, {Example.root: [0.0, 1.0]}, Example.inputs)
+    assert zero.engine().careful
+    masked = Model.from_parameters(Circuit(MASKED), None, {Example.height: [[0, 1], [0, 1]]})
+    assert masked.engine().careful
+
+
+def test_devices_by_name():
+    assert as_device("cpu") == torch.device("cpu")
+    assert as_device(torch.device("cpu")) == torch.device("cpu")
+    assert as_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "tpu:0"])
+def test_unknown_devices_are_refused(device):
+    with pytest.raises(OptionError, match=f"not '{device}'"):
+        model().to(device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_cuda_device_that_is_not_there_is_refused():
+    with pytest.raises(OptionError, match="device 'cuda' was asked for, but torch sees no CUDA device"):
+        model().to("cuda")
+
+
+def test_repr_and_public_names():
+    assert repr(model()) == "<Model: <Circuit: 2 variables, 4 nodes, 1 outputs>, torch.float64, cpu>"
+    assert cc.Model is Model
