@@ -124,9 +124,12 @@ class Model:
         careful = self.program.masked or self.params.may_underflow()
         return Engine(self.program, 1, self.device, self.dtype, careful)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write structure and parameters to one safetensors file, all or nothing."""
-        write_model(path, self.circuit, self._by_node)
+    def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
+        """Write structure and parameters to one safetensors file, all or nothing.
+
+        extra: text to keep beside the model, such as how it was trained; `persistence.read_metadata` returns it.
+        """
+        write_model(path, self.circuit, self._by_node, extra)
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"

@@ -25,7 +25,7 @@ from cli_helpers import error_line, write_csv
         ("--step-size exponential:0.1:0", "not '0' in 'exponential:0.1:0'"),
         ("--pseudocount -1", "pseudocount must be a finite number >= 0, not -1.0"),
         ("--patience 0", "patience must be a whole number >= 1, not 0"),
-        ("--tolerance -1", "tolerance must be >= 0"),
+        ("--tolerance -1", "tolerance must be a finite number >= 0, not -1.0"),
         ("--structure tree", "'tree' is not one of 'hclt', 'hmm', 'rat', 'mixture', 'factorized'"),
         ("--method newton", "'newton' is not one of"),
         ("--select worst", "'worst' is not one of 'best', 'last'"),

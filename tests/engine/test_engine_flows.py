@@ -3,8 +3,10 @@
 from collections import defaultdict
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
+from shapes import SHAPES, case_of
 
 from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
 from circurve.engine import Batch, Engine, Params, log_prob, observe, statistics
@@ -200,6 +202,12 @@ def test_flow_on_a_tree_is_the_product_of_the_responsibilities_on_its_path(case)
             assert len(on_path) <= 1  # none where the mask cuts it off
             wanted = sum(on_path) * case.weight[sample]
             assert_close(flow[0, sample], torch.as_tensor(wanted), 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", SHAPES)
+def test_flow_of_every_unit_of_a_special_shape(name, seed):
+    check_flows(case_of(name, seed))
 
 
 def test_a_diamond_adds_the_flows_of_both_its_paths():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from shapes import SHAPES, case_of
 
 from circuits import (
     ALL,
@@ -43,7 +44,7 @@ def test_the_chunk_size_does_not_matter(case, chunk):
     assert_same(case.statistics(chunk=chunk), case.statistics())
 
 
-@given(case=cases(samples=7), cuts=st.sets(st.integers(1, 6)))
+@given(case=cases(samples=7, zeros=True), cuts=st.sets(st.integers(1, 6)))
 @some
 def test_statistics_of_any_split_add_up(case, cuts):
     edges, samples, engine = [0, *sorted(cuts), 7], case.samples(), case.engine()
@@ -108,6 +109,15 @@ def fleet_of(case: Case, runs: int) -> list[Params]:
 @given(case=cases(zeros=True))
 @some
 def test_a_run_in_a_fleet_equals_the_same_run_alone(case):
+    check_fleet(case)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_run_of_a_special_shape_in_a_fleet_equals_the_same_run_alone(name):
+    check_fleet(case_of(name))
+
+
+def check_fleet(case: Case) -> None:
     members = fleet_of(case, 3)
     fleet, samples = stack(members), case.samples()
     batch = samples.rows(0, len(samples))

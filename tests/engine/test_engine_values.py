@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
+from shapes import SHAPES, case_of
 
-from circuits import SUPPORT, Case, Shape, Truth, assert_close, cases, with_parameters
+from circuits import SUPPORT, Case, Truth, assert_close, cases
 from circurve.engine import log_prob
 from circurve.engine.reference import forward
-from circurve.graph import Circuit, Input, Product, Sum
-from circurve.inputs import LOG_ZERO, Bernoulli
+from circurve.inputs import LOG_ZERO
 
 many = settings(max_examples=120, deadline=None)
 some = settings(max_examples=30, deadline=None)
@@ -100,41 +100,16 @@ def test_everything_missing_has_probability_one(case):
 
 
 def test_a_buffer_that_was_larger_does_not_leak_into_smaller_batches():
-    a, b = Input(0, Bernoulli(), 3), Input(1, Bernoulli(), 3)
-    circuit = Circuit(Sum(Product([Sum(a, 3), Sum(b, 3)])))
-    case = make(circuit, ("binary", "binary"))
+    case = case_of("branches of uneven depth")
     engine, samples = case.engine(), case.samples()
     whole = log_prob(engine, case.params, samples.rows(0, 6)).clone()
     assert_close(log_prob(engine, case.params, samples.rows(2, 4)), whole[..., 2:4])
     assert_close(log_prob(engine, case.params, samples.rows(0, 6)), whole)
 
 
-A, B = Input(0, Bernoulli(), 2), Input(1, Bernoulli(), 2)
-AB, SWAPPED = Product([A, B]), Product(A, [[1, 0]])
-
-SPECIAL = {
-    "an input is the root": Input(0, Bernoulli()),
-    "a product is the root": AB,
-    "a product has one child": Sum(Product([Product([Product(A), B])])),
-    "sums in a row": Sum(Sum(Sum(Sum(AB, 2), 3), 2)),
-    "a sum has the same child twice": Sum([AB, AB, Product([A, B])]),
-    "a product is shared by a sum and products": Sum(
-        [Product([SWAPPED, B]), Product([Sum(SWAPPED, 2), B]), Product([SWAPPED, Sum(B, 2)])]
-    ),
-    "a unit that nobody selects": Product([Sum(A, 3), B], [[2], [0]]),
-    "a unit selected many times": Sum(Product([A, B], [[1] * 9, [0, 1] * 4 + [0]])),
-    "a root inside another": [Sum(AB), Sum([AB, Product([A, B])]), AB],
-    "branches of uneven depth": Sum([Product([Sum(Sum(Sum(A, 2), 2), 2), B]), AB]),
-}
-
-
-@pytest.mark.parametrize("name", SPECIAL)
-def test_special_shape(name):
-    circuit = Circuit(SPECIAL[name])
-    case = make(circuit, ("binary",) * circuit.variables)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_unit_of_a_special_shape_has_the_value_of_its_definition(name, seed):
+    case = case_of(name, seed)
     check_all_units(case)
     assert_close(log_outputs(case), Truth.of(case).outputs.log())
-
-
-def make(circuit: Circuit, domains: tuple[str, ...]) -> Case:
-    return with_parameters(circuit, domains, Shape(missing=False), np.random.default_rng(0))

@@ -63,12 +63,28 @@ def test_no_spanning_tree_weighs_more(variables, ties, seed):
     assert sum(weights[u, v] for u, v in links) == pytest.approx(best)
 
 
-def test_the_spanning_tree_agrees_with_scipy():
+def test_a_large_spanning_tree_has_the_weight_of_the_lightest_one_of_the_costs():
     weights = np.random.default_rng(0).random((200, 200))
     weights = weights + weights.T
     links = maximum_spanning_tree(weights)
     reference = -minimum_spanning_tree(-weights).sum()
     assert sum(weights[u, v] for u, v in links) == pytest.approx(reference)
+
+
+@given(variables=st.integers(2, 7), seed=st.integers(0, 2**16))
+@settings(max_examples=40, deadline=None)
+def test_of_links_of_equal_weight_the_first_ones_are_taken(variables, seed):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 2, (variables, variables)).astype(float)
+    weights = np.triu(weights, 1) + np.triu(weights, 1).T
+    expected = []
+    for u, v in sorted(combinations(range(variables), 2), key=lambda pair: -weights[pair]):  # a stable sort
+        group = list(range(variables))
+        for a, b in expected:
+            group = [group[a] if g == group[b] else g for g in group]
+        if group[u] != group[v]:
+            expected.append((u, v))
+    assert maximum_spanning_tree(weights) == sorted(expected)
 
 
 @given(variables=st.integers(1, 12), seed=st.integers(0, 2**16))
@@ -173,5 +189,5 @@ def test_information_needs_one_number_for_each_variable():
 
 @pytest.mark.parametrize("data", [[1, 2], np.zeros((0, 3)), np.zeros((3, 0)), [["a"]], [[1j]], np.zeros((2, 2, 2))])
 def test_data_that_is_no_matrix_is_refused(data):
-    with pytest.raises(DataError, match="data"):
+    with pytest.raises(DataError, match="data|column 0"):
         chow_liu_tree(data)

@@ -1,6 +1,7 @@
 """Hidden Chow-Liu trees and hidden Markov models: which nodes stand where."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -64,6 +65,7 @@ def test_one_sample_and_one_unit_work():
     assert hclt([[0, 1, 1]], 1).describe().parameters == 3 + 3
 
 
+@pytest.mark.filterwarnings("ignore:column 5. whole numbers from -1")
 def test_families_are_inferred_column_by_column():
     nan = float("nan")
     data = [[0, 2, 0.5, nan, 5.0, -1], [1, 0, 1.0, nan, 5.0, 3], [nan, 1, 2.0, nan, 5.0, 2]]
@@ -79,6 +81,17 @@ def test_families_can_be_given():
     assert hclt(data, 2, Categorical(4)).families == (Categorical(4),) * 3
     mixed = (Bernoulli(), Categorical(2), Bernoulli())
     assert hclt(data, 2, mixed).families == mixed
+
+
+def test_data_frames_and_marks_for_missing_values_are_understood():
+    data = np.random.default_rng(0).integers(0, 3, (60, 4)).astype(float)
+    data[::5, 1] = np.nan
+    marked = np.nan_to_num(data, nan=-1).astype(int)
+    expected = hclt(data, 2)
+    for given in (marked, pd.DataFrame(marked), marked.tolist(), torch.from_numpy(marked)):
+        circuit = hclt(given, 2, missing=-1)
+        assert circuit.families == expected.families == (Categorical(3),) * 4
+        assert [node.name for node in circuit.nodes] == [node.name for node in expected.nodes]
 
 
 def test_arrays_tensors_and_lists_give_the_same_circuit():

@@ -1,13 +1,13 @@
 """The forms in which families and data may be given, and the families read off data."""
 
 import numpy as np
+import pandas as pd
 import pytest
-import torch
 
-from circurve.errors import DataError, OptionError
+from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.inputs import Bernoulli, Categorical, Gaussian
 from circurve.structures import infer_families
-from circurve.structures.arguments import as_families, as_matrix
+from circurve.structures.arguments import as_families, observed_matrix
 
 
 @pytest.mark.parametrize(
@@ -48,30 +48,21 @@ def test_families_of_another_form_are_refused(families, message):
 
 def test_fitting_arrays_are_not_copied():
     data = np.zeros((3, 2))
-    assert as_matrix(data) is data
-    assert as_matrix(torch.zeros(3, 2, dtype=torch.int64)).dtype == np.int64
-    assert as_matrix(torch.zeros(3, 2, requires_grad=True)).dtype == np.float32
+    assert observed_matrix(data).values is data
+    assert observed_matrix(data, missing=-1).values is data
 
 
-def test_none_in_a_list_is_a_missing_value():
-    assert np.isnan(as_matrix([[1, None]])[0, 1])
+@pytest.mark.parametrize(("given", "expected"), [(np.int8, np.float32), (np.int64, np.float64), (float, float)])
+def test_a_mark_for_missing_values_becomes_nan(given, expected):
+    matrix = observed_matrix(np.array([[1, -1], [0, 1]], dtype=given), missing=-1)
+    np.testing.assert_array_equal(matrix.values, [[1, np.nan], [0, 1]])
+    assert matrix.values.dtype == expected
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ([1, 2], r"two dimensions \(samples x variables\), not 1: shape \(2,\)"),
-        (3, "two dimensions"),
-        (np.zeros((0, 2)), r"at least one row and one column, not shape \(0, 2\)"),
-        (np.zeros((2, 0)), "at least one row and one column"),
-        ([[1, 2], [3]], "not a matrix of numbers"),
-        ([["a", "b"]], "must hold real numbers"),
-        ([[1, {}]], "not a matrix of numbers"),
-    ],
-)
-def test_data_of_another_form_is_refused(data, message):
-    with pytest.raises(DataError, match=message):
-        as_matrix(data)
+@pytest.mark.parametrize("missing", [0.5, True, "none"])
+def test_a_mark_that_is_no_whole_number_is_refused(missing):
+    with pytest.raises(OptionError, match="missing must be a whole number or None"):
+        observed_matrix([[1]], missing)
 
 
 @pytest.mark.parametrize(
@@ -91,5 +82,32 @@ def test_data_of_another_form_is_refused(data, message):
         ([2.5, 2.5], Gaussian()),
     ],
 )
+@pytest.mark.filterwarnings("ignore:column 0. whole numbers from -1")
 def test_a_family_is_read_off_each_column(column, family):
     assert infer_families(np.array(column)[:, None]) == (family,)
+
+
+def test_families_take_the_values_of_all_tables():
+    train, valid, test = np.array([[0, 1], [1, 1]]), [[2, 0]], np.array([[0.0, np.nan]])
+    assert infer_families(train, valid, test) == (Categorical(3), Bernoulli())
+
+
+def test_a_mark_for_missing_values_is_no_value():
+    frame = pd.DataFrame({"a": [0, 1, 9], "b": [3, 9, 0]})
+    assert infer_families(frame, missing=9) == (Bernoulli(), Categorical(4))
+
+
+def test_whole_numbers_from_minus_one_on_are_pointed_out_by_name():
+    frame = pd.DataFrame({"a": [0, 1], "b": [-1, 1], "c": [-1, 5]})
+    message = r"column 1 \('b'\) and 1 more: whole numbers from -1 on, .* say missing=-1"
+    with pytest.warns(CircurveWarning, match=message):
+        assert infer_families(frame) == (Bernoulli(), Gaussian(), Gaussian())
+
+
+def test_tables_that_do_not_go_together_are_refused():
+    with pytest.raises(DataError, match="differ in their number of columns: 1, 2"):
+        infer_families([[1, 2]], [[1]])
+    with pytest.raises(DataError, match="at least one table"):
+        infer_families()
+    with pytest.raises(DataError, match=r"'x' is text"):
+        infer_families([["x"]])

@@ -12,9 +12,10 @@ import numpy as np
 
 from circurve.cli.options import DataArgument, DataDirOption, HeaderOption, JsonOption, MissingOption
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
-from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of, scan
+from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of
 from circurve.data import DatasetInfo, list_datasets
 from circurve.data.convert import Array, Names
+from circurve.structures import scan_columns
 
 __all__ = ["describe", "list_known"]
 
@@ -45,7 +46,7 @@ def describe(
     """Show what is in a data set or a file."""
     dataset = load(Source(data, data_dir, header, missing))
     parts = parts_of(dataset)
-    columns = scan(list(parts.values()))
+    columns = scan_columns(*parts.values())
     constant = np.flatnonzero(~(columns.low < columns.high))
     families = [family_label(family) for family in common_families(dataset)]
     names = _names(constant, dataset.columns)

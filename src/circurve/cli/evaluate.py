@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from enum import StrEnum
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from circurve.cli.files import read_training
 from circurve.cli.measures import degree_of_overfitting, mean_log_likelihood, sharpness
 from circurve.cli.options import (
-    DATA,
     DataArgument,
     DataDirOption,
     DeviceOption,
@@ -20,41 +16,34 @@ from circurve.cli.options import (
     JsonOption,
     MissingOption,
     ModelArgument,
+    Part,
+    PartOption,
 )
 from circurve.cli.show import measured, print_facts, print_json, print_scores
-from circurve.cli.tables import SPLITS, Source, load, parts_of, rows_of
+from circurve.cli.tables import SPLITS, Source, choose, load, rows_of
 from circurve.data import Dataset
-from circurve.data.convert import Array
-from circurve.errors import CircurveWarning, OptionError
+from circurve.errors import CircurveWarning
 from circurve.model import load as load_model
 
 __all__ = ["evaluate"]
-
-
-class Part(StrEnum):
-    """Which rows to score."""
-
-    all = "all"
-    train = "train"
-    valid = "valid"
-    test = "test"
 
 
 def evaluate(  # noqa: PLR0913 - each parameter is an option
     model: ModelArgument,
     data: DataArgument,
     *,
-    split: Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to score.")] = Part.all,
+    split: PartOption = Part.all,
     device: DeviceOption = "auto",
     data_dir: DataDirOption = None,
     missing: MissingOption = None,
     header: HeaderOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a data set or a file with a model: mean log-likelihoods.
+    """Score a data set or a file with a model: log-likelihoods, sharpness.
 
     A file with a single table is scored whole, and reported as test rows, or
-    as what --split names.
+    as what --split names. The sharpness, the mean over rows of the trace of
+    the Hessian of -log p, is that of the training rows where these are scored.
     """
     loaded = load_model(model, device)
     training = read_training(model)
@@ -69,6 +58,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     started = time.perf_counter()
     scores = {name: mean_log_likelihood(loaded, part, data) for name, part in parts.items()}
     train_ll, valid_ll, test_ll = (scores.get(name) for name in SPLITS)
+    traces = {name: sharpness(loaded, part) for name, part in parts.items()}
     report: dict[str, Any] = {
         "command": "evaluate",
         "model": str(model),
@@ -80,7 +70,8 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "train_ll": train_ll,
         "valid_ll": valid_ll,
         "test_ll": test_ll,
-        "sharpness": sharpness(loaded, parts.get("train")),
+        "sharpness": traces.get("train", next(iter(traces.values()))),
+        "sharpness_by_split": {name: traces.get(name) for name in SPLITS},
         "dof": degree_of_overfitting(train_ll, valid_ll),
         "parameters": loaded.circuit.describe().parameters,
         "seconds": round(time.perf_counter() - started, 3),
@@ -88,18 +79,6 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "out": None,
     }
     print_json(report) if as_json else _print(report)
-
-
-def choose(data: Dataset, split: Part) -> dict[str, Array]:
-    """The parts to score, by name; a single table has the name that was asked for."""
-    parts = parts_of(data)
-    if len(parts) == 1:
-        return {"test" if split is Part.all else split.value: data.train}
-    if split is Part.all:
-        return parts
-    if split.value not in parts:
-        raise OptionError(f"--split {split.value}: {data.name} has only {', '.join(parts)}")
-    return {split.value: parts[split.value]}
 
 
 def _seen(training: dict[str, Any], data: Dataset) -> bool:
@@ -113,7 +92,7 @@ def _print(report: dict[str, Any]) -> None:
     print_scores(f"{report['dataset']} under {report['model']}", report)
     print_facts(
         {
-            **measured(report),
+            **{label: text for label, text in measured(report).items() if label != "sharpness"},
             "time": f"{report['seconds']:.1f} s on {report['device']}",
         }
     )

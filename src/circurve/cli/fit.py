@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import typer
 
-import circurve.learning
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_target, save_model
 from circurve.cli.fit_options import (
     BatchSizeOption,
     EpochsOption,
-    MethodOption,
     NoSplitOption,
     OutOption,
     PatienceOption,
     PrecisionOption,
-    PseudocountOption,
     SeedOption,
     SelectOption,
     SharesOption,
@@ -28,11 +25,31 @@ from circurve.cli.fit_options import (
     StructureOption,
     TestOption,
     ToleranceOption,
+    TrackOption,
     UnitsOption,
     ValidOption,
 )
-from circurve.cli.measures import degree_of_overfitting, sharpness
-from circurve.cli.models import MethodName, Shape, Structure, build_circuit, build_method
+from circurve.cli.method_options import (
+    EstimatorOption,
+    GateMemoryOption,
+    GateOption,
+    MethodOption,
+    MuOption,
+    MuScaleOption,
+    PenaltyOption,
+    PseudocountOption,
+    SimplexOption,
+)
+from circurve.cli.methods import (
+    MethodName,
+    MethodOptions,
+    build_methods,
+    describe_method,
+    method_label,
+    parse_gate,
+    parse_mu,
+)
+from circurve.cli.models import Shape, Structure
 from circurve.cli.options import (
     DataArgument,
     DataDirOption,
@@ -41,38 +58,22 @@ from circurve.cli.options import (
     JsonOption,
     MissingOption,
     Precision,
-    parse_batch_size,
     parse_shares,
-    parse_step_size,
 )
-from circurve.cli.show import measured, print_facts, print_json, print_scores, progress
-from circurve.cli.tables import HeldOut, Source, load_in_parts, parts_of, rows_of
+from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
+from circurve.cli.tables import HeldOut, Source
+from circurve.cli.training import STOPPED, Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
-from circurve.errors import CircurveError, OptionError
-from circurve.learning import FitResult, Run
-from circurve.learning.options import Settings
-from circurve.model import as_device
+from circurve.errors import CircurveError
+from circurve.learning import EpochRecord, FitResult, Run
 
 __all__ = ["fit"]
 
-STOPPED = {
-    "epochs": "all epochs done",
-    "tolerance": "gained less than the tolerance",
-    "patience": "validation got no better",
-    "callback": "stopped by a callback",
-    "interrupted": "interrupted",
-}
+SHOWN_EPOCHS = 12
+"""How many epochs of the history the table shows at most."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """A training with all its options checked."""
-
-    shape: Shape
-    run: Run
-    settings: Settings
-    step_size: str | float
-    """As it was typed, where it was."""
+HISTORY = "history: train and sharpness over the batches of each epoch, before their M-steps"
 
 
 def fit(  # noqa: PLR0913 - each parameter is an option
@@ -82,6 +83,13 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     structure: StructureOption = Structure.hclt,
     units: UnitsOption = 100,
     method: MethodOption = MethodName.vanilla,
+    mu: MuOption = None,
+    gate: GateOption = None,
+    estimator: EstimatorOption = None,
+    gate_memory: GateMemoryOption = None,
+    simplex: SimplexOption = None,
+    penalty: PenaltyOption = None,
+    mu_scale: MuScaleOption = None,
     pseudocount: PseudocountOption = 0.0,
     epochs: EpochsOption = 100,
     batch_size: BatchSizeOption = "200",
@@ -90,6 +98,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     select: SelectOption = None,
     patience: PatienceOption = None,
     tolerance: ToleranceOption = None,
+    track: TrackOption = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = Precision.float32,
     data_dir: DataDirOption = None,
@@ -108,80 +117,37 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     under Data say otherwise. Ctrl-C ends the training and keeps what was
     learned so far.
     """
-    settings = Settings(
-        epochs=epochs,
-        batch_size=parse_batch_size(batch_size),
-        step_size=None if step_size is None else parse_step_size(step_size),
-        tolerance=tolerance,
-        patience=patience,
-        select=None if select is None else select.value,
-        device=as_device(device),
-        precision=precision.value,
-    )
-    run = Run(build_method(method, pseudocount), seed)
-    job = Job(Shape(structure, units), run, settings, step_size or cast("float", settings.step))
+    options = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
+    mus = None if mu is None else [parse_mu(mu)]
+    gates = None if gate is None else [parse_gate(gate)]
+    run = Run(build_methods([method], mus, gates, options)[0], seed)
+    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
+    job = Job.of(Shape(structure, units), [run], typed)
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
     if out is not None:
-        check_target(out, (data, valid, test))
-    parts = load_in_parts(Source(data, data_dir, header, missing), held, seed)
-    if parts.valid is None and (patience is not None or settings.select == "best"):
-        raise OptionError("--patience and --select best need validation rows: give --valid FILE or a share in --split")
+        check_target("--out", out, (data, valid, test))
+    parts = load_for(job, Source(data, data_dir, header, missing), held)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
-    result = train(job, parts)
+    result = train(job, parts)[0]
     finish(result, describe(job, parts, result), out, as_json)
 
 
-def train(job: Job, data: Dataset) -> FitResult:
-    """Build the circuit and train it."""
-    settings = job.settings
-    circuit = build_circuit(job.shape, data, job.run.seed)
-    progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
-    return circurve.learning.fit(
-        circuit,
-        data.train,
-        valid=data.valid,
-        test=data.test,
-        method=job.run.method,
-        seed=job.run.seed,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        step_size=settings.step_size,
-        tolerance=settings.tolerance,
-        patience=settings.patience,
-        select=settings.select,
-        device=settings.device,
-        precision=settings.precision,
-    )
-
-
 def describe(job: Job, data: Dataset, result: FitResult) -> dict[str, Any]:
-    """All fields of the report but `out`."""
-    return {
+    """All fields of the report but `out`; `path` where mu or the gate was chosen, `history` where it was asked for."""
+    report = {
         "command": "fit",
-        "dataset": data.name,
-        "rows": rows_of(parts_of(data)),
-        "variables": data.train.shape[1],
-        "structure": job.shape.structure.value,
-        "units": job.shape.units,
-        "method": type(job.run.method).__name__.lower(),
-        "pseudocount": job.run.method.pseudocount,
-        "seed": job.run.seed,
-        "batch_size": job.settings.batch_size or "full",
-        "step_size": job.step_size,
-        "precision": job.settings.precision,
-        "epochs": len(result.history),
-        "epoch": result.epoch,
-        "stopped": result.stopped,
-        "train_ll": result.train_ll,
-        "valid_ll": result.valid_ll,
-        "test_ll": result.test_ll,
-        "sharpness": sharpness(result.model, data.train),
-        "dof": degree_of_overfitting(result.train_ll, result.valid_ll),
+        **describe_job(job, data),
+        **describe_run(result, data),
         "parameters": result.model.circuit.describe().parameters,
         "seconds": round(result.seconds, 3),
         "device": str(result.model.device),
     }
+    if result.path:
+        report["path"] = [_candidate(candidate, result) for candidate in result.path]
+    if job.settings.track:
+        report["history"] = [_epoch(record) for record in result.history]
+    return report
 
 
 def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json: bool) -> None:
@@ -202,8 +168,29 @@ def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json:
         raise typer.Exit(INTERRUPTED)
 
 
+def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
+    method = describe_method(candidate.run.method)
+    return {
+        "mu": method["mu"],
+        "gate": method["gate"],
+        "train_ll": candidate.train_ll,
+        "valid_ll": candidate.valid_ll,
+        "test_ll": candidate.test_ll,
+        "epoch": candidate.epoch,
+        "chosen": candidate.model is chosen.model,
+    }
+
+
+def _epoch(record: EpochRecord) -> dict[str, Any]:
+    return {**asdict(record), "dof": record.dof}
+
+
 def _print(report: dict[str, Any]) -> None:
-    title = f"{report['dataset']}: {report['structure']}, {report['units']} units, {report['method']}"
+    if "history" in report:
+        _print_history(report["history"])
+    if "path" in report:
+        _print_path(report["path"])
+    title = f"{report['dataset']}: {report['structure']}, {report['units']} units, {method_label(report)}"
     print_scores(title, report)
     facts = {
         **measured(report),
@@ -212,3 +199,42 @@ def _print(report: dict[str, Any]) -> None:
         "saved in": report["out"],
     }
     print_facts(facts)
+
+
+def _print_path(path: list[dict[str, Any]]) -> None:
+    """The candidates for mu and the gate, with a mark at the one that was taken."""
+    gated = any(candidate["gate"] for candidate in path)
+    rows = [
+        (
+            "*" if candidate["chosen"] else "",
+            f"{candidate['mu']:g}",
+            *((candidate["gate"],) if gated else ()),
+            number(candidate["valid_ll"]),
+            number(candidate["test_ll"]),
+            f"{candidate['epoch']}",
+        )
+        for candidate in path
+    ]
+    heads = ("", "mu", *(("gate ",) if gated else ()), "valid", "test", "epoch")
+    print_table(heads, rows, "candidates; * is the best by validation log-likelihood")
+
+
+def _print_history(history: list[dict[str, Any]]) -> None:
+    """About a dozen epochs, evenly spread, the last one among them."""
+    gated = any(record["gates"] for record in history)
+    every = max(1, -(-len(history) // SHOWN_EPOCHS))
+    rows = [
+        (
+            f"{record['epoch']}",
+            *(number(record[key]) for key in ("train_ll", "valid_ll", "test_ll", "dof")),
+            significant(record["sharpness"]),
+            *(_gates(record["gates"]) if gated else ()),
+        )
+        for record in history[::-1][::every][::-1]
+    ]
+    heads = ("epoch", "train", "valid", "test", "DoF", "sharpness", *(("median gate", "gates > 1/2") if gated else ()))
+    print_table(heads, rows, HISTORY)
+
+
+def _gates(summary: dict[str, float]) -> tuple[str, str]:
+    return significant(summary["median"], 2), f"{summary['above_half']:.1%}"

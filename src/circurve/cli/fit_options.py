@@ -1,4 +1,4 @@
-"""The options of `circurve fit` that no other command has."""
+"""The options of `circurve fit` and `circurve sweep`, but for those about the method."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from circurve.cli.models import MethodName, Structure
+from circurve.cli.models import Structure
 from circurve.cli.options import DATA, MODEL, TRAINING, Precision, Select
 
 __all__ = [
     "BatchSizeOption",
     "EpochsOption",
-    "MethodOption",
     "NoSplitOption",
     "OutOption",
     "PatienceOption",
     "PrecisionOption",
-    "PseudocountOption",
     "SeedOption",
     "SelectOption",
     "SharesOption",
@@ -26,6 +24,7 @@ __all__ = [
     "StructureOption",
     "TestOption",
     "ToleranceOption",
+    "TrackOption",
     "UnitsOption",
     "ValidOption",
 ]
@@ -47,12 +46,6 @@ UnitsOption = Annotated[
     int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
 ]
 
-MethodOption = Annotated[
-    MethodName, typer.Option(metavar="NAME", rich_help_panel=TRAINING, help="How sum weights are learned: vanilla.")
-]
-PseudocountOption = Annotated[
-    float, typer.Option(metavar="F", rich_help_panel=TRAINING, help="Added to each sum's counts in every step.")
-]
 EpochsOption = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Passes over the data.")]
 BatchSizeOption = Annotated[
     str, typer.Option(metavar="N|full", rich_help_panel=TRAINING, help="Rows in each step, or all of them.")
@@ -86,6 +79,9 @@ ToleranceOption = Annotated[
     typer.Option(
         metavar="F", rich_help_panel=TRAINING, help="Stop when an epoch raises the training log-likelihood by less."
     ),
+]
+TrackOption = Annotated[
+    bool, typer.Option("--track", rich_help_panel=TRAINING, help="Measure sharpness and gates in every epoch.")
 ]
 PrecisionOption = Annotated[Precision, typer.Option(rich_help_panel=TRAINING, help="The numbers to compute with.")]
 

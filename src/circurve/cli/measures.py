@@ -1,20 +1,28 @@
-"""The numbers that `fit` and `evaluate` report."""
+"""The numbers that several commands report."""
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
+from circurve.curvature import curvature
 from circurve.data.convert import Array
-from circurve.errors import DataError, OptionError
+from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.model import Model
 
-__all__ = ["degree_of_overfitting", "mean_log_likelihood", "sharpness"]
+__all__ = ["check_one_output", "degree_of_overfitting", "mean_log_likelihood", "sharpness"]
+
+
+def check_one_output(model: Model) -> None:
+    """Refuse a model of several distributions: the command line has no way to say which row belongs to which."""
+    if model.circuit.outputs != 1:
+        raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
 
 
 def mean_log_likelihood(model: Model, values: Array, what: str) -> float:
     """The mean of log p over rows, in nats; -inf if a row has probability zero. `what` opens messages."""
-    if model.circuit.outputs != 1:
-        raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
+    check_one_output(model)
     try:
         return float(np.mean(model.log_prob(values)))
     except DataError as error:
@@ -28,6 +36,14 @@ def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> flo
     return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
-def sharpness(model: Model, train: Array | None) -> float | None:
-    """The mean over training samples of the trace of the Hessian; not measured yet."""
-    return None
+def sharpness(model: Model, values: Array) -> float | None:
+    """The mean over rows of the trace of the Hessian; rows of probability zero are left out, None if no other is there.
+
+    The rows have been scored before, and whatever there was to warn about was said then.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CircurveWarning)
+        try:
+            return curvature(model, values).trace
+        except DataError:
+            return None

@@ -1,4 +1,4 @@
-"""From names on the command line to methods and circuits."""
+"""From names on the command line to circuits."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ from circurve.cli.tables import common_families
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
-from circurve.learning import Method, Vanilla
 from circurve.structures import fully_factorized, hclt, hmm, mixture, random_binary_trees
 
-__all__ = ["MethodName", "Shape", "Structure", "build_circuit", "build_method"]
+__all__ = ["Shape", "Structure", "build_circuit"]
 
 RANDOM_TREES = 4
 """How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
-
-
-class MethodName(StrEnum):
-    """How sum weights are learned."""
-
-    vanilla = "vanilla"
 
 
 class Structure(StrEnum):
@@ -44,11 +37,6 @@ class Shape:
     def __post_init__(self) -> None:
         if self.units < 1:
             raise OptionError(f"--units must be a whole number >= 1, not {self.units}")
-
-
-def build_method(name: MethodName, pseudocount: float) -> Method:
-    """The record of a method by its name."""
-    return {MethodName.vanilla: Vanilla}[name](pseudocount=pseudocount)
 
 
 def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:

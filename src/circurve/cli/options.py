@@ -15,6 +15,7 @@ from circurve.learning.schedules import Schedule
 
 __all__ = [
     "DATA",
+    "METHOD",
     "MODEL",
     "TRAINING",
     "DataArgument",
@@ -24,6 +25,8 @@ __all__ = [
     "JsonOption",
     "MissingOption",
     "ModelArgument",
+    "Part",
+    "PartOption",
     "Precision",
     "Select",
     "Shares",
@@ -32,7 +35,7 @@ __all__ = [
     "parse_step_size",
 ]
 
-MODEL, TRAINING, DATA = "Model", "Training", "Data"
+MODEL, METHOD, TRAINING, DATA = "Model", "Method", "Training", "Data"
 """The groups of options in a command's help."""
 
 SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
@@ -86,6 +89,18 @@ class Precision(StrEnum):
 
     float32 = "float32"
     float64 = "float64"
+
+
+class Part(StrEnum):
+    """Which rows of a data set to look at."""
+
+    all = "all"
+    train = "train"
+    valid = "valid"
+    test = "test"
+
+
+PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to take.")]
 
 
 def parse_batch_size(text: str) -> int | None:

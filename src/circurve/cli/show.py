@@ -27,6 +27,7 @@ __all__ = [
     "print_scores",
     "print_table",
     "progress",
+    "significant",
 ]
 
 WIDTH = 80
@@ -81,17 +82,26 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
 
 
 def print_scores(title: str, report: Mapping[str, Any]) -> None:
-    """The log-likelihoods of a report and the rows they come from."""
+    """The log-likelihoods of a report, the sharpness where it has one for each part, and the rows they come from."""
     splits = [split for split, count in report["rows"].items() if count is not None]
-    rows = [(split, number(report[f"{split}_ll"]), f"{report['rows'][split]:,}") for split in splits]
-    print_table(("", "log-likelihood", "rows"), rows, title)
+    traces = report.get("sharpness_by_split")
+    rows = [
+        (
+            split,
+            number(report[f"{split}_ll"]),
+            *((significant(traces[split]),) if traces else ()),
+            f"{report['rows'][split]:,}",
+        )
+        for split in splits
+    ]
+    print_table(("", "log-likelihood", *(("sharpness",) if traces else ()), "rows"), rows, title)
 
 
 def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
     """The facts that `fit` and `evaluate` have in common."""
     return {
         "degree of overfitting": None if report["dof"] is None else number(report["dof"]),
-        "sharpness": None if report["sharpness"] is None else number(report["sharpness"]),
+        "sharpness": None if report["sharpness"] is None else significant(report["sharpness"]),
         "parameters": f"{report['parameters']:,}",
     }
 
@@ -110,6 +120,14 @@ def progress(text: str) -> None:
 def number(value: float | None, digits: int = 4) -> str:
     """A number for a table; a dash for None."""
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def significant(value: float | None, digits: int = 4) -> str:
+    """A number of any size for a table, with so many digits that say something; a dash for None."""
+    if value is None or not math.isfinite(value) or value == 0:
+        return number(value, 0)
+    size = math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(0, digits - 1 - size)}f}" if -4 <= size < 7 else f"{value:.{digits - 1}e}"
 
 
 def family_label(family: Family) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from circurve.cli.options import Shares
-from circurve.data import Dataset, load_data, read_table, split_rows
-from circurve.data.convert import Array, Names, column_label
-from circurve.errors import CircurveWarning, DataError, OptionError
+from circurve.cli.options import Part, Shares
+from circurve.data import Dataset, Matrix, load_data, read_table, split_rows
+from circurve.data.convert import Array, Names
+from circurve.errors import DataError, OptionError
 from circurve.inputs import Family
-from circurve.structures.columns import Columns, families_of, scan_columns
+from circurve.structures import infer_families
+from circurve.structures.arguments import observed_matrix
 
-__all__ = ["SPLITS", "HeldOut", "Source", "common_families", "load", "load_in_parts", "parts_of", "rows_of", "scan"]
+__all__ = ["SPLITS", "HeldOut", "Source", "choose", "common_families", "load", "load_in_parts", "parts_of", "rows_of"]
 
 SPLITS = ("train", "valid", "test")
 DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
@@ -51,9 +48,8 @@ class HeldOut:
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
     data = load_data(source.data, source.data_dir, source.header)
-    if source.missing is None:
-        return data
-    return _with_parts(data, {split: _blank(part, source.missing) for split, part in parts_of(data).items()})
+    parts = {split: observed_matrix(Matrix(part), source.missing) for split, part in parts_of(data).items()}
+    return _with_parts(data, {split: part.values for split, part in parts.items()})
 
 
 def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
@@ -78,50 +74,31 @@ def parts_of(data: Dataset) -> dict[str, Array]:
     return {split: part for split, part in parts.items() if part is not None}
 
 
+def choose(data: Dataset, split: Part) -> dict[str, Array]:
+    """The parts that were asked for, by name; a single table is taken whole, as `test` or what `split` names."""
+    parts = parts_of(data)
+    if len(parts) == 1:
+        return {"test" if split is Part.all else split.value: data.train}
+    if split is Part.all:
+        return parts
+    if split.value not in parts:
+        raise OptionError(f"--split {split.value}: {data.name} has only {', '.join(parts)}")
+    return {split.value: parts[split.value]}
+
+
 def rows_of(parts: dict[str, Array]) -> dict[str, int | None]:
     """The number of rows of each part, None for one that is not there."""
     return {split: len(parts[split]) if split in parts else None for split in SPLITS}
 
 
-def scan(parts: Sequence[Array]) -> Columns:
-    """Range, wholeness and missing values of each column over all parts."""
-    facts = [scan_columns(part) for part in parts]
-    return Columns(
-        low=np.fmin.reduce([f.low for f in facts]),
-        high=np.fmax.reduce([f.high for f in facts]),
-        whole=np.logical_and.reduce([f.whole for f in facts]),
-        missing=np.logical_or.reduce([f.missing for f in facts]),
-    )
-
-
 def common_families(data: Dataset) -> tuple[Family, ...]:
     """One family for each column that takes the values of all parts: a rare category may be in `test` alone."""
-    columns = scan(list(parts_of(data).values()))
-    suspects = np.flatnonzero(columns.whole & (columns.low == -1) & (columns.high < 256))
-    if suspects.size:
-        first = column_label(data.columns, int(suspects[0]))
-        more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
-        warnings.warn(
-            f"{first}{more}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1",
-            CircurveWarning,
-            stacklevel=2,
-        )
-    return families_of(columns)
+    return infer_families(*(Matrix(part, data.columns) for part in parts_of(data).values()))
 
 
 def _with_parts(data: Dataset, parts: dict[str, Array]) -> Dataset:
     train, valid, test = ({**parts_of(data), **parts}.get(split) for split in SPLITS)
     return Dataset(data.name, data.train if train is None else train, valid, test, data.columns)
-
-
-def _blank(values: Array, missing: int) -> Array:
-    """NaN where the values equal `missing`; a type that holds both only if there is any."""
-    found = values == missing
-    if not found.any():
-        return values
-    blanked: Array = values.astype(np.promote_types(values.dtype, np.float32))
-    blanked[found] = np.nan
-    return blanked
 
 
 def _load_file(path: Path, source: Source, columns: Names) -> Array:
@@ -132,4 +109,4 @@ def _load_file(path: Path, source: Source, columns: Names) -> Array:
         pairs = zip(columns, table.columns, strict=False)
         wrong = next((f"{b!r} where the training data has {a!r}" for a, b in pairs if a != b), "another number of them")
         raise DataError(f"{path}: the columns do not match: {wrong}")
-    return table.values if source.missing is None else _blank(table.values, source.missing)
+    return observed_matrix(table, source.missing).values

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
-from circurve.curvature.measure import batches_of, samples_of
-from circurve.engine import Batch, Engine, observe
+from circurve.curvature.measure import batches_of, label, repaired_log_ratio, report_impossible, samples_of
+from circurve.data import as_matrix, encode
+from circurve.engine import Batch, Engine, Samples, observe
 from circurve.engine.functional import log_likelihood
 from circurve.engine.reference import SumPass, forward
 from circurve.engine.underflow import Repaired
@@ -29,6 +29,7 @@ from circurve.model import Model
 __all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "top_eigenvalues"]
 
 Array = NDArray[np.float64]
+Loss = Callable[[Tensor], Tensor]
 
 LARGEST = 5_000
 """The most edges of which the whole Hessian is computed: 200 MB of matrix."""
@@ -57,7 +58,8 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
     rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue is t_n. Rows where p_n is zero give NaN.
     """
     place = _sum_position(model, node)
-    samples = samples_of(model, x, missing=missing)
+    table = encode(as_matrix(x), model.circuit.families, missing=missing)  # p_n needs no labels
+    samples = Samples.of(table, model.device, model.dtype)
     engine = Engine(model.program, 1, model.device, model.dtype, careful=True)
     parts = []
     for batch in batches_of(engine, samples):
@@ -77,21 +79,23 @@ def _ratios(engine: Engine, number: int, position: int) -> Tensor:  # (N, K, C)
     children = engine.values.matrix[rows].T  # (N, C)
     own = engine.values.block(layer.block, g, k)[0, position].T  # (N, K)
     ratio = (children[:, None] - own[:, :, None]).double().exp()
-    ratio = torch.where((own > LOG_ZERO / 2)[:, :, None], ratio, torch.nan)
     mask = engine.masks[number]
-    return ratio if mask is None else ratio * mask[position]
+    ratio = ratio if mask is None else ratio.masked_fill(mask[position] == 0, 0.0)
+    return torch.where((own > LOG_ZERO / 2)[:, :, None], ratio, torch.nan)
 
 
-def hessian_diagonal(model: Model, x: Any, *, missing: int | None = None) -> dict[Sum, Array]:
+def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> dict[Sum, Array]:
     """The diagonal of the Hessian of the mean of -log p: mean of (F_nc / theta_nc)^2, (units, child units) by node.
 
-    Equals mean of (F_n rho_nc)^2, which is finite for zero weights too. Rows of probability zero are left out.
+    Equals mean of (F_n rho_nc)^2, which is finite for zero weights too. Rows of probability zero are left out, with a
+    warning that counts them.
     """
-    samples = samples_of(model, x, missing=missing)
+    samples = samples_of(model, x, None, labels, missing)
     engine = model.engine()
     observer = _Diagonal(engine)
     for batch in batches_of(engine, samples):
         observe(engine, model.params, batch, observer)
+    report_impossible(len(samples) - int(observer.weight), observer.weight)
     return {
         node: (sums[0, g] / observer.weight).cpu().numpy()
         for layer, sums in zip(model.program.sums, observer.sums, strict=True)
@@ -119,9 +123,8 @@ class _Diagonal:
         self.sums[step.number] += squares if mask is None else squares * mask
 
     def on_repaired(self, number: int, entries: Repaired) -> None:
-        mask = self.engine.masks[number]
-        gradient = entries.flow[:, None].double() * entries.log_ratio.double().exp()
-        gradient = gradient if mask is None else gradient * mask[entries.group, entries.unit]
+        log_flow = entries.flow.double().log()[:, None]  # minus infinity for a row of probability zero
+        gradient = (repaired_log_ratio(self.engine, number, entries) + log_flow).exp()
         at = (entries.run, entries.group, entries.unit)
         self.sums[number].index_put_(at, gradient.square(), accumulate=True)
 
@@ -129,32 +132,52 @@ class _Diagonal:
         """Inputs are not part of the Hessian."""
 
 
-def hessian(model: Model, x: Any, *, missing: int | None = None) -> Hessian:
-    """The whole Hessian of the rows' mean of -log p by automatic differentiation in float64: small circuits only."""
-    loss, weights = _loss(model, x, missing)
-    edges = edges_of(model)
-    if len(edges) > LARGEST:
+def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Hessian:
+    """The whole Hessian of the rows' mean of -log p by automatic differentiation in float64: small circuits only.
+
+    Rows of probability zero are left out, with a warning that counts them. A unit of probability zero in a possible row
+    is a constant there, as it is in the trace.
+    """
+    kept = _existing(model)
+    _check_size(int(kept.sum()))
+    return Hessian(_matrix(*_loss(model, x, labels, missing), kept), edges_of(model))
+
+
+def _check_size(edges: int) -> None:
+    if edges > LARGEST:
         raise OptionError(
-            f"the circuit has {len(edges):,} edges, the whole Hessian is for up to {LARGEST:,}: "
+            f"the circuit has {edges:,} edges, the whole Hessian is for up to {LARGEST:,}: "
             "use hessian_diagonal or top_eigenvalues"
         )
-    rows = torch.func.hessian(loss)(weights)
-    kept = _existing(model)
-    return Hessian(rows[kept][:, kept].numpy(), edges)
 
 
-def top_eigenvalues(model: Model, x: Any, k: int = 5, *, missing: int | None = None) -> Array:  # (k,)
+def _matrix(loss: Loss, weights: Tensor, kept: Tensor) -> Array:
+    if not len(weights):
+        return np.zeros((0, 0))
+    rows: Array = torch.func.hessian(loss)(weights)[kept][:, kept].numpy()
+    return rows
+
+
+def top_eigenvalues(
+    model: Model, x: Any, k: int = 5, *, labels: Any = None, missing: int | None = None
+) -> Array:  # (k,)
     """The k largest eigenvalues of the Hessian of the mean of -log p over rows, largest first.
 
-    Lanczos (scipy's eigsh) on exact Hessian-vector products, each a forward-over-reverse pass over all rows.
+    Lanczos (scipy's eigsh) on exact Hessian-vector products, each a forward-over-reverse pass over all rows. Rows of
+    probability zero are left out, with a warning that counts them.
     """
-    loss, weights = _loss(model, x, missing)
-    kept = _existing(model).numpy()
+    from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - slow to import, and only needed here
+
+    there = _existing(model)
+    kept = there.numpy()
     size = int(kept.sum())
-    if not 1 <= k <= size:
-        raise OptionError(f"k must lie between 1 and the {size} edges of the circuit, not {k!r}")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= size:
+        raise OptionError(f"k must be a whole number from 1 to the {size} edges of the circuit, not {k!r}")
     if k >= size - 1:
-        return np.sort(np.linalg.eigvalsh(hessian(model, x, missing=missing).matrix))[::-1][:k].copy()
+        _check_size(size)
+    loss, weights = _loss(model, x, labels, missing)
+    if k >= size - 1:
+        return np.sort(np.linalg.eigvalsh(_matrix(loss, weights, there)))[::-1][:k].astype(np.float64)
     gradient = torch.func.grad(loss)
 
     def product(vector: Array) -> Array:
@@ -186,14 +209,19 @@ def _existing(model: Model) -> Tensor:  # (all entries of weight blocks,) boolea
         torch.ones(layer.shape, dtype=torch.bool) if layer.mask is None else torch.from_numpy(layer.mask)
         for layer in model.program.sums
     ]
-    return torch.cat([part.reshape(-1) for part in parts])
+    return torch.cat([torch.zeros(0, dtype=torch.bool), *(part.reshape(-1) for part in parts)])
 
 
-def _loss(model: Model, x: Any, missing: int | None) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+def _loss(model: Model, x: Any, labels: Any, missing: int | None) -> tuple[Loss, Tensor]:
     """The mean of -log p as a function of one vector of all weight blocks, and the model's own vector; on the CPU."""
     here = model.to("cpu", torch.float64)
-    samples = samples_of(here, x, missing=missing)
-    batch = samples.rows(0, len(samples))
+    samples = samples_of(here, x, None, labels, missing)
+    log_value = torch.as_tensor(here.log_prob(x, missing=missing)).cpu()  # (N,) or (N, outputs)
+    if samples.labels is not None:
+        log_value = log_value.gather(1, samples.labels[:, None])[:, 0]
+    possible = (log_value > -torch.inf).nonzero()[:, 0]
+    report_impossible(len(samples) - len(possible), len(possible), stacklevel=4)
+    batch = samples.pick(possible[None])
     shapes = [layer.shape for layer in here.program.sums]
     sizes = [int(np.prod(shape)) for shape in shapes]
 
@@ -201,13 +229,18 @@ def _loss(model: Model, x: Any, missing: int | None) -> tuple[Callable[[Tensor],
         blocks = [part.view(1, *shape) for part, shape in zip(torch.split(vector, sizes), shapes, strict=True)]
         return -log_likelihood(here.program, blocks, here.params.inputs, batch).mean()
 
-    return loss, torch.cat([w.reshape(-1) for w in here.params.weights])
+    return loss, torch.cat([torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)])
 
 
 def _sum_position(model: Model, node: Sum | str) -> tuple[int, int]:
     """Which sum layer a node is in, and where."""
-    for number, layer in enumerate(model.program.sums):
-        for position, other in enumerate(layer.nodes):
-            if other is node or (isinstance(node, str) and other.name == node):
-                return number, position
-    raise OptionError(f"node: no Sum {node!r} in this circuit")
+    place = {other: i for i, other in enumerate(model.circuit.nodes)}
+    found = [
+        (number, position)
+        for number, layer in enumerate(model.program.sums)
+        for position, other in enumerate(layer.nodes)
+        if (label(other, place[other]) == node if isinstance(node, str) else other is node)
+    ]
+    if len(found) != 1:
+        raise OptionError(f"node: {'more than one' if found else 'no'} Sum {node!r} in this circuit")
+    return found[0]

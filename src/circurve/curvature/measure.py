@@ -14,12 +14,14 @@ from torch import Tensor
 
 from circurve.curvature.depth import sum_depths
 from circurve.curvature.record import Curvature, NodeRef, squared_ratios
-from circurve.engine import Batch, Engine, Request, Samples, observe, statistics
+from circurve.engine import Batch, Engine, Params, Request, Samples, observe
 from circurve.engine.memory import chunk_size
 from circurve.engine.reference import SumPass
+from circurve.engine.sums import Sums
 from circurve.engine.underflow import Repaired
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.graph import Sum
+from circurve.inputs import LOG_ZERO
 from circurve.learning.examples import Examples, prepare
 from circurve.learning.score import chunks
 from circurve.model import Model
@@ -40,11 +42,13 @@ def curvature(
     """
     samples = samples_of(model, x, weights, labels, missing)
     engine = model.engine()
-    batches = batches_of(engine, samples)
-    sums = statistics(engine, model.params, batches, Request(curvature=True, mean_ratio=True))
+    observer = _Sums(engine, model.params)
+    for batch in batches_of(engine, samples):
+        observe(engine, model.params, batch, observer)
+    sums = observer.result()
     impossible = int(sums.impossible[0])
     weight = float(sums.weight[0])
-    _report(impossible, weight)
+    report_impossible(impossible, weight)
     measured = sums.curvature
     assert measured is not None
 
@@ -53,7 +57,7 @@ def curvature(
         return [(layer[0].double() / weight).cpu().numpy() for layer in layers]
 
     ratio = tuple(means(measured.ratio))
-    depths = sum_depths(model.program, means(sums.counts))
+    depths = sum_depths(model.program, means(sums.counts), observer.outputs.cpu().numpy() / weight)
     layers = model.program.sums
     sizes = dict(zip(model.circuit.nodes, model.circuit.scope_sizes, strict=True))
     per_unit = [
@@ -65,12 +69,12 @@ def curvature(
         local=_flat(means(measured.local)),
         local_mean_ratio=squared_ratios(ratio),
         total=_flat(means(measured.total)),
-        depth_min=np.concatenate([d.low for d in depths]),
-        depth_max=np.concatenate([d.high for d in depths]),
-        depth_mean=np.concatenate([d.mean for d in depths]),
+        depth_min=_flat([d.low for d in depths]),
+        depth_max=_flat([d.high for d in depths]),
+        depth_mean=_flat([d.mean for d in depths]),
         layer=np.array([number for number, _ in per_unit], dtype=np.float64),
         scope_size=np.array([sizes[node] for _, node in per_unit], dtype=np.float64),
-        edges=np.concatenate([_edges(node) for layer in layers for node in layer.nodes]),
+        edges=_flat([_edges(node) for layer in layers for node in layer.nodes]),
         nodes=node_refs(model),
         weight=weight,
         impossible=impossible,
@@ -82,11 +86,16 @@ def node_refs(model: Model) -> tuple[NodeRef, ...]:
     """The sum units in the order of all curvature vectors: layer after layer, node after node, unit after unit."""
     position = {node: i for i, node in enumerate(model.circuit.nodes)}
     return tuple(
-        NodeRef(position[node], node.name or f"Sum #{position[node]}", unit)
+        NodeRef(position[node], label(node, position[node]), unit)
         for layer in model.program.sums
         for node in layer.nodes
         for unit in range(node.units)
     )
+
+
+def label(node: Sum, position: int) -> str:
+    """A node's own name, or one made from its position in `circuit.nodes`."""
+    return node.name or f"Sum #{position}"
 
 
 def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Any:
@@ -103,13 +112,16 @@ def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | No
         observe(engine, model.params, batch, observer)
         parts.append(torch.where(observer.possible[0], observer.trace[0], torch.nan))
     trace = torch.cat(parts)
-    _report(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
+    report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
 
 @dataclass(frozen=True)
 class PerSample:
-    """T_n(x), t_n(x) and F_n(x) of chosen sum units for each row: (N, units). NaN for a row of probability zero."""
+    """T_n(x), t_n(x) and F_n(x) of chosen sum units for each row: (N, units). NaN for a row of probability zero.
+
+    A unit with p_n(x) = 0 in a possible row has no ratios p_c / p_n: its t_n(x) is 0, as in the means of `Curvature`.
+    """
 
     total: Array
     local: Array
@@ -118,7 +130,12 @@ class PerSample:
 
 
 def per_sample(
-    model: Model, x: Any, nodes: Sequence[Sum | str] | None = None, *, labels: Any = None, missing: int | None = None
+    model: Model,
+    x: Any,
+    nodes: Sequence[Sum | str] | Sum | str | None = None,
+    *,
+    labels: Any = None,
+    missing: int | None = None,
 ) -> PerSample:
     """The decomposition sample by sample, for all units of the chosen sum nodes (by node or name; all by default)."""
     wanted = _wanted(model, nodes)
@@ -132,6 +149,19 @@ def per_sample(
     total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
     refs = node_refs(model)
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
+
+
+class _Sums(Sums):
+    """The E-step's sums, and the flow that enters at each output."""
+
+    def __init__(self, engine: Engine, params: Params) -> None:
+        super().__init__(engine, params, Request(curvature=True, mean_ratio=True))
+        self.outputs = torch.zeros(len(engine.program.roots), dtype=torch.float64, device=engine.device)
+
+    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
+        super().on_start(batch, log_value, weight, possible)
+        chosen = torch.zeros_like(weight[0], dtype=torch.int64) if batch.labels is None else batch.labels[0]
+        self.outputs.index_add_(0, chosen, weight[0].double())
 
 
 class _Trace:
@@ -161,7 +191,7 @@ class _Units:
     """Keeps T, t and F of chosen units."""
 
     def __init__(self, engine: Engine, wanted: Sequence[int]) -> None:
-        self.engine, self.wanted = engine, torch.as_tensor(list(wanted), device=engine.device)
+        self.engine, self.wanted = engine, torch.tensor(wanted, dtype=torch.int64, device=engine.device)
         sizes = [s.shape[0] * s.shape[1] for s in engine.program.sums]
         self.starts = np.cumsum([0, *sizes])
 
@@ -197,15 +227,22 @@ def decomposition(engine: Engine, step: SumPass) -> tuple[Tensor, Tensor]:
     mask = engine.masks[step.number]
     squares = step.elements.square()
     norm = squares.sum(-2, keepdim=True) if mask is None else torch.matmul(mask, squares)
-    return step.ratio.square() * norm, norm / step.scaled.square()
+    local = torch.where(step.log_largest > LOG_ZERO / 2, norm / step.scaled.square(), 0.0)
+    return step.ratio.square() * norm, local
 
 
 def repaired_decomposition(engine: Engine, number: int, entries: Repaired) -> tuple[Tensor, Tensor]:
     """T and t of entries computed in logs, (P,), float64."""
+    log_ratio = repaired_log_ratio(engine, number, entries)
+    log_flow = entries.flow.double().log()[:, None]  # in logs a flow of zero never meets an infinite ratio
+    return (2 * (log_ratio + log_flow)).exp().sum(-1), (2 * log_ratio).exp().sum(-1)
+
+
+def repaired_log_ratio(engine: Engine, number: int, entries: Repaired) -> Tensor:  # (P, C) float64
+    """log rho of entries computed in logs; minus infinity where the mask has no edge."""
+    log_ratio = entries.log_ratio.double()
     mask = engine.masks[number]
-    squares = (2 * entries.log_ratio.double()).exp()
-    local = (squares if mask is None else squares * mask[entries.group, entries.unit]).sum(-1)
-    return entries.flow.double().square() * local, local
+    return log_ratio if mask is None else log_ratio.masked_fill(mask[entries.group, entries.unit] == 0, -torch.inf)
 
 
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
@@ -219,7 +256,7 @@ def batches_of(engine: Engine, samples: Samples) -> Iterator[Batch]:
     return chunks(samples, chunk_size(engine, backward=True))
 
 
-def _report(impossible: int, weight: float) -> None:
+def report_impossible(impossible: int, weight: float, stacklevel: int = 3) -> None:
     """One warning that counts the rows left out; an error if no row is left."""
     if weight == 0:
         raise DataError("curvature data: every row has probability zero under the model")
@@ -227,18 +264,18 @@ def _report(impossible: int, weight: float) -> None:
         warnings.warn(
             f"{impossible} rows have probability zero under the model and are left out of its curvature",
             CircurveWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
-def _wanted(model: Model, nodes: Sequence[Sum | str] | None) -> list[int]:
+def _wanted(model: Model, nodes: Sequence[Sum | str] | Sum | str | None) -> list[int]:
     """The unit numbers of the chosen nodes."""
     refs = node_refs(model)
     if nodes is None:
         return list(range(len(refs)))
     position = {node: i for i, node in enumerate(model.circuit.nodes)}
     chosen = []
-    for node in nodes:
+    for node in (nodes,) if isinstance(nodes, Sum | str) else nodes:
         found = [
             i
             for i, ref in enumerate(refs)
@@ -251,7 +288,7 @@ def _wanted(model: Model, nodes: Sequence[Sum | str] | None) -> list[int]:
 
 
 def _flat(layers: Sequence[Array]) -> Array:
-    return np.concatenate([layer.reshape(-1) for layer in layers])
+    return np.concatenate([np.zeros(0), *(layer.reshape(-1) for layer in layers)])
 
 
 def _edges(node: Sum) -> Array:

@@ -7,12 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import CircurveError, FileFormatError, OptionError
+from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class NodeRef:
 class Curvature:
     """Means over samples for each of the M sum units, in the order of `nodes`; `trace` is the sum of `total`.
 
-    Two of them of the same model add up: the sum is the one of both data sets together.
+    Two of them of the same model add up: the sum is the one of both data sets together. Only its `depth_mean` is the
+    flow-weighted mean of the two, which need not be the same where paths of different lengths lead to a unit.
     """
 
     flow: Vector
@@ -61,7 +63,7 @@ class Curvature:
     """T^_n = mean of F_n(x)^2 t_n(x), its share of the trace."""
 
     depth_min: Vector
-    """d_Sigma: the fewest sum edges on a path from the root."""
+    """d_Sigma: the fewest sum edges on a path from the root; all depths are infinite where there is no path."""
 
     depth_max: Vector
     depth_mean: Vector
@@ -106,18 +108,28 @@ class Curvature:
         return order
 
     def __add__(self, other: Curvature) -> Curvature:
-        if self.nodes != other.nodes:
+        if not isinstance(other, Curvature):
+            return NotImplemented
+        if not self._same_structure(other):
             raise CircurveError("curvatures of different circuits cannot be added")
         weight = self.weight + other.weight
         a, b = self.weight / weight, other.weight / weight
         ratio = tuple(a * x + b * y for x, y in zip(self.mean_ratio, other.mean_ratio, strict=True))
         means = {name: a * getattr(self, name) + b * getattr(other, name) for name in PER_SAMPLE_MEANS}
         means["local_mean_ratio"] = squared_ratios(ratio)
-        flow = self.flow * self.weight + other.flow * other.weight
-        depth = self.depth_mean * self.flow * self.weight + other.depth_mean * other.flow * other.weight
+        reached = np.isfinite(self.depth_mean)
+        x, y = (np.where(reached, part.depth_mean, 0) for part in (self, other))
+        flow = means["flow"]
+        depth = a * self.flow * x + b * other.flow * y
         means["depth_mean"] = np.where(flow > 0, depth / np.where(flow > 0, flow, 1), self.depth_mean)
         impossible = self.impossible + other.impossible
         return replace(self, **means, weight=weight, impossible=impossible, mean_ratio=ratio)
+
+    def _same_structure(self, other: Curvature) -> bool:
+        shapes = [ratio.shape for ratio in self.mean_ratio] == [ratio.shape for ratio in other.mean_ratio]
+        columns = ("layer", "scope_size", "edges", "depth_min", "depth_max")
+        equal = (np.array_equal(getattr(self, name), getattr(other, name)) for name in columns)
+        return self.nodes == other.nodes and shapes and all(equal)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each sum unit, in the order of `nodes`."""
@@ -138,15 +150,19 @@ class Curvature:
         replace_file(path, content.getvalue())
 
     def __str__(self) -> str:
-        top = self.rank_by("total")[:3]
-        listed = ", ".join(f"{self.nodes[i].name}[{self.nodes[i].unit}] {self.total[i] / self.trace:.1%}" for i in top)
         lines = [
             f"trace (sharpness)   {self.trace:,.4g} over {self.weight:,.6g} samples",
             f"sum nodes           {len(self):,}",
+        ]
+        if not len(self):
+            return "\n".join(lines)
+        shown = [i for i in self.rank_by("total")[:3] if 0 < self.trace < np.inf]
+        shares = [f"{self.nodes[i].name}[{self.nodes[i].unit}] {self.total[i] / self.trace:.1%}" for i in shown]
+        lines += [
             f"used: F^2           median {np.median(self.flow_squared):.3g}, largest {self.flow_squared.max():.3g}",
             f"sharp: t            median {np.median(self.local):.3g}, largest {self.local.max():.3g}",
             f"share: T            median {np.median(self.total):.3g}, largest {self.total.max():.3g}",
-            f"largest shares      {listed}",
+            f"largest shares      {', '.join(shares) or 'none'}",
         ]
         return "\n".join(lines)
 
@@ -156,13 +172,17 @@ FORMAT = "circurve curvature 1"
 
 def squared_ratios(mean_ratio: Sequence[NDArray[np.float64]]) -> Vector:
     """sum_c (mean rho)^2 of each unit, layer after layer."""
-    return np.concatenate([np.square(layer).sum(-1).reshape(-1) for layer in mean_ratio])
+    return np.concatenate([np.zeros(0), *(np.square(layer).sum(-1).reshape(-1) for layer in mean_ratio)])
 
 
 def load_curvature(path: str | PathLike[str]) -> Curvature:
     """Read a file written by `Curvature.save`."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             stored = {name: file[name] for name in file.files}
         if str(stored["format"]) != FORMAT:
             raise FileFormatError(f"{path}: not a curvature file of this version ({stored['format']})")

@@ -9,15 +9,20 @@ import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
-from circurve.engine.program import Index, ProductLayer, Program, Space, Wiring
+from circurve.engine.program import Index, ProductLayer, Program, Space, SumLayer, Wiring
+from circurve.engine.underflow import TOO_SMALL
+from circurve.inputs import LOG_ZERO
 
 __all__ = ["log_likelihood"]
+
+LARGEST_EXPONENT = 700.0
+"""exp of it is finite in float64, and its square is not: a curvature beyond the range becomes infinite, never NaN."""
 
 
 def log_likelihood(program: Program, weights: Sequence[Tensor], inputs: Sequence[Tensor], batch: Batch) -> Tensor:
     """log p of each sample, (N,), for one run: a pure function of `weights`, each (1, G, K, C).
 
-    Rows are kept in logs throughout and each sum subtracts its own maximum, a constant to the derivative.
+    Rows are kept in logs throughout. A sum unit of probability zero is a constant: it has no derivative.
     """
     blocks: dict[int, Tensor] = {}
     for layer, parameters in zip(program.inputs, inputs, strict=True):
@@ -35,12 +40,31 @@ def log_likelihood(program: Program, weights: Sequence[Tensor], inputs: Sequence
             blocks[step.block] = rows
             continue
         g, k, c = step.shape
-        elements = rows.view(g, c, batch.size)
-        largest = elements.amax(1, keepdim=True).detach()
-        sums = torch.bmm(next(block_weights)[0], (elements - largest).exp())
-        blocks[step.block] = (sums.log() + largest).reshape(g * k, batch.size)
+        log_value = _log_sums(step, next(block_weights)[0], rows.view(g, c, batch.size))
+        blocks[step.block] = log_value.reshape(g * k, batch.size)
     outputs = _rows(program.roots, program.values, blocks)
     return outputs[0] if batch.labels is None else outputs.gather(0, batch.labels)[0]
+
+
+def _log_sums(layer: SumLayer, weights: Tensor, children: Tensor) -> Tensor:  # (G, K, C), (G, C, N) -> (G, K, N)
+    """log sum_c theta_kc p_cn. The largest child of a group is subtracted, a constant to the derivative; a unit that
+    underflows beside it is computed again with the largest child of its own, as in `underflow.py`.
+    """
+    largest = children.amax(1, keepdim=True).detach()
+    sums = torch.bmm(weights, (children - largest).exp())
+    alive = torch.bmm((weights > 0).to(sums.dtype), (children > LOG_ZERO / 2).to(sums.dtype)) > 0
+    weak = sums < TOO_SMALL[sums.dtype]
+    log_value = torch.where(alive, torch.where(weak, 1.0, sums).log() + largest, LOG_ZERO)
+    group, unit, sample = (weak & alive).nonzero(as_tuple=True)  # (P,)
+    if not len(group):
+        return log_value
+    theta, terms = weights[group, unit], children[group, :, sample]  # (P, C)
+    own = torch.where(theta > 0, terms, 10 * LOG_ZERO).amax(1, keepdim=True).detach()
+    scaled = (terms - own).clamp(max=LARGEST_EXPONENT).exp()  # an edge of weight zero may lead to a larger child
+    if layer.mask is not None:
+        scaled = scaled * torch.from_numpy(layer.mask)[group, unit]
+    repaired = (theta * scaled).sum(1).log() + own[:, 0]
+    return log_value.index_put((group, unit, sample), repaired)
 
 
 def _gather(wiring: Wiring, space: Space, blocks: dict[int, Tensor]) -> Tensor:

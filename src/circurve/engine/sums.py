@@ -5,8 +5,9 @@ is quadratic is divided by w again. With q_n = sum_c E_cn^2,
 
     t_kn = q_n / S_kn^2        T_kn = A_kn^2 q_n        F_nc^2 = theta_kc^2 A_kn^2 E_cn^2
 
-so the curvature sums are matrix-vector products over samples, and the second moments one more matrix product. Where
-p_n = 0, the ratios p_c / p_n have no meaning: such a sample is left out of the sums of t and rho of that unit.
+so the sums of t, T and F^2 over samples are squared norms of rows of S^-1, A and F, scaled by sqrt(q_n): a few passes
+over arrays of samples x units. The second moments are one more matrix product. Where p_n = 0, the ratios p_c / p_n have
+no meaning: such a sample is left out of the sums of t and rho of that unit.
 """
 
 from __future__ import annotations
@@ -37,14 +38,19 @@ class Sums:
         self.weight = torch.zeros(engine.runs, dtype=torch.float64, device=engine.device)
         self.log_likelihood = torch.zeros_like(self.weight)
         self.impossible = torch.zeros(engine.runs, dtype=torch.int64, device=engine.device)
-        units = [torch.zeros(w.shape[:3], dtype=torch.float64, device=w.device) for w in params.weights]
-        asked = units if request.curvature else []
-        self.flow_squared, self.local, self.total = ([u.clone() for u in asked] for _ in range(3))
+        self.sizes = [layer.shape[0] * layer.shape[1] for layer in engine.program.sums]
+        self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
+        units = (engine.runs, sum(self.sizes) if request.curvature else 0)
+        self.flow_squared, self.local, self.total = (
+            torch.zeros(units, dtype=torch.float64, device=engine.device) for _ in range(3)
+        )  # (R, M) for all M sum units
+        self.norms: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         self.ratio = [torch.zeros_like(w) for w in params.weights] if request.mean_ratio else []
         self.second = [torch.zeros_like(w) for w in params.weights] if request.second_moment else []
 
     def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
         """A batch with its log-likelihoods, weights (zero for impossible samples) and possible samples, all (R, N)."""
+        self._flush()
         self.batch, self.sample_weight = batch, weight
         self.weight += weight.sum(-1, dtype=torch.float64)
         self.log_likelihood += torch.where(possible, log_value * weight, 0.0).sum(-1, dtype=torch.float64)
@@ -64,28 +70,44 @@ class Sums:
             self.ratio[step.number].view(-1, k, c).baddbmm_(per_unit, elements.transpose(1, 2))
         if not (self.request.curvature or self.request.second_moment):
             return
-        inverse = self.inverse_weight[:, None, None]
-        if self.request.curvature:
-            self.flow_squared[step.number] += _over_samples(step.flow.square(), inverse[:, :, 0])
-        ratio_squared = step.ratio.square_()
+        squares = step.elements.square() if self._needs_squares(step.number) else None
         if self.request.second_moment:
-            per_unit = (ratio_squared * inverse).view(-1, k, n)
-            self.second[step.number].view(-1, k, c).baddbmm_(per_unit, elements.square().transpose(1, 2))
+            assert squares is not None
+            per_unit = (step.ratio.square() * self.inverse_weight[:, None, None]).view(-1, k, n)
+            self.second[step.number].view(-1, k, c).baddbmm_(per_unit, squares.view(-1, c, n).transpose(1, 2))
         if self.request.curvature:
-            self._curvature(step, ratio_squared)
+            self._curvature(step, squares)
 
-    def _curvature(self, step: SumPass, ratio_squared: Tensor) -> None:
-        weight, inverse = self._weight_where_possible(step).squeeze(2), self.inverse_weight[:, None]
-        local = step.scaled.reciprocal_().square_()
+    def _needs_squares(self, number: int) -> bool:
+        """Whether E^2 is wanted as such; a GPU takes the norms of columns without it, a CPU is faster with it."""
+        return self.request.second_moment or self.engine.masks[number] is not None or self.engine.device.type == "cpu"
+
+    def _curvature(self, step: SumPass, squares: Tensor | None) -> None:
+        """Norms over samples of F, A sqrt(q) and S^-1 sqrt(q), kept until `_flush` squares them all at once."""
         mask = self.engine.masks[step.number]
-        if mask is None:
-            norm = torch.linalg.vector_norm(step.elements, dim=-2).square_()  # q, (R, G, N)
-            self.total[step.number] += _over_samples(ratio_squared, norm * inverse)
-            self.local[step.number] += _over_samples(local, norm * weight)
+        if squares is None:
+            norm = torch.linalg.vector_norm(step.elements, dim=-2, keepdim=True)  # sqrt(q), (R, G, 1, N)
+        elif mask is None:
+            norm = squares.sum(-2, keepdim=True).sqrt_()
         else:
-            norms = torch.matmul(mask, step.elements.square())  # (R, G, K, N): a unit sees only its own edges
-            self.total[step.number] += _over_samples(ratio_squared * norms, inverse)
-            self.local[step.number] += _over_samples(local * norms, weight)
+            norm = torch.matmul(mask, squares).sqrt_()  # (R, G, K, N): a unit sees only its own edges
+        flow, scale = step.flow, norm
+        if self.batch.weights is not None:
+            inverse = self.inverse_weight[:, None, None].sqrt()
+            flow, scale = flow * inverse, norm * inverse
+        total = torch.linalg.vector_norm(step.ratio.mul_(scale), dim=-1)  # (R, G, K)
+        scale = norm * self._weight_where_possible(step).sqrt()
+        local = torch.linalg.vector_norm(torch.div(scale, step.scaled, out=step.scaled), dim=-1)
+        self.norms[step.number] = (torch.linalg.vector_norm(flow, dim=-1), local, total)
+
+    def _flush(self) -> None:
+        """Add the squared norms of the batch that was just seen to the sums."""
+        if not self.norms:
+            return
+        layers = [self.norms[number] for number in range(len(self.counts))]
+        for sums, norms in zip((self.flow_squared, self.local, self.total), zip(*layers, strict=True), strict=True):
+            sums.add_(torch.cat([norm.flatten(1) for norm in norms], dim=1).double().square_())
+        self.norms = {}
 
     def _weight_where_possible(self, step: SumPass) -> Tensor:  # (R, G, 1, N)
         """The samples' weights, zero where all children of a group have probability zero."""
@@ -109,9 +131,10 @@ class Sums:
         if self.request.mean_ratio:
             self.ratio[number].index_put_(at, (ratio * weight[:, None]).to(self.engine.dtype), accumulate=True)
         if self.request.curvature:
-            self.local[number].index_put_(at, ratio.square().sum(-1) * weight, accumulate=True)
+            unit = self.starts[number] + entries.group * self.params.weights[number].shape[2] + entries.unit
+            self.local.index_put_((entries.run, unit), ratio.square().sum(-1) * weight, accumulate=True)
             gradient = (log_ratio + entries.flow.double().log()[:, None]).exp()  # F_nc / theta_nc
-            self.total[number].index_put_(at, gradient.square().sum(-1) * inverse, accumulate=True)
+            self.total.index_put_((entries.run, unit), gradient.square().sum(-1) * inverse, accumulate=True)
 
     def _extra(self, sums: dict[int, Tensor], number: int) -> Tensor:
         if number not in sums:
@@ -132,6 +155,7 @@ class Sums:
 
     def result(self) -> Statistics:
         """The sums so far. Edge sums were kept without their weights theta, which are constant: they come in here."""
+        self._flush()
         weights = self.params.weights
         counts = [count * weight for count, weight in zip(self.counts, weights, strict=True)]
         for number, extra in self.repaired_counts.items():
@@ -152,16 +176,13 @@ class Sums:
         ]
         return CurvatureSums(
             flow=flow,
-            flow_squared=tuple(self.flow_squared) if asked.curvature else None,
-            local=tuple(self.local) if asked.curvature else None,
-            total=tuple(self.total) if asked.curvature else None,
+            flow_squared=self._by_layer(self.flow_squared) if asked.curvature else None,
+            local=self._by_layer(self.local) if asked.curvature else None,
+            total=self._by_layer(self.total) if asked.curvature else None,
             ratio=tuple(ratio) if asked.mean_ratio else None,
             second_moment=tuple(second) if asked.second_moment else None,
         )
 
-
-def _over_samples(values: Tensor, weight: Tensor) -> Tensor:
-    """Sum over samples of (R, G, K, N) times (R, G or 1, N): (R, G, K)."""
-    r, g, k, n = values.shape
-    column = weight.expand(r, g, n).reshape(r * g, n, 1)
-    return torch.bmm(values.reshape(r * g, k, n), column).view(r, g, k)
+    def _by_layer(self, units: Tensor) -> tuple[Tensor, ...]:  # (R, M) -> (R, G, K) for each layer
+        parts = torch.split(units, self.sizes, dim=1)
+        return tuple(part.view(w.shape[:3]) for part, w in zip(parts, self.params.weights, strict=True))

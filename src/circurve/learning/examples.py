@@ -16,6 +16,9 @@ from circurve.graph import Circuit
 
 __all__ = ["Examples", "Prepared", "prepare"]
 
+LARGEST_WEIGHT = 1e18
+"""Weights, their squares and their inverses must be finite in float32; one this much smaller than the largest is 0."""
+
 
 @dataclass(frozen=True)
 class Examples:
@@ -61,22 +64,30 @@ def prepare(data: Any, circuit: Circuit, what: str) -> Prepared:
     return Prepared(table, weights, labels)
 
 
-def _vector(values: Any, rows: int, name: str) -> Tensor:
-    vector = torch.as_tensor(np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values))
+def _vector(values: Any, rows: int, name: str) -> Tensor:  # (N,) float64
+    try:
+        vector = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except ValueError:
+        raise DataError(f"{name} must be {rows} numbers, but form no row of them") from None
     if vector.shape != (rows,):
-        raise DataError(f"{name} have shape {tuple(vector.shape)}, expected ({rows},)")
-    return vector
+        raise DataError(f"{name} have shape {vector.shape}, expected ({rows},)")
+    if vector.dtype.kind not in "biuf":
+        raise DataError(f"{name} must be numbers, not {vector.tolist()[0]!r}")
+    return torch.from_numpy(vector.astype(np.float64))
 
 
 def _weights(values: Any, rows: int) -> Tensor:
-    weights = _vector(values, rows, "weights").double()
+    weights = _vector(values, rows, "weights")
     wrong = ~(weights.isfinite() & (weights >= 0))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         raise DataError(f"the weight of row {row} is {float(weights[row]):g}; weights are finite and >= 0")
-    if not bool((weights > 0).any()):
+    largest = float(weights.max())
+    if largest == 0:
         raise DataError("all weights are zero")
-    return weights
+    if not 1 / LARGEST_WEIGHT <= largest <= LARGEST_WEIGHT:
+        raise DataError(f"the largest weight is {largest:g}; scale them so that it lies between 1e-18 and 1e18")
+    return torch.where(weights < largest / LARGEST_WEIGHT, 0.0, weights)
 
 
 def _labels(values: Any, rows: int, outputs: int) -> Tensor | None:
@@ -85,7 +96,7 @@ def _labels(values: Any, rows: int, outputs: int) -> Tensor | None:
             raise DataError(f"the circuit has {outputs} outputs: say with labels which one each row belongs to")
         return None
     labels = _vector(values, rows, "labels")
-    if labels.is_floating_point() and bool((labels != labels.floor()).any()):
+    if not bool((labels.isfinite() & (labels == labels.floor())).all()):
         raise DataError("labels must be whole numbers")
     labels = labels.long()
     if bool(((labels < 0) | (labels >= outputs)).any()):

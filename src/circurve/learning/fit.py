@@ -18,7 +18,7 @@ from circurve.learning.loop import Callback, Trainer
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.options import PRECISIONS, Run, Settings
 from circurve.learning.progress import progress_bar
-from circurve.learning.schedules import Schedule
+from circurve.learning.schedules import Schedule, by_overfitting
 from circurve.model import Model, as_device
 
 __all__ = ["fit", "fit_fleet"]
@@ -127,17 +127,16 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
         memory_budget=memory_budget,
         track=track,
     )
-    if not runs:
-        raise OptionError("runs: a fleet needs at least one run")
+    _check(circuit, runs, callbacks)
     choosing = any(needs_choice(run) for run in runs)
-    if choosing and valid is None:
-        raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
-    if (settings.patience is not None or settings.select == "best") and valid is None:
-        raise OptionError("patience and select='best' need validation data: give valid=")
+    if valid is None:
+        _check_does_without_validation(runs, settings)
     if weights is not None or labels is not None:
         train = Examples(train, weights, labels)
     given = {"train": train, "valid": valid, "test": test}
-    prepared = {name: prepare(data, circuit, name) for name, data in given.items() if data is not None}
+    prepared = {
+        name: prepare(data, circuit, name) for name, data in given.items() if data is not None or name == "train"
+    }
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(device), PRECISIONS[precision]
     groups = [candidates(run) for run in runs]
@@ -149,6 +148,28 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     return choose(runs, groups, results) if choosing else results
 
 
+def _check(circuit: object, runs: object, callbacks: object) -> None:
+    """Refuse arguments of the wrong kind: each of these is easily mistaken for another."""
+    if not isinstance(circuit, Circuit):
+        raise OptionError(f"circuit must be a Circuit, not {type(circuit).__name__}")
+    if not isinstance(runs, Sequence) or not runs:
+        raise OptionError(f"runs must be a list of at least one Run, not {runs!r}")
+    for run in runs:
+        if not isinstance(run, Run):
+            raise OptionError(f"runs must hold Run(...) only, not {run!r}")
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+        raise OptionError(f"callbacks must be a list of functions, not {callbacks!r}")
+
+
+def _check_does_without_validation(runs: Sequence[Run], settings: Settings) -> None:
+    if any(needs_choice(run) for run in runs):
+        raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
+    if any(not isinstance(run.method, Vanilla) and isinstance(run.method.mu, by_overfitting) for run in runs):
+        raise OptionError("mu=by_overfitting(...) needs validation data: give valid=")
+    if settings.patience is not None or settings.select == "best":
+        raise OptionError("patience and select='best' need validation data: give valid=")
+
+
 def _start(program: Program, runs: Sequence[Run], train: Prepared, start: Model | None) -> Params:
     if start is not None:
         return stack([start.params.to("cpu", torch.float64)] * len(runs))
@@ -156,6 +177,8 @@ def _start(program: Program, runs: Sequence[Run], train: Prepared, start: Model 
 
 
 def _same_structure(start: Model, circuit: Circuit) -> Program:
+    if not isinstance(start, Model):
+        raise OptionError(f"start must be a Model, not {type(start).__name__}")
     if start.circuit is not circuit:
         raise OptionError("start: the model has another circuit; pass its own, model.circuit")
     return start.program

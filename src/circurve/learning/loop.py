@@ -13,6 +13,7 @@ from torch import Tensor
 from circurve.engine import Engine, Params, Program, Request, Samples, Statistics, stack, statistics
 from circurve.engine.memory import chunk_size
 from circurve.errors import CircurveWarning
+from circurve.learning.checks import check_at_least_zero
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.initialize import generator
 from circurve.learning.methods import Grid, Vanilla
@@ -113,7 +114,9 @@ class Trainer:
             history = self.history[run]
             return method.mu.value(_overfitting(history[-1]) if history else None)
         if callable(method.mu):
-            return method.mu(progress)
+            strength = method.mu(progress)
+            check_at_least_zero("mu", strength)
+            return strength
         assert not isinstance(method.mu, str | Grid), "a choice of mu is resolved before training"
         return method.mu
 
@@ -190,12 +193,15 @@ class Trainer:
                 best = self.select == "best" and self.best_epoch[run] > 0
                 source, at = (self.best, self.best_epoch[run]) if best else (self.params, epoch)
                 self.finished[run] = (source.select([place]), at, reasons[run])
-        self.active = [self.active[place] for place in kept]
-        if kept:
-            memory = self.plan
-            self.best, self.best_ll = self.best.select(kept), self.best_ll[kept]
-            self._take(self.params.select(kept))
-            self.plan.remember(memory, kept)
+        active = [self.active[place] for place in kept]
+        if not kept:
+            self.active = active
+            return
+        memory, params, bests, best_ll = self.plan, self.params.select(kept), self.best.select(kept), self.best_ll[kept]
+        # all at once: an interruption must not find runs and parameters of different fleets
+        self.active, self.params, self.best, self.best_ll = active, params, bests, best_ll
+        self._take(params)
+        self.plan.remember(memory, kept)
 
     def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
         records = {run: self.history[run][-1] for run in self.active}

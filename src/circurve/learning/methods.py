@@ -6,16 +6,16 @@ the gate's value for `Gated`.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from circurve.errors import OptionError
+from circurve.learning.checks import check_at_least_zero, check_choice, is_number
 from circurve.learning.gates import GATES, Gate, max_norm, top_fraction
 from circurve.learning.schedules import Schedule, by_overfitting
 
-__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "check_at_least_zero"]
+__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,11 @@ class Grid:
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not self.values:
-            raise OptionError("Grid: needs at least one mu")
+        given: object = self.values
+        values = tuple(given) if isinstance(given, Iterable) else ()
+        if not values:
+            raise OptionError(f"Grid needs a list of at least one mu, not {given!r}")
+        object.__setattr__(self, "values", values)
         for value in self.values:
             check_at_least_zero("mu", value)
 
@@ -92,7 +95,7 @@ class Gated:
     def __post_init__(self) -> None:
         _check_regularised(self)
         check_choice("estimator", self.estimator, ("mean_trace", "mean_ratio"))
-        if not (isinstance(self.gate_memory, int | float) and 0 <= self.gate_memory < 1):
+        if not is_number(self.gate_memory) or not 0 <= self.gate_memory < 1:
             raise OptionError(f"gate_memory must lie in [0, 1), not {self.gate_memory!r}")
         if self.gate != "auto":
             object.__setattr__(self, "gate", as_gate(self.gate))
@@ -118,25 +121,12 @@ def as_gate(gate: object) -> Gate:
     raise OptionError(f"gate must be a function or one of {known}, not {gate!r}")
 
 
-def check_at_least_zero(name: str, value: object) -> None:
-    """Refuse anything but a finite number >= 0."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type,operator]
-        raise OptionError(f"{name} must be a finite number >= 0, not {value!r}")
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse anything but one of the choices."""
-    if value not in choices:
-        raise OptionError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-
-
 def _check_regularised(method: Global | Gated) -> None:
     mu = method.mu
     if isinstance(mu, Callable):  # type: ignore[arg-type]
         for progress in (0.0, 1.0):
             check_at_least_zero("mu", mu(progress))  # type: ignore[operator]
-    elif mu != "auto" and not isinstance(mu, by_overfitting | Grid):
+    elif not isinstance(mu, by_overfitting | Grid) and not (isinstance(mu, str) and mu == "auto"):
         check_at_least_zero("mu", mu)
     check_at_least_zero("pseudocount", method.pseudocount)
     check_choice("simplex", method.simplex, ("normalize", "exact"))

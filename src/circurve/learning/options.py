@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 
 from circurve.errors import OptionError
+from circurve.learning.checks import check_at_least_zero, check_choice, check_count, is_number
 from circurve.learning.methods import Gated, Global, Method, Vanilla
 from circurve.learning.schedules import Schedule, constant
 
@@ -17,13 +18,18 @@ PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 
 
 def as_schedule(value: float | Schedule, name: str = "step_size") -> Schedule:
-    """A number as a constant schedule; a function as it is. Its values at the ends must lie in (0, 1]."""
+    """A number or a function as a schedule; its values must lie in (0, 1], at the ends now, elsewhere in due course."""
     schedule = value if callable(value) else constant(value)
-    for progress in (0.0, 1.0):
+
+    def checked(progress: float) -> float:
         at = schedule(progress)
-        if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at <= 1:
+        if not is_number(at) or not 0 < at <= 1:
             raise OptionError(f"{name} must lie in (0, 1], not {at!r}")
-    return schedule
+        return at
+
+    for progress in (0.0, 1.0):
+        checked(progress)
+    return checked
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,8 @@ class Run:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise OptionError(f"seed must be a whole number >= 0, not {self.seed!r}")
+        check_count("seed", self.seed, at_least=0)
+        object.__setattr__(self, "seed", int(self.seed))
         if not isinstance(self.method, Vanilla | Global | Gated):
             raise OptionError(f"method must be Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
         if self.step_size is not None:
@@ -74,25 +80,18 @@ class Settings:
     """Measure sharpness and gates in every epoch, for the history."""
 
     def __post_init__(self) -> None:
-        _check_count("epochs", self.epochs, at_least=0)
-        if self.batch_size is not None:
-            _check_count("batch_size", self.batch_size, at_least=1)
-        if self.patience is not None:
-            _check_count("patience", self.patience, at_least=1)
-        if self.tolerance is not None and not self.tolerance >= 0:
-            raise OptionError(f"tolerance must be >= 0, not {self.tolerance!r}")
-        if self.select not in (None, "best", "last"):
-            raise OptionError(f"select must be 'best' or 'last', not {self.select!r}")
-        if self.precision not in PRECISIONS:
-            raise OptionError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}")
+        check_count("epochs", self.epochs, at_least=0)
+        for name in ("batch_size", "patience", "memory_budget"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), at_least=1)
+        if self.tolerance is not None:
+            check_at_least_zero("tolerance", self.tolerance)
+        if self.select is not None:
+            check_choice("select", self.select, ("best", "last"))
+        check_choice("precision", self.precision, tuple(PRECISIONS))
         as_schedule(self.step)
 
     @property
     def step(self) -> float | Schedule:
         """The step size in force."""
         return self.step_size if self.step_size is not None else 0.1 if self.batch_size is not None else 1.0
-
-
-def _check_count(name: str, value: object, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise OptionError(f"{name} must be a whole number >= {at_least}, not {value!r}")

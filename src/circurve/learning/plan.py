@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,7 +71,7 @@ class Plan:
 
     def gate_summaries(self) -> list[GateSummary | None]:
         """The gates of the last M-step, for each run that has any."""
-        if self.omega is None:
+        if self.omega is None or not self.omega.shape[1]:
             return [None] * len(self.methods)
         gated = [isinstance(m, Gated) for m in self.methods]
         return [_summary(omega) if has else None for omega, has in zip(self.omega, gated, strict=True)]
@@ -126,15 +126,19 @@ class Plan:
     def _gates(self, sums: Statistics) -> Tensor:  # (R, M)
         units = sum(s.shape[0] * s.shape[1] for s in self.program.sums)
         omega = torch.zeros(len(self.methods), units, dtype=torch.float64, device=self.device)
+        if not units:
+            return omega
         alike: dict[tuple[object, str, float], list[int]] = {}
         for run, method in enumerate(self.methods):
             if isinstance(method, Global):
                 omega[run] = 1.0
             elif isinstance(method, Gated):
-                alike.setdefault((method.gate, method.estimator, method.gate_memory), []).append(run)
-        for (gate, estimator, memory), runs in alike.items():
-            curvature = self._curvature(sums, runs, estimator, memory)
-            omega[runs] = apply_gate(as_gate(gate), curvature)
+                same = method.gate if isinstance(method.gate, Hashable) else id(method.gate)
+                alike.setdefault((same, method.estimator, method.gate_memory), []).append(run)
+        for (_, estimator, memory), runs in alike.items():
+            first = self.methods[runs[0]]
+            assert isinstance(first, Gated)
+            omega[runs] = apply_gate(as_gate(first.gate), self._curvature(sums, runs, estimator, memory))
         return omega
 
     def _curvature(self, sums: Statistics, runs: list[int], estimator: str, memory: float) -> NodeCurvature:
@@ -154,7 +158,8 @@ class Plan:
             local = [layer[runs].flatten(1) / weight for layer in measured.local]
         total = torch.cat([layer[runs].flatten(1) for layer in measured.total], dim=1) / weight
         flow = torch.cat([layer[runs].flatten(1) for layer in measured.flow_squared], dim=1) / weight
-        now = NodeCurvature(torch.cat(local, dim=1), total, flow)
+        largest = torch.finfo(torch.float64).max  # an edge of weight zero can have infinite curvature
+        now = NodeCurvature(torch.cat(local, dim=1).clamp_max(largest), total.clamp_max(largest), flow)
         before = self.memory.get(tuple(runs)) if memory else None
         if before is not None:
             pairs = ((before.local, now.local), (before.total, now.total), (before.flow_squared, now.flow_squared))

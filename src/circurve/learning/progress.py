@@ -24,7 +24,8 @@ def progress_bar(epochs: int, shown: bool | None) -> Iterator[Sequence[Callback]
     columns = (
         TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}")
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=console.is_terminal) as bar:
         task = bar.add_task("", total=epochs)
 
         def update(event: EpochEnd) -> None:

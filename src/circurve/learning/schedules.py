@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from circurve.errors import OptionError
+from circurve.learning.checks import check_at_least_zero, is_number
 
 __all__ = ["Schedule", "by_overfitting", "constant", "cosine", "exponential", "linear", "warm_up"]
 
@@ -32,6 +33,9 @@ class linear:  # noqa: N801
     start: float
     end: float
 
+    def __post_init__(self) -> None:
+        _check_ends(self)
+
     def __call__(self, progress: float) -> float:
         return self.start + (self.end - self.start) * progress
 
@@ -42,6 +46,9 @@ class cosine:  # noqa: N801
 
     start: float
     end: float
+
+    def __post_init__(self) -> None:
+        _check_ends(self)
 
     def __call__(self, progress: float) -> float:
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * progress)) / 2
@@ -54,6 +61,11 @@ class exponential:  # noqa: N801
     start: float
     end: float
 
+    def __post_init__(self) -> None:
+        _check_ends(self)
+        if self.start == 0 or self.end == 0:
+            raise OptionError(f"exponential: start and end must be positive, not {self.start!r} and {self.end!r}")
+
     def __call__(self, progress: float) -> float:
         return self.start * math.exp(progress * math.log(self.end / self.start))
 
@@ -64,6 +76,11 @@ class warm_up:  # noqa: N801
 
     value: float
     until: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_at_least_zero("warm_up: value", self.value)
+        if not is_number(self.until) or not 0 <= self.until <= 1:
+            raise OptionError(f"warm_up: until must lie in [0, 1], not {self.until!r}")
 
     def __call__(self, progress: float) -> float:
         return self.value if progress >= self.until else self.value * progress / self.until
@@ -80,11 +97,15 @@ class by_overfitting:  # noqa: N801
     full_at: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.maximum) and self.maximum >= 0):
-            raise OptionError(f"by_overfitting: maximum must be a finite number >= 0, not {self.maximum!r}")
-        if not (math.isfinite(self.full_at) and self.full_at > 0):
+        check_at_least_zero("by_overfitting: maximum", self.maximum)
+        if not is_number(self.full_at) or self.full_at <= 0:
             raise OptionError(f"by_overfitting: full_at must be a finite number > 0, not {self.full_at!r}")
 
     def value(self, dof: float | None) -> float:
         """The strength for a degree of overfitting; 0 before the first one is known."""
         return 0.0 if dof is None else self.maximum * min(1.0, dof / self.full_at)
+
+
+def _check_ends(schedule: linear | cosine | exponential) -> None:
+    for end in ("start", "end"):
+        check_at_least_zero(f"{type(schedule).__name__}: {end}", getattr(schedule, end))

@@ -26,6 +26,9 @@ __all__ = ["cubic_root", "quadratic_root", "solve_multiplier", "target_weights"]
 NEWTON_STEPS = 8
 """The start is within a factor of 3.2 of the solution and convergence is quadratic: see `solve_multiplier`."""
 
+FAR = 1e40
+"""From here on kappa^(1/3) is so large that the cubic's root is its leading terms to rounding."""
+
 Root = Callable[[Tensor], tuple[Tensor, Tensor]]
 """lambda (..., 1) -> (theta, -d theta / d log lambda), both (..., C)."""
 
@@ -52,10 +55,10 @@ def cubic_root(counts: Tensor, moments: Tensor, strength: Tensor, multiplier: Te
     moment_root = (2 * strength * moments / multiplier) ** (1 / 3)
     count_root = counts / multiplier
     relative = moment_root / count_root.clamp_min(1e-300)  # kappa^(1/3)
-    half = (relative.clamp_max(1e90) ** 3) / 2
+    half = (relative.clamp_max(FAR) ** 3) / 2  # its square is finite
     a = (1 / 27 + half + (half * (half + 2 / 27)).sqrt()) ** (1 / 3)
     y = 1 / 3 + a + 1 / (9 * a)
-    theta = torch.where(relative < 1e90, count_root * y, moment_root + count_root / 3)
+    theta = torch.where(relative < FAR, count_root * y, moment_root + count_root / 3)
     share = torch.where(theta > 0, count_root / theta.clamp_min(1e-300), 0.0)  # 1/y
     return theta, theta / (3 - 2 * share)
 

@@ -1,7 +1,7 @@
 """Structures: from data, or from a shape alone, to a circuit."""
 
 from circurve.structures.chow_liu import chow_liu_tree
-from circurve.structures.columns import infer_families
+from circurve.structures.columns import Columns, infer_families, scan_columns
 from circurve.structures.hclt import hclt
 from circurve.structures.hmm import hmm
 from circurve.structures.mixture import fully_factorized, mixture
@@ -10,6 +10,7 @@ from circurve.structures.random_trees import random_binary_trees
 from circurve.structures.tree import Tree
 
 __all__ = [
+    "Columns",
     "Tree",
     "chow_liu_tree",
     "fully_factorized",
@@ -19,4 +20,5 @@ __all__ = [
     "mixture",
     "mutual_information",
     "random_binary_trees",
+    "scan_columns",
 ]

@@ -6,38 +6,33 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import torch
 
-from circurve.errors import DataError, OptionError
+from circurve.data import Matrix, as_matrix
+from circurve.errors import OptionError
 from circurve.inputs import Bernoulli, Family
 
-__all__ = ["Families", "as_families", "as_matrix", "check_count"]
+__all__ = ["Families", "as_families", "check_count", "observed_matrix"]
 
 Families: TypeAlias = int | tuple[Family, int] | Sequence[Family]
 """One family for each variable: a sequence of them, `(family, count)`, or a count alone for binary variables."""
 
 
-def as_matrix(data: object) -> np.ndarray:  # (N, V)
-    """Turn an array, tensor or list of rows into a numeric numpy matrix, NaN where a value is missing.
+def observed_matrix(data: object, missing: int | None = None) -> Matrix:
+    """Anything that `circurve.data.as_matrix` takes, with NaN also where a value equals `missing`.
 
-    Integers stay integers and floats stay floats; an array that fits already is not copied. Raises DataError.
+    Integers stay integers where nothing is missing, and an array that fits already is not copied.
     """
-    if isinstance(data, torch.Tensor):
-        held = data.detach().cpu()
-        data = (held.float() if held.is_floating_point() and held.itemsize < 4 else held).numpy()
-    try:
-        matrix = np.asarray(data)
-        if matrix.dtype == object:
-            matrix = matrix.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"data is not a matrix of numbers: {error}") from error
-    if matrix.dtype.kind not in "biuf":
-        raise DataError(f"data must hold real numbers, not {matrix.dtype}")
-    if matrix.ndim != 2:
-        raise DataError(f"data must have two dimensions (samples x variables), not {matrix.ndim}: shape {matrix.shape}")
-    if 0 in matrix.shape:
-        raise DataError(f"data must have at least one row and one column, not shape {matrix.shape}")
-    return matrix.view(np.uint8) if matrix.dtype == np.bool_ else matrix
+    matrix = as_matrix(data)
+    if missing is None:
+        return matrix
+    if isinstance(missing, bool) or not isinstance(missing, int | np.integer):
+        raise OptionError(f"missing must be a whole number or None, not {missing!r}")
+    hidden = matrix.values == int(missing)
+    if not hidden.any():
+        return matrix
+    values = matrix.values.astype(np.promote_types(matrix.values.dtype, np.float32))
+    values[hidden] = np.nan
+    return Matrix(values, matrix.columns)
 
 
 def as_families(families: Families | Family, variables: int | None = None) -> tuple[Family, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import DataError
+from circurve.data.convert import column_label
+from circurve.errors import CircurveWarning, DataError
 from circurve.inputs import Bernoulli, Categorical, Family, Gaussian
-from circurve.structures.arguments import as_matrix
+from circurve.structures.arguments import observed_matrix
 
 __all__ = ["MAX_STATES", "Codes", "Columns", "discretize", "infer_families", "row_chunks", "scan_columns"]
 
@@ -58,32 +60,43 @@ def row_chunks(rows: int, width: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def scan_columns(matrix: np.ndarray) -> Columns:
-    """Range, wholeness and missing values of each column in one pass; an infinite value is a DataError."""
-    rows, variables = matrix.shape
-    low = np.fmin.reduce(matrix, axis=0).astype(np.float64)
-    high = np.fmax.reduce(matrix, axis=0).astype(np.float64)
-    infinite = np.flatnonzero(np.isinf(low) | np.isinf(high))
-    if infinite.size:
-        raise DataError(f"column {infinite[0]} holds an infinite value")
-    whole, missing = np.ones(variables, dtype=bool), np.zeros(variables, dtype=bool)
-    if matrix.dtype.kind == "f":
-        for chunk in row_chunks(rows, variables):
-            part = matrix[chunk]
-            absent = np.isnan(part)
-            missing |= absent.any(axis=0)
-            whole &= ((part == np.trunc(part)) | absent).all(axis=0)
+def scan_columns(*tables: np.ndarray) -> Columns:  # each (N, V)
+    """Range, wholeness and missing values of each column over all tables, whose values are finite or NaN."""
+    widths = {table.shape[1] for table in tables}
+    if len(widths) != 1:
+        raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
+    low = np.fmin.reduce([np.fmin.reduce(table, axis=0).astype(np.float64) for table in tables])
+    high = np.fmax.reduce([np.fmax.reduce(table, axis=0).astype(np.float64) for table in tables])
+    whole, missing = np.ones(len(low), dtype=bool), np.zeros(len(low), dtype=bool)
+    for part in (table[rows] for table in tables if table.dtype.kind == "f" for rows in row_chunks(*table.shape)):
+        absent = np.isnan(part)
+        missing |= absent.any(axis=0)
+        whole &= ((part == np.trunc(part)) | absent).all(axis=0)
     return Columns(low, high, whole, missing)
 
 
-def infer_families(data: object) -> tuple[Family, ...]:
-    """One input family for each column of data (N, V), from the values observed in it.
+def infer_families(*tables: object, missing: int | None = None) -> tuple[Family, ...]:
+    """One input family for each column of data (N, V), from the values observed in it in all tables.
 
     Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`, so a
-    value above the largest one seen here is impossible later; name the families where that may occur. Anything
-    else: `Gaussian`. O(N V).
+    value above the largest one seen here is impossible later; give training, validation and test data together, or
+    name the families, where that may occur. Anything else: `Gaussian`, with a warning where -1 is the only thing
+    against a discrete family, because it often marks what is missing. `missing` is the number that does. O(N V).
     """
-    return families_of(scan_columns(as_matrix(data)))
+    if not tables:
+        raise DataError("infer_families needs at least one table")
+    matrices = [observed_matrix(table, missing) for table in tables]
+    columns = scan_columns(*(matrix.values for matrix in matrices))
+    suspects = np.flatnonzero(columns.whole & (columns.low == -1) & (columns.high < MAX_STATES))
+    if suspects.size:
+        first = column_label(matrices[0].columns, int(suspects[0]))
+        more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
+        warnings.warn(
+            f"{first}{more}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1",
+            CircurveWarning,
+            stacklevel=2,
+        )
+    return families_of(columns)
 
 
 def families_of(columns: Columns) -> tuple[Family, ...]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family
-from circurve.structures.arguments import Families, as_families, as_matrix, check_count
+from circurve.structures.arguments import Families, as_families, check_count, observed_matrix
 from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.columns import infer_families
 from circurve.structures.tree import Tree
@@ -23,17 +23,19 @@ def hclt(
     units: int,
     families: Families | Family | None = None,
     tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
+    missing: int | None = None,
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
     `families` None infers one for each column (`infer_families`). `tree` None is `chow_liu_tree(data, families)`;
     its options are at hand by calling it and giving the result here. A list of parents, -1 at the root, is a tree too.
+    NaN marks a missing value in data, and so does the number `missing`.
     The circuit has V inputs, V sums and (V-1) K^2 + K sum weights; building it is O(V), finding the tree
     O(N V^2) for binary columns.
     """
     check_count("units", units)
-    matrix = as_matrix(data)
-    variables = matrix.shape[1]
+    matrix = observed_matrix(data, missing)
+    variables = matrix.values.shape[1]
     chosen = infer_families(matrix) if families is None else as_families(families, variables)
     if tree is None:
         tree = chow_liu_tree(matrix, chosen)

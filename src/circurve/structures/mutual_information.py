@@ -16,7 +16,7 @@ from scipy.special import entr
 
 from circurve.errors import OptionError
 from circurve.inputs import Family
-from circurve.structures.arguments import Families, as_families, as_matrix, check_count
+from circurve.structures.arguments import Families, as_families, check_count, observed_matrix
 from circurve.structures.columns import MAX_STATES, Codes, Columns, discretize, families_of, row_chunks, scan_columns
 
 __all__ = ["mutual_information"]
@@ -33,7 +33,11 @@ SCATTER_CELLS = 144
 
 
 def mutual_information(
-    data: object, families: Families | Family | None = None, pseudocount: float = 1.0, bins: int = 8
+    data: object,
+    families: Families | Family | None = None,
+    pseudocount: float = 1.0,
+    bins: int = 8,
+    missing: int | None = None,
 ) -> Array:  # (N, V) -> (V, V)
     """Mutual information I(u; v), in nats, of all pairs of columns; symmetric, not negative, 0 on the diagonal.
 
@@ -47,7 +51,7 @@ def mutual_information(
     I = -log(1 - r^2) / 2 with r = rho n / (n + a), as if each pair were jointly Gaussian. Discrete and continuous
     columns together: the continuous ones (and whole numbers above 255) are cut into `bins` bins at their quantiles.
 
-    `families` None infers them from the data. Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where
+    `families` None infers them from the data. NaN marks a missing value, and so does the number `missing`. Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where
     columns have many states; memory beyond the result: a few hundred MB at most, and 2 N V bytes of codes unless all
     columns are binary or all are continuous.
     """
@@ -55,7 +59,7 @@ def mutual_information(
         raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
     if check_count("bins", bins, at_least=2) > MAX_STATES:
         raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
-    matrix = as_matrix(data)
+    matrix = observed_matrix(data, missing).values
     columns = scan_columns(matrix)
     chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
     discrete = [family.discrete for family in chosen]

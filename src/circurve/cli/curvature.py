@@ -1,0 +1,264 @@
+"""`circurve curvature`: where in a model its sharpness sits."""
+
+from __future__ import annotations
+
+import time
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from circurve.cli.files import check_target, write_csv
+from circurve.cli.measures import check_one_output
+from circurve.cli.options import (
+    DataArgument,
+    DataDirOption,
+    DeviceOption,
+    HeaderOption,
+    JsonOption,
+    MissingOption,
+    ModelArgument,
+    Part,
+    PartOption,
+)
+from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
+from circurve.cli.tables import Source, choose, load
+from circurve.curvature import Curvature
+from circurve.curvature import curvature as measure
+from circurve.curvature.analysis import DepthProfile, Reversal, concentration, depth_profile, reversals
+from circurve.curvature.record import COLUMNS
+from circurve.errors import DataError, OptionError
+from circurve.model import Model
+from circurve.model import load as load_model
+
+__all__ = ["HELD", "curvature"]
+
+HELD = (0.9, 0.99, 0.9999)
+"""The shares of a quantity for which the fraction of nodes that hold it is reported."""
+
+QUANTITIES = {"total": "T, share of the trace", "local": "t, own sharpness"}
+EXTREMES = 3
+"""How many reversed pairs are shown."""
+
+WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges")
+"""The columns that hold whole numbers."""
+
+
+def curvature(  # noqa: PLR0913 - each parameter is an option
+    model: ModelArgument,
+    data: DataArgument,
+    *,
+    split: PartOption = Part.train,
+    top: Annotated[int, typer.Option(metavar="N", help="How many nodes to list.")] = 10,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
+    ] = None,
+    device: DeviceOption = "auto",
+    data_dir: DataDirOption = None,
+    missing: MissingOption = None,
+    header: HeaderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where in a model its sharpness sits.
+
+    The trace of the Hessian of -log p is a sum over sum nodes of
+    T = F^2 t: how much a node is used (F, its flow) times how sharp its own
+    mixture is (t). All numbers are means over rows: the training rows of a
+    data set, unless --split says otherwise, or all rows of a file.
+    """
+    if top < 0:
+        raise OptionError(f"--top must be a whole number >= 0, not {top}")
+    if csv is not None:
+        check_target("--csv", csv, (model, data))
+    loaded = load_model(model, device)
+    check_one_output(loaded)
+    if not loaded.circuit.sums:
+        raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
+    dataset = load(Source(data, data_dir, header, missing))
+    parts = choose(dataset, split)
+    started = time.perf_counter()
+    try:
+        curv = reduce(add, (measure(loaded, part) for part in parts.values()))
+    except DataError as error:
+        raise DataError(f"{data}: {str(error).removeprefix('curvature data: ')}") from error
+    report = {
+        "command": "curvature",
+        "model": str(model),
+        "dataset": dataset.name,
+        "split": ", ".join(parts) if len(parts) < 3 else "all",
+        **describe(curv, top),
+        "seconds": round(time.perf_counter() - started, 3),
+        "device": str(loaded.device),
+        "csv": None if csv is None else str(csv),
+    }
+    if csv is not None:
+        _write(csv, curv)
+    print_json(report) if as_json else _print(report, loaded)
+
+
+def describe(curv: Curvature, top: int) -> dict[str, Any]:
+    """What a decomposition says, in numbers."""
+    held = {by: concentration(curv, by) for by in ("total", "local")}
+    pairs = reversals(curv, EXTREMES)
+    profiles = {by: depth_profile(curv, by) for by in ("total", "local")}
+    return {
+        "trace": curv.trace,
+        "samples": round(curv.weight),
+        "impossible": curv.impossible,
+        "sum_nodes": len(curv),
+        "concentration": {by: {f"{s:g}": found.fraction_for(s) for s in HELD} for by, found in held.items()},
+        "gini": {by: found.gini for by, found in held.items()},
+        "reversals": {
+            "pairs": pairs.pairs,
+            "disagree": pairs.disagree,
+            "share": pairs.share,
+            "tau": pairs.tau,
+            "extreme": [_pair(pair) for pair in pairs.extreme],
+        },
+        "depth_profile": _partitions(profiles["total"], profiles["local"]),
+        "top": {by: [_node(curv, int(i)) for i in curv.rank_by(by)[:top]] for by in ("local", "total")},
+    }
+
+
+def _node(curv: Curvature, i: int) -> dict[str, Any]:
+    depth = curv.depth_min[i]
+    return {
+        "name": curv.nodes[i].name,
+        "unit": curv.nodes[i].unit,
+        "layer": int(curv.layer[i]),
+        "depth": int(depth) if np.isfinite(depth) else None,
+        "flow_squared": float(curv.flow_squared[i]),
+        "local": float(curv.local[i]),
+        "total": float(curv.total[i]),
+    }
+
+
+def _pair(pair: Reversal) -> dict[str, Any]:
+    return {
+        "used": {"name": pair.i.name, "unit": pair.i.unit},
+        "sharper": {"name": pair.j.name, "unit": pair.j.unit},
+        "usage_ratio": pair.usage_ratio,
+        "local_ratio": pair.local_ratio,
+    }
+
+
+def _partitions(total: DepthProfile, local: DepthProfile) -> list[dict[str, Any]]:
+    """One record for each partition of the depths; both profiles have the same ones."""
+    return [
+        {
+            "depth_low": float(total.depth_low[i]),
+            "depth_high": float(total.depth_high[i]),
+            "units": int(total.units[i]),
+            "mean_total": float(total.means[i]),
+            "share_total": float(total.share[i]),
+            "mean_local": float(local.means[i]),
+            "share_local": float(local.share[i]),
+        }
+        for i in range(len(total.units))
+    ]
+
+
+def _write(path: Path, curv: Curvature) -> None:
+    """One row for each sum unit, in the order of the record."""
+    columns = [getattr(curv, name).tolist() for name in COLUMNS]
+    whole = [name in WHOLE for name in COLUMNS]
+    rows = (
+        (
+            ref.node,
+            ref.name,
+            ref.unit,
+            *(int(v) if w and np.isfinite(v) else v for w, v in zip(whole, values, strict=True)),
+        )
+        for ref, values in zip(curv.nodes, zip(*columns, strict=True), strict=True)
+    )
+    write_csv(path, ("node", "name", "unit", *COLUMNS), rows)
+
+
+def _print(report: dict[str, Any], model: Model) -> None:
+    print_heading(f"{report['dataset']} ({report['split']}) under {report['model']}")
+    left_out = f", {report['impossible']:,} of probability zero left out" if report["impossible"] else ""
+    layers = len(model.program.sums)
+    print_facts(
+        {
+            "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {report['samples']:,} rows{left_out}",
+            "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers, T = F^2 t for each",
+            "reversals": _reversals(report["reversals"]),
+            "table": report["csv"],
+        }
+    )
+    _print_extremes(report["reversals"]["extreme"])
+    _print_concentration(report)
+    _print_profile(report["depth_profile"])
+    for by, title in (("total", "largest contributors (by T)"), ("local", "sharpest (by t)")):
+        _print_top(report["top"][by], title, report["trace"])
+
+
+def _reversals(found: dict[str, Any]) -> str:
+    return (
+        f"{found['disagree']:,} of {found['pairs']:,} pairs ({found['share']:.2%}) are ordered differently by T and "
+        f"by t; Kendall's tau {found['tau']:.3f}"
+    )
+
+
+def _print_extremes(pairs: list[dict[str, Any]]) -> None:
+    rows = [
+        (_label(p["used"]), significant(p["usage_ratio"], 3), _label(p["sharper"]), significant(p["local_ratio"], 3))
+        for p in pairs
+    ]
+    if rows:
+        heads = ("adds more", "times more used", "than ", "times sharper")
+        print_table(heads, rows, "\nmost extreme reversals")
+
+
+def _print_concentration(report: dict[str, Any]) -> None:
+    rows = [
+        (
+            text,
+            *(f"{share:.2%}" for share in report["concentration"][by].values()),
+            number(report["gini"][by], 3),
+        )
+        for by, text in QUANTITIES.items()
+    ]
+    heads = ("", *(f"{100 * share:g} %" for share in HELD), "Gini")
+    print_table(heads, rows, "concentration: the share of nodes that holds so much of the whole")
+
+
+def _print_profile(partitions: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            _range(part["depth_low"], part["depth_high"]),
+            f"{part['units']:,}",
+            significant(part["mean_total"], 3),
+            f"{part['share_total']:.2%}",
+            significant(part["mean_local"], 3),
+            f"{part['share_local']:.2%}",
+        )
+        for part in partitions
+    ]
+    print_table(("sum depth", "nodes", "mean T", "of T", "mean t", "of t"), rows, "depth profile: root first")
+
+
+def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
+    rows = [
+        (
+            _label(node),
+            f"{node['layer']}",
+            "-" if node["depth"] is None else f"{node['depth']}",
+            *(significant(node[key]) for key in ("flow_squared", "local", "total")),
+            f"{node['total'] / trace:.2%}" if trace > 0 else "-",
+        )
+        for node in nodes
+    ]
+    if rows:
+        print_table(("node", "layer", "depth", "F^2", "t", "T", "of trace"), rows, title)
+
+
+def _label(node: dict[str, Any]) -> str:
+    return f"{node['name']}[{node['unit']}]"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"

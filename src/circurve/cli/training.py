@@ -1,0 +1,148 @@
+"""What `fit` and `sweep` have in common: options into records, data and circuit, one fleet, fields of reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import circurve.learning
+from circurve.cli.measures import sharpness
+from circurve.cli.methods import describe_method
+from circurve.cli.models import Shape, build_circuit
+from circurve.cli.options import Precision, Select, parse_batch_size, parse_step_size
+from circurve.cli.show import progress
+from circurve.cli.tables import HeldOut, Source, load_in_parts, parts_of, rows_of
+from circurve.data import Dataset
+from circurve.errors import OptionError
+from circurve.graph import Circuit
+from circurve.learning import FitResult, FleetResult, Run
+from circurve.learning.auto import needs_choice
+from circurve.learning.options import Settings
+from circurve.model import as_device
+
+__all__ = ["STOPPED", "Job", "Typed", "describe_job", "describe_run", "load_for", "train", "train_fleet"]
+
+STOPPED = {
+    "epochs": "all epochs done",
+    "tolerance": "gained less than the tolerance",
+    "patience": "validation got no better",
+    "callback": "stopped by a callback",
+    "interrupted": "interrupted",
+}
+
+
+@dataclass(frozen=True)
+class Typed:
+    """The options of training as they were typed."""
+
+    epochs: int
+    batch_size: str
+    step_size: str | None
+    select: Select | None
+    patience: int | None
+    tolerance: float | None
+    device: str
+    precision: Precision
+    track: bool = False
+
+    def settings(self) -> Settings:
+        """The same, checked."""
+        return Settings(
+            epochs=self.epochs,
+            batch_size=parse_batch_size(self.batch_size),
+            step_size=None if self.step_size is None else parse_step_size(self.step_size),
+            tolerance=self.tolerance,
+            patience=self.patience,
+            select=None if self.select is None else self.select.value,
+            device=as_device(self.device),
+            precision=self.precision.value,
+            track=self.track,
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training with all its options checked; all runs share the circuit, which the first run's seed makes."""
+
+    shape: Shape
+    runs: tuple[Run, ...]
+    settings: Settings
+    step_size: str | float
+    """As it was typed, where it was."""
+
+    @classmethod
+    def of(cls, shape: Shape, runs: Sequence[Run], typed: Typed) -> Job:
+        """Check what was typed."""
+        settings = typed.settings()
+        return cls(shape, tuple(runs), settings, typed.step_size or cast("float", settings.step))
+
+
+def load_for(job: Job, source: Source, held: HeldOut) -> Dataset:
+    """The data in parts; whatever goes by validation rows is refused where there are none."""
+    data = load_in_parts(source, held, job.runs[0].seed)
+    if data.valid is None:
+        cure = "need validation rows: give --valid FILE or a share in --split"
+        if job.settings.patience is not None or job.settings.select == "best":
+            raise OptionError(f"--patience and --select best {cure}")
+        if any(needs_choice(run) for run in job.runs):
+            raise OptionError(f"--mu and --gate that are to be chosen {cure}; or say --mu F")
+    return data
+
+
+def train(job: Job, data: Dataset) -> FleetResult:
+    """Build the circuit and train all runs side by side."""
+    circuit = build_circuit(job.shape, data, job.runs[0].seed)
+    settings = job.settings
+    progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
+    return train_fleet(circuit, data, job.runs, settings)
+
+
+def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings) -> FleetResult:
+    """`circurve.fit_fleet` on the parts of a data set."""
+    return circurve.learning.fit_fleet(
+        circuit,
+        data.train,
+        runs,
+        valid=data.valid,
+        test=data.test,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        step_size=settings.step_size,
+        tolerance=settings.tolerance,
+        patience=settings.patience,
+        select=settings.select,
+        device=settings.device,
+        precision=settings.precision,
+        track=settings.track,
+    )
+
+
+def describe_job(job: Job, data: Dataset) -> dict[str, Any]:
+    """The fields of a report that all runs share."""
+    return {
+        "dataset": data.name,
+        "rows": rows_of(parts_of(data)),
+        "variables": data.train.shape[1],
+        "structure": job.shape.structure.value,
+        "units": job.shape.units,
+        "batch_size": job.settings.batch_size or "full",
+        "step_size": job.step_size,
+        "precision": job.settings.precision,
+    }
+
+
+def describe_run(result: FitResult, data: Dataset) -> dict[str, Any]:
+    """The fields of a report about one run: its method, how far it got, its scores."""
+    return {
+        **describe_method(result.run.method),
+        "seed": result.run.seed,
+        "epochs": len(result.history),
+        "epoch": result.epoch,
+        "stopped": result.stopped,
+        "train_ll": result.train_ll,
+        "valid_ll": result.valid_ll,
+        "test_ll": result.test_ll,
+        "sharpness": sharpness(result.model, data.train),
+        "dof": result.dof,
+    }

@@ -1,0 +1,227 @@
+"""The M-step of a layer: floors, masks, pseudocounts, sums without use; and of a fleet: methods, gates, scales."""
+
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from circuits import Case, assert_close, cases
+from circurve.engine import Params, Statistics, stack
+from circurve.learning import Gated, Global, Vanilla
+from circurve.learning.mstep import FLOOR, LayerSums, Penalty, normalized_counts, regularised_weights
+from circurve.learning.plan import Plan
+
+some = settings(max_examples=30, deadline=None)
+
+R, G, K, C = 2, 3, 4, 5
+FORMS = list(product([False, True], [False, True]))
+forms = pytest.mark.parametrize(("exact_penalty", "exact_simplex"), FORMS)
+UPDATES = ["vanilla", *FORMS]
+updates = pytest.mark.parametrize("update", UPDATES)
+
+
+def random_sums(mask: Tensor | None = None) -> LayerSums:
+    source = torch.Generator().manual_seed(0)
+    counts = torch.rand(R, G, K, C, generator=source, dtype=torch.float64).pow(4) * 100
+    counts = counts if mask is None else counts * mask
+    return LayerSums(counts, counts * torch.rand(R, G, K, C, generator=source, dtype=torch.float64), mask)
+
+
+def some_mask() -> Tensor:
+    mask = torch.rand(G, K, C, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[..., 0] = True
+    return mask
+
+
+def old_weights(mask: Tensor | None = None) -> Tensor:
+    weights = torch.rand(R, G, K, C, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    weights = weights if mask is None else weights * mask
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def column(*values: float) -> Tensor:  # (R, 1, 1, 1)
+    return torch.tensor(values, dtype=torch.float64).view(-1, 1, 1, 1)
+
+
+def update_of(update, sums: LayerSums, weights: Tensor, pseudocount: Tensor | None = None, strength: float = 0.7):
+    pseudocount = column(0.0, 0.0) if pseudocount is None else pseudocount
+    if update == "vanilla":
+        return normalized_counts(sums, weights, pseudocount)
+    exact_penalty, exact_simplex = update
+    sums = sums if exact_penalty else LayerSums(sums.counts, None, sums.mask)
+    multiplier = None if exact_simplex else column(1.0, 1.0)
+    strengths = torch.full((R, G, K, 1), strength, dtype=torch.float64)
+    return regularised_weights(sums, weights, pseudocount, Penalty(strengths, multiplier, column(1.0, 1.0)))
+
+
+# --- one layer ---
+
+
+@updates
+def test_rows_lie_on_the_simplex_and_masked_edges_stay_away(update):
+    mask = some_mask()
+    best = update_of(update, random_sums(mask), old_weights(mask))
+    assert_close(best.sum(-1), torch.ones(R, G, K), 1e-14)
+    assert torch.equal(best > 0, mask.expand(R, -1, -1, -1))
+
+
+@forms
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_strength_is_vanilla_to_rounding(exact_penalty, exact_simplex, masked):
+    mask = some_mask() if masked else None
+    sums, weights, pseudocount = random_sums(mask), old_weights(mask), column(0.0, 2.5)
+    found = update_of((exact_penalty, exact_simplex), sums, weights, pseudocount, strength=0.0)
+    assert_close(found, update_of("vanilla", sums, weights, pseudocount), 1e-13)
+
+
+@updates
+def test_an_edge_without_use_gets_the_floor(update):
+    sums = random_sums()
+    sums.counts[..., 1:3] = 0
+    sums.second_moment[..., 1:3] = 0
+    best = update_of(update, sums, old_weights())
+    torch.testing.assert_close(best[..., 1:3], torch.full((R, G, K, 2), FLOOR, dtype=torch.float64), rtol=1e-9, atol=0)
+
+
+@updates
+@pytest.mark.parametrize("pseudocount", [0.0, 3.0])
+def test_a_sum_without_use_keeps_its_weights(update, pseudocount):
+    sums, weights = random_sums(), old_weights()
+    sums.counts[1, 2, 3] = 0
+    sums.second_moment[1, 2, 3] = 0
+    best = update_of(update, sums, weights, column(pseudocount, pseudocount))
+    assert torch.equal(best[1, 2, 3], weights[1, 2, 3])
+    assert not torch.equal(best[1, 2, 2], weights[1, 2, 2])
+
+
+def test_the_pseudocount_is_shared_out_among_existing_edges():
+    mask = torch.tensor([[[True, True, False, True]]])
+    counts = torch.tensor([[[[1.0, 2.0, 0.0, 3.0]]]], dtype=torch.float64)
+    best = normalized_counts(LayerSums(counts, None, mask), counts, column(3.0))
+    assert_close(best.flatten(), torch.tensor([2.0, 3.0, 0.0, 4.0]).double() / 9, 1e-15)
+
+
+@updates
+def test_weights_keep_their_precision(update):
+    sums, weights = random_sums(), old_weights()
+    single = LayerSums(sums.counts.float(), sums.second_moment.float(), None)
+    best = update_of(update, single, weights.float(), column(0.0, 0.0).float())
+    assert best.dtype == torch.float32
+    assert_close(best, update_of(update, sums, weights), 1e-5)
+
+
+# --- a fleet ---
+
+
+def maximize(case: Case, methods, mu, params: Params | None = None, statistics: Statistics | None = None) -> Params:
+    """One M-step with step size 1 for runs that start alike."""
+    runs = len(methods)
+    params = stack([case.params] * runs) if params is None else params
+    sums = case.statistics() if statistics is None else statistics
+    fleet = sums if runs == 1 else _repeated(sums, runs)
+    plan = Plan(case.program, methods, params.inputs[0])
+    return plan.maximize(params, fleet, [1.0] * runs, mu)
+
+
+def _repeated(value, runs: int):
+    if isinstance(value, Tensor):
+        return value.expand(runs, *value.shape[1:]).contiguous()
+    if isinstance(value, tuple):
+        return tuple(_repeated(part, runs) for part in value)
+    if value is None:
+        return None
+    return type(value)(**{name: _repeated(part, runs) for name, part in vars(value).items()})
+
+
+def half(curvature):
+    return torch.full_like(curvature.local, 0.5)
+
+
+def none(curvature):
+    return torch.zeros_like(curvature.local)
+
+
+OPTIONS = [{"penalty": p, "simplex": s} for p, s in product(["surrogate", "exact"], ["normalize", "exact"])]
+
+
+@given(case=cases(), options=st.sampled_from(OPTIONS))
+@some
+def test_gates_scale_the_strength_from_vanilla_to_global(case, options):
+    methods = [
+        Vanilla(),
+        Gated(0.3, none, **options),
+        Global(0.3, **options),
+        Gated(0.3, "ones", **options),
+        Global(0.15, **options),
+        Gated(0.3, half, **options),
+    ]
+    params = maximize(case, methods, [0.0, 0.3, 0.3, 0.3, 0.15, 0.3])
+    for weights in params.weights:
+        for closed, opened in ((0, 1), (2, 3), (4, 5)):
+            assert_close(weights[opened], weights[closed], 1e-12)
+
+
+@given(case=cases(), options=st.sampled_from(OPTIONS))
+@some
+def test_with_a_mean_scale_a_strength_means_the_same_at_every_batch_size(case, options):
+    once = case.statistics()
+    method = Global(0.02, mu_scale="mean", **options)
+    small = maximize(case, [method], [0.02], statistics=once)
+    large = maximize(case, [method], [0.02], statistics=once + once + once)
+    for one, other in zip(small.weights, large.weights, strict=True):
+        assert_close(one, other, 1e-11)
+
+
+@given(case=cases())
+@some
+def test_a_mean_scale_divides_the_counts_by_the_weight_of_the_possible_samples(case):
+    rows = float(case.statistics().weight)
+    found = maximize(case, [Global(0.02, mu_scale="mean"), Global(0.02)], [0.02, 0.02 * rows])
+    for weights in found.weights:
+        assert_close(weights[0], weights[1], 1e-10)
+
+
+@given(case=cases())
+@some
+def test_a_multiplier_acts_as_a_factor_of_the_strength(case):
+    found = maximize(case, [Global(0.2, multiplier=3.0), Global(0.6)], [0.2, 0.6])
+    for weights in found.weights:
+        assert_close(weights[0], weights[1], 1e-11)
+
+
+@given(case=cases())
+@some
+def test_second_moments_lie_between_their_bounds(case):
+    sums = case.statistics()
+    rows = float(sums.weight)
+    for counts, moments in zip(sums.counts, sums.curvature.second_moment, strict=True):
+        assert bool((moments <= counts * (1 + 1e-12)).all())  # a flow is at most 1
+        assert bool((moments * rows >= counts.square() * (1 - 1e-12)).all())  # Cauchy and Schwarz
+
+
+@given(case=cases())
+@some
+def test_an_m_step_leaves_its_arguments_alone(case):
+    params, sums = case.params.clone(), case.statistics()
+    kept = [tensor.clone() for tensor in (*sums.counts, *sums.inputs)]
+    maximize(case, [Gated(0.3, penalty="exact")], [0.3], params, sums)
+    for before, after in zip(
+        (*case.params.weights, *case.params.inputs), (*params.weights, *params.inputs), strict=True
+    ):
+        assert torch.equal(before, after)
+    for before, after in zip(kept, (*sums.counts, *sums.inputs), strict=True):
+        assert torch.equal(before, after)
+
+
+@given(case=cases(), step=st.floats(0.01, 1))
+@some
+def test_the_step_size_blends_old_and_new_weights(case, step):
+    plan = Plan(case.program, [Global(0.3)], case.params.inputs[0])
+    sums = case.statistics()
+    whole = plan.maximize(case.params, sums, [1.0], [0.3])
+    part = plan.maximize(case.params, sums, [step], [0.3])
+    for old, new, found in zip(case.params.weights, whole.weights, part.weights, strict=True):
+        assert_close(found, (1 - step) * old + step * new, 1e-12)
