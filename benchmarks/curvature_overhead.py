@@ -6,6 +6,7 @@ python benchmarks/curvature_overhead.py [--data-dir DIR]
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +25,48 @@ REQUESTS = {
 }
 
 
-def overhead(data: np.ndarray, name: str, setting: tuple[int, str, int], repeats: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Setting:
+    """Where and how large: on a GPU all rows at once, on a CPU in the chunks that `fit` uses."""
+
+    device: str
+    units: int = 100
+    runs: int = 1
+
+
+def overhead(data: np.ndarray, name: str, setting: Setting, repeats: int) -> dict[str, Any]:
     """Ratios of an EM step with curvature sums to the plain step, measured in turns."""
-    units, device, chunk = setting
-    step = EMStep(data, units, device)
-    sides = {label: (lambda request=request: step(request, chunk)) for label, request in REQUESTS.items()}
+    step = EMStep(data, setting.units, setting.device, setting.runs)
+    sides = {label: (lambda request=request: step(request)) for label, request in REQUESTS.items()}
     seconds = medians(interleaved(sides, repeats))
     ratios = {label: value / seconds["plain"] for label, value in seconds.items()}
-    return {"data": name, "units": units, "device": device, "chunk": chunk, "seconds": seconds, "ratio": ratios}
+    return {
+        "data": name,
+        "rows": len(data),
+        **asdict(setting),
+        "chunk": step.chunk,
+        "seconds": seconds,
+        "ratio": ratios,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=11)
+    parser.add_argument("--name", default="curvature_overhead", help="name of the result file")
     parser.add_argument("--out", type=Path, help="folder for the result file")
     arguments = parser.parse_args()
+    settings = [Setting("cpu")]
+    if torch.cuda.is_available():
+        settings = [Setting("cuda"), Setting("cuda", runs=16)]
     rows = []
-    for name, (samples, variables) in {"nltcs": (16181, 16), "plants": (4000, 69)}.items():
+    for name, (samples, variables) in {"nltcs": (16181, 16), "plants": (17412, 69)}.items():
         data = sample_data(samples, variables, seed=0)
-        settings = [(100, "cpu", 512)] + ([(100, "cuda", 4096)] if torch.cuda.is_available() else [])
         for setting in settings:
             rows.append(overhead(data, name, setting, arguments.repeats))
             ratio = rows[-1]["ratio"]
             print(name, setting, " ".join(f"{label}: {value:.3f}" for label, value in ratio.items()))
-    print(f"written to {write_result('curvature_overhead', rows, arguments.out)}")
+    print(f"written to {write_result(arguments.name, rows, arguments.out)}")
 
 
 if __name__ == "__main__":

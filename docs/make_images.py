@@ -13,7 +13,7 @@ import numpy as np
 import circurve as cc
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 IMAGES = Path(__file__).parent / "images"
 
