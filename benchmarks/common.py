@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parent / "results"
 def environment() -> dict[str, Any]:
     """Hardware and versions, for the head of a result file."""
     found: dict[str, Any] = {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": _command(sys.argv),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -43,6 +43,19 @@ def environment() -> dict[str, Any]:
     if torch.cuda.is_available():
         found |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
     return found
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """The command line, without the folders of this machine."""
+    words = list(arguments)
+    if "--out" in words:
+        at = words.index("--out")
+        del words[at : at + 2]
+    if "--data-dir" in words:
+        words[words.index("--data-dir") + 1] = "DEBD"
+    if "--peers-python" in words:
+        words[words.index("--peers-python") + 1] = "peers/bin/python"
+    return shlex.join(["python", *words])
 
 
 def _installed(package: str) -> bool:

@@ -77,9 +77,8 @@ def main() -> None:
         for units in (100, 16):
             shares.append(share_of_matmul(name, units, arguments.repeats if name == "nltcs" else 3))
             row = shares[-1]
-            print(
-                f"{name:>8} K={units:<4} {row['gflops']:7.1f} of {row['matmul_gflops']:7.1f} GFLOP/s: {row['share']:.0%}"
-            )
+            rates = f"{row['gflops']:7.1f} of {row['matmul_gflops']:7.1f} GFLOP/s"
+            print(f"{name:>8} K={units:<4} {rates}: {row['share']:.0%}")
     peers = []
     if arguments.peers_python is not None:
         for size in SIZES:

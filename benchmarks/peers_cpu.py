@@ -4,8 +4,9 @@ The model is a hidden Chow-Liu tree: one latent variable with `states` states pe
 transition tables of K x K, one prior and V x K inputs. Both peers get the same data and learn the tree with their own
 Chow-Liu code; each starts from random parameters of its own.
 
-Each case runs in a process of its own with a limit on its memory, once for each setting of the C allocator; the fastest
-one is the result, the times of all are listed beside it.
+Each case runs in a process of its own with a limit on its memory, under several settings of the C allocator; the
+fastest is the result, the times of all stand beside it. Every step starts from the same parameters: after a few steps
+in a row SPFlow's turn NaN.
 
     python3 -m venv peers && peers/bin/pip install torch==2.13.0 libcirkit spflow
     peers/bin/python benchmarks/peers_cpu.py > peers.json
@@ -34,12 +35,12 @@ import numpy as np
 SIZES = ("16181x16x16", "16181x16x64", "2000x200x16", "2000x200x64")
 PACKAGES = {"cirkit": "libcirkit", "spflow": "spflow"}
 
-# Page faults of freshly mapped tensors can cost more than the arithmetic, and which setting of glibc is best depends on
-# the peer and the size: `retain` never gives memory back, `huge` maps each large tensor afresh, on huge pages. `retain`
-# wastes memory on holes between aligned blocks, and so does `default` for blocks below 32 MiB.
+# Page faults of fresh memory can cost more than the arithmetic, above all in a virtual machine. `retain` never gives
+# memory back, so that a warm step has none, but it wastes memory on holes between aligned blocks; so does `default` for
+# blocks below 32 MiB. `mapped` wastes none and faults most: it is for those cases that do not fit otherwise.
 RETAIN = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
-HUGE = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-ALLOCATORS = {"default": {}, "retain": RETAIN, "huge": HUGE}
+MAPPED = {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+ALLOCATORS = {"retain": RETAIN, "default": {}, "mapped": MAPPED}
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ class Case:
     allocator: str
     threads: int
     seed: int
+    warmup: int
     repeats: int
-    seconds: float  # no further repeat once this much time is spent on timed steps
+    seconds: float  # warm-up and timed steps end early, each, once this much time is spent on them
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Peer:
 
     step: Callable[[int], None]  # one full-batch EM step, this many samples at a time
     log_likelihood: Callable[[], float]  # mean over the samples
-    parameters: int
+    module: Any  # the torch module that holds the parameters
     chunks: tuple[int, ...]  # sizes of a chunk worth trying
 
 
@@ -108,9 +110,9 @@ def hclt_in_cirkit(parents: np.ndarray, states: int) -> Any:
             layers.append(top)
             inputs[top] = factors
         units = 1 if variable == order[0] else states
-        messages[variable] = SumLayer(states, units, weight_factory=probabilities)
-        layers.append(messages[variable])
-        inputs[messages[variable]] = [top]
+        messages[variable] = message = SumLayer(states, units, weight_factory=probabilities)
+        layers.append(message)
+        inputs[message] = [top]
     return Circuit(layers, inputs, [messages[order[0]]])
 
 
@@ -142,7 +144,7 @@ def build_cirkit(case: Case) -> Peer:
         return sum(circuit(part).sum().item() for part in data.split(256)) / case.samples
 
     chunks = tuple(-(-case.samples // 2**halvings) for halvings in range(5))
-    return Peer(step, log_likelihood, sum(p.numel() for p in circuit.parameters()), chunks)
+    return Peer(step, log_likelihood, circuit, chunks)
 
 
 def build_spflow(case: Case) -> Peer:
@@ -172,35 +174,36 @@ def build_spflow(case: Case) -> Peer:
     def log_likelihood() -> float:
         return sum(model.log_likelihood(part).sum().item() for part in data.split(256)) / case.samples
 
-    return Peer(step, log_likelihood, sum(p.numel() for p in model.parameters()), (case.samples,))
-
-
-def timed(step: Callable[[int], None], chunk: int) -> tuple[float, float]:  # seconds, CPU seconds
-    start, start_cpu = time.perf_counter(), time.process_time()
-    step(chunk)
-    return time.perf_counter() - start, time.process_time() - start_cpu
+    return Peer(step, log_likelihood, model, chunks=(case.samples,))
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Build, warm up (with the choice of the chunk size), time the steps, check that they are EM."""
+    """Build, warm up, choose the size of a chunk, time the steps and check that they are EM."""
     import torch
 
     torch.set_num_threads(case.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(case.seed)
     peer = {"cirkit": build_cirkit, "spflow": build_spflow}[case.peer](case)
+    initial = [parameter.detach().clone() for parameter in peer.module.parameters()]
+
+    def timed(chunk: int) -> tuple[float, float]:  # seconds, seconds of the processor
+        for parameter, value in zip(peer.module.parameters(), initial, strict=True):
+            parameter.data.copy_(value)
+        start, start_cpu = time.perf_counter(), time.process_time()
+        peer.step(chunk)
+        return time.perf_counter() - start, time.process_time() - start_cpu
+
+    def repeat(chunk: int, steps: int) -> list[tuple[float, float]]:
+        times = [timed(chunk)]
+        while len(times) < steps and sum(wall for wall, _ in times) < case.seconds:
+            times.append(timed(chunk))
+        return times
 
     before = peer.log_likelihood()
-    peer.step(peer.chunks[-1])
-    chunk = peer.chunks[0]
-    if len(peer.chunks) > 1:
-        # Rounds over all sizes, so that a disturbance does not fall on one of them alone.
-        trials = [(timed(peer.step, size)[0], size) for _ in range(3) for size in peer.chunks]
-        chunk = min(trials)[1]
-
-    times = [timed(peer.step, chunk)]
-    while len(times) < case.repeats and sum(wall for wall, _ in times) < case.seconds:
-        times.append(timed(peer.step, chunk))
+    fastest = {chunk: min(repeat(chunk, case.warmup)) for chunk in peer.chunks}
+    chunk = min(fastest, key=lambda size: fastest[size])
+    times = repeat(chunk, case.repeats)
     after = peer.log_likelihood()
     if not after > before:
         return {"status": f"not EM: log-likelihood {before} became {after}"}
@@ -208,7 +211,7 @@ def measure(case: Case) -> dict[str, Any]:
         "status": "ok",
         "version": metadata.version(PACKAGES[case.peer]),
         "torch": torch.__version__,
-        "parameters": peer.parameters,
+        "parameters": sum(value.numel() for value in initial),
         "chunk": chunk,
         "seconds_per_step": statistics.median(wall for wall, _ in times),
         "seconds": [wall for wall, _ in times],
@@ -224,15 +227,14 @@ def run_worker(case: Case) -> None:
     Path("/proc/self/oom_score_adj").write_text("1000")
     try:
         result = measure(case)
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
             raise
         result = {"status": "out of memory"}
     print(json.dumps(result))
 
 
 def run_case(case: Case, memory_gib: float, timeout: float) -> dict[str, Any]:
-    """Measure in a process of its own."""
     limit = int(memory_gib * 2**30)
     try:
         process = subprocess.run(
@@ -246,16 +248,11 @@ def run_case(case: Case, memory_gib: float, timeout: float) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return {"status": f"no result in {timeout:g} s"}
-    if process.returncode == -9 or "bad_alloc" in process.stderr:
+    if process.returncode == -9 or "bad_alloc" in process.stderr or "MemoryError" in process.stderr:
         return {"status": "out of memory"}
     if process.returncode:
         return {"status": f"failed: {process.stderr.strip().splitlines()[-1]}"}
     return json.loads(process.stdout.splitlines()[-1])
-
-
-def summary(result: dict[str, Any]) -> float | str:
-    """Seconds per step, or why there are none."""
-    return result.get("seconds_per_step", result["status"])
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -265,8 +262,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=list(ALLOCATORS))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--warmup", type=int, default=6, help="untimed steps at most")
     parser.add_argument("--repeats", type=int, default=7, help="timed steps at most")
-    parser.add_argument("--seconds", type=float, default=60, help="time for the timed steps")
+    parser.add_argument("--seconds", type=float, default=60, help="time for either kind of steps, at most")
     parser.add_argument("--memory-gib", type=float, default=20, help="address space of a case")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for a whole case")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -278,21 +276,23 @@ def main() -> None:
     if arguments.worker:
         run_worker(Case(**json.loads(arguments.worker)))
         return
-    shared = {name: getattr(arguments, name) for name in ("threads", "seed", "repeats", "seconds")}
+    shared = {name: getattr(arguments, name) for name in ("threads", "seed", "warmup", "repeats", "seconds")}
     results = []
     for peer in arguments.peers:
         for size in arguments.sizes:
             shape = dict(zip(("samples", "variables", "states"), map(int, size.split("x")), strict=True))
-            tried = {}
+            tried, times = {}, {}
             for allocator in arguments.allocators:
+                if allocator == "mapped" and any(result["status"] == "ok" for result in tried.values()):
+                    continue
                 case = Case(peer=peer, allocator=allocator, **shape, **shared)
-                tried[allocator] = run_case(case, arguments.memory_gib, arguments.timeout)
-                print(peer, size, allocator, summary(tried[allocator]), file=sys.stderr)
+                tried[allocator] = result = run_case(case, arguments.memory_gib, arguments.timeout)
+                times[allocator] = result.get("seconds_per_step", result["status"])
+                print(peer, size, allocator, times[allocator], file=sys.stderr)
             best = min(tried, key=lambda name: tried[name].get("seconds_per_step", float("inf")))
-            others = {name: summary(result) for name, result in tried.items()}
-            results.append({"peer": peer, **shape, "allocator": best, **tried[best], "allocators": others})
-    limits = {"cores": os.cpu_count(), "memory_gib": arguments.memory_gib, **shared}
-    print(json.dumps({**limits, "results": results}, indent=1))
+            results.append({"peer": peer, **shape, "allocator": best, **tried[best], "allocators": times})
+    settings = {"cores": os.cpu_count(), "memory_gib": arguments.memory_gib, **shared}
+    print(json.dumps({**settings, "results": results}, indent=1))
 
 
 if __name__ == "__main__":
