@@ -19,10 +19,11 @@ def wide() -> list[Node]:
 
 
 def crossed() -> Node:
-    """Two sums of one layer, read by the sums above in another order than they lie: the wider one lies first."""
+    """Three sums of one layer, read by the sums above in another order than they lie: the narrow one lies last."""
     a, b, c = (Input(v, Bernoulli(), 2) for v in range(3))
-    narrow, broad = Sum(Product([Product([a, b]), c]), 2), Sum(Product([Sum(a, 2), b, c]), 2)
-    return Sum([Sum(narrow, 2), Sum(broad, 2)])
+    narrow = Sum(Product([Product([a, b]), c]), 2)
+    broad, other = Sum(Product([Sum(a, 2), b, c]), 2), Sum(Product([a, Sum(b, 2), c]), 2)
+    return Sum([Sum(broad, 2), Sum(narrow, 2), Sum(other, 2)])
 
 
 def straddling() -> Node:

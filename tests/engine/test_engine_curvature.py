@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from circuits import Case, Shape, Truth, assert_close, cases, evaluate, with_parameters
 from circurve.engine import Request, statistics
+from circurve.engine.underflow import TOO_SMALL
 from circurve.graph import Circuit, Input, Sum
 from circurve.inputs import Gaussian, Indicator
 
@@ -52,6 +53,14 @@ def test_a_careful_engine_has_the_same_curvature_sums(case):
 def test_curvature_sums_equal_the_definitions_with_exact_zeros(case):
     """An edge of weight zero is still an edge: its ratio counts in t_n. Only the mask takes edges away."""
     check_curvature(case)
+
+
+@given(case=cases(zeros=True))
+@some
+def test_curvature_sums_are_the_same_where_every_sum_is_repaired(case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TOO_SMALL, torch.float64, 2.0)
+        check_curvature(case, careful=True)
 
 
 @given(case=cases(domains=("real", "count")))

@@ -10,6 +10,7 @@ from shapes import SHAPES, case_of
 
 from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
 from circurve.engine import Batch, Engine, Params, log_prob, observe, statistics
+from circurve.engine.underflow import TOO_SMALL
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli
 
@@ -69,7 +70,7 @@ def record(case: Case, careful: bool | None = None) -> Recorder:
     return recorder
 
 
-def check_flows(case: Case, careful: bool | None = None) -> None:
+def check_flows(case: Case, careful: bool | None = None) -> Recorder:
     found, truth, weight = record(case, careful), Truth.of(case), case.weight
     assert_close(found.log_value[0][truth.root > 0], truth.root[truth.root > 0].log())
     assert torch.equal(found.possible[0], truth.root > 0)
@@ -79,6 +80,7 @@ def check_flows(case: Case, careful: bool | None = None) -> None:
     for node, sent in found.sent.items():
         assert_close(sent, weight * truth.edge_flow(node).sum(0), 1e-9)
     assert set(found.flow) | set(found.product_flows()) == set(case.circuit.nodes)
+    return found
 
 
 @given(case=cases())
@@ -97,6 +99,16 @@ def test_flow_of_every_unit_is_the_derivative_of_log_p_with_exact_zeros(case):
 @some
 def test_a_careful_engine_has_the_same_flows(case):
     check_flows(case, careful=True)
+
+
+@given(case=cases(zeros=True))
+@some
+def test_flows_are_the_same_where_every_sum_is_repaired(case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TOO_SMALL, torch.float64, 2.0)
+        found = check_flows(case, careful=True)
+    alive = sum(int((Truth.of(case).value[node] > 0).sum()) for node in case.circuit.sums)
+    assert found.repaired == alive
 
 
 @given(case=cases())

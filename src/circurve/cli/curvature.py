@@ -26,9 +26,8 @@ from circurve.cli.options import (
 )
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
 from circurve.cli.tables import Source, choose, load
-from circurve.curvature import Curvature
+from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
-from circurve.curvature.analysis import DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature.record import COLUMNS
 from circurve.errors import DataError, OptionError
 from circurve.model import Model
@@ -116,8 +115,8 @@ def describe(curv: Curvature, top: int) -> dict[str, Any]:
             "disagree": pairs.disagree,
             "share": pairs.share,
             "tau": pairs.tau,
-            "extreme": [_pair(pair) for pair in pairs.extreme],
         },
+        "extreme_reversals": [_pair(pair) for pair in pairs.extreme],
         "depth_profile": _partitions(profiles["total"], profiles["local"]),
         "top": {by: [_node(curv, int(i)) for i in curv.rank_by(by)[:top]] for by in ("local", "total")},
     }
@@ -184,12 +183,12 @@ def _print(report: dict[str, Any], model: Model) -> None:
     print_facts(
         {
             "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {report['samples']:,} rows{left_out}",
-            "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers, T = F^2 t for each",
+            "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers; T = F^2 t in each row, means are shown",
             "reversals": _reversals(report["reversals"]),
             "table": report["csv"],
         }
     )
-    _print_extremes(report["reversals"]["extreme"])
+    _print_extremes(report["extreme_reversals"])
     _print_concentration(report)
     _print_profile(report["depth_profile"])
     for by, title in (("total", "largest contributors (by T)"), ("local", "sharpest (by t)")):

@@ -66,7 +66,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "split": split.value,
         "rows": rows_of(parts),
         "variables": loaded.circuit.variables,
-        **{name: training.get(name) for name in ("structure", "units", "method", "seed", "epochs")},
+        **{name: training.get(name) for name in ("structure", "units", "method", "mu", "gate", "seed", "epochs")},
         "train_ll": train_ll,
         "valid_ll": valid_ll,
         "test_ll": test_ll,

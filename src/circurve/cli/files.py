@@ -16,7 +16,7 @@ from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
-__all__ = ["check_target", "read_training", "save_model", "write_csv"]
+__all__ = ["check_folder", "check_target", "read_training", "save_model", "write_csv"]
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
@@ -37,11 +37,26 @@ def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -
         raise OptionError(f"{option} {out}: is not a regular file")
     if any(source is not None and Path(os.path.realpath(source)) == target for source in sources):
         raise OptionError(f"{option} {out}: would overwrite the data")
+    _check_writable(option, out, folder)
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Make the folder, if need be, and refuse one that could not be written to later."""
+    if folder.exists() and not folder.is_dir():
+        raise OptionError(f"{option} {folder}: is a file, not a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"{option} {folder}: cannot make the folder: {error.strerror or error}") from None
+    _check_writable(option, folder, folder)
+
+
+def _check_writable(option: str, given: Path, folder: Path) -> None:
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise OptionError(f"{option} {out}: cannot write to the folder {folder}: {error.strerror or error}") from None
+        raise OptionError(f"{option} {given}: cannot write to the folder {folder}: {error.strerror or error}") from None
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:

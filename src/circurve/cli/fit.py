@@ -73,7 +73,7 @@ SHOWN_EPOCHS = 12
 """How many epochs of the history the table shows at most."""
 
 
-HISTORY = "history: train and sharpness over the batches of each epoch, before their M-steps"
+HISTORY = "history; train and sharpness are those of the batches, before their M-steps"
 
 
 def fit(  # noqa: PLR0913 - each parameter is an option
@@ -220,19 +220,22 @@ def _print_path(path: list[dict[str, Any]]) -> None:
 
 
 def _print_history(history: list[dict[str, Any]]) -> None:
-    """About a dozen epochs, evenly spread, the last one among them."""
+    """About a dozen epochs, evenly spread, the last one among them; `gate` is the median one,
+    `> 1/2` the share of nodes with a larger one.
+    """
     gated = any(record["gates"] for record in history)
     every = max(1, -(-len(history) // SHOWN_EPOCHS))
     rows = [
         (
             f"{record['epoch']}",
-            *(number(record[key]) for key in ("train_ll", "valid_ll", "test_ll", "dof")),
+            *(number(record[key], 3) for key in ("train_ll", "valid_ll", "test_ll")),
+            number(record["dof"]),
             significant(record["sharpness"]),
             *(_gates(record["gates"]) if gated else ()),
         )
         for record in history[::-1][::every][::-1]
     ]
-    heads = ("epoch", "train", "valid", "test", "DoF", "sharpness", *(("median gate", "gates > 1/2") if gated else ()))
+    heads = ("epoch", "train", "valid", "test", "DoF", "sharpness", *(("gate", "> 1/2") if gated else ()))
     print_table(heads, rows, HISTORY)
 
 

@@ -47,7 +47,8 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
 
 
 def _training(training: dict[str, Any]) -> dict[str, str]:
-    words = [f"{key} {training[key]}" for key in ("method", "structure", "units", "seed", "epochs") if key in training]
+    keys = ("method", "mu", "gate", "structure", "units", "seed", "epochs")
+    words = [f"{key} {training[key]}" for key in keys if training.get(key) is not None]
     scores = {key: training.get(key) for key in ("train_ll", "valid_ll", "test_ll")}
     facts = {"trained on": str(training["dataset"])} if "dataset" in training else {}
     facts |= {"trained with": ", ".join(words)} if words else {}

@@ -69,7 +69,7 @@ class Penalty(StrEnum):
 class MuScale(StrEnum):
     """Whether mu weighs against counts or against their mean over the batch."""
 
-    count = "count"
+    count_ = "count"
     mean = "mean"
 
 
@@ -107,7 +107,7 @@ def _global(mu: Mu, options: MethodOptions) -> Global:
         pseudocount=options.pseudocount,
         simplex=(options.simplex or Simplex.normalize).value,
         penalty=(options.penalty or Penalty.surrogate).value,
-        mu_scale=(options.mu_scale or MuScale.count).value,
+        mu_scale=(options.mu_scale or MuScale.count_).value,
     )
 
 
@@ -120,7 +120,7 @@ def _gated(mu: Mu, gate: str, options: MethodOptions) -> Gated:
         pseudocount=options.pseudocount,
         simplex=(options.simplex or Simplex.normalize).value,
         penalty=(options.penalty or Penalty.surrogate).value,
-        mu_scale=(options.mu_scale or MuScale.count).value,
+        mu_scale=(options.mu_scale or MuScale.count_).value,
     )
 
 
@@ -145,8 +145,9 @@ def parse_mu(text: str) -> Mu:
 
 def parse_mus(text: str) -> tuple[float, ...]:
     """`0.001,0.01,0.1`."""
+    parts = _parts(text, "--mu")
     try:
-        values = tuple(float(part) for part in _parts(text, "--mu"))
+        values = tuple(float(part) for part in parts)
     except ValueError:
         raise OptionError(f"--mu must be a number, or numbers with commas between them, not {text!r}") from None
     for value in values:

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from textwrap import wrap
+from textwrap import TextWrapper, wrap
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -26,11 +26,15 @@ __all__ = [
     "print_json",
     "print_scores",
     "print_table",
+    "print_text",
     "progress",
     "significant",
+    "wide",
 ]
 
-WIDTH = 80
+WIDTH, WIDE = 80, 110
+FOLDED = 12
+"""Text in tables may be folded to this width, so that numbers need not be."""
 
 
 def print_json(fields: Mapping[str, Any]) -> None:
@@ -57,16 +61,28 @@ def _plain(value: Any, name: str, notes: list[str]) -> Any:
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """A table whose first column is text and whose other columns are numbers, unless their heads end in a space."""
+    """A table whose first column is text and whose other columns are numbers, unless their heads end in a space.
+
+    Text is folded where it does not fit, numbers never are.
+    """
     if title is not None:
         print_heading(title)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    cells = [tuple(row) for row in rows]
+    table, needed = Table(box=SIMPLE_HEAD, pad_edge=False), -1
     for place, head in enumerate(heads):
-        text = place == 0 or head.endswith(" ")
-        table.add_column(head.strip(), justify="left" if text else "right", overflow="fold")
-    for row in rows:
+        lines = [line for text in (head, *(row[place] for row in cells)) for line in text.splitlines()]
+        width = max((len(line) for line in lines), default=0)
+        if place == 0 or head.endswith(" "):
+            table.add_column(head.strip(), overflow="fold")
+            width = min(width, FOLDED)
+        else:
+            table.add_column(head, justify="right", no_wrap=True, min_width=width)
+        needed += width + 3
+    for row in cells:
         table.add_row(*row)
-    _console().print(table)
+    console = _console()
+    console.width = max(console.width, needed)
+    console.print(table)
 
 
 def print_facts(facts: Mapping[str, str | None]) -> None:
@@ -111,6 +127,13 @@ def print_heading(text: str) -> None:
     _console().print(text, style="bold", soft_wrap=True)
 
 
+def print_text(*paragraphs: str) -> None:
+    """A paragraph, or several as a list; an empty line after them."""
+    bullet = "- " if len(paragraphs) > 1 else ""
+    wrapper = TextWrapper(WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False)
+    _console().print("\n".join(wrapper.fill(text) for text in paragraphs), soft_wrap=True, end="\n\n")
+
+
 def progress(text: str) -> None:
     """A line about what goes on, on standard error, for people only: not shown where that is not a terminal."""
     if sys.stderr.isatty():
@@ -126,7 +149,7 @@ def significant(value: float | None, digits: int = 4) -> str:
     """A number of any size for a table, with so many digits that say something; a dash for None."""
     if value is None or not math.isfinite(value) or value == 0:
         return number(value, 0)
-    size = math.floor(math.log10(abs(value)))
+    size = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 0.99999 is 1.000
     return f"{value:,.{max(0, digits - 1 - size)}f}" if -4 <= size < 7 else f"{value:.{digits - 1}e}"
 
 
@@ -135,5 +158,12 @@ def family_label(family: Family) -> str:
     return repr(family).removesuffix("()")
 
 
+def wide() -> bool:
+    """Whether there is room for more than the usual columns."""
+    return _console().width >= WIDE
+
+
 def _console() -> Console:
-    return Console(markup=False, highlight=False, emoji=False)
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.width = max(console.width, WIDTH)  # rather lines that the terminal breaks than numbers cut short
+    return console

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kendalltau
 
 from circurve.curvature.record import By, Curvature, NodeRef, Vector
 from circurve.errors import OptionError
@@ -203,6 +202,8 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
 
     Costs O(M log M) for the counts and O(M log^2 M + most M) for the extreme pairs, which are exact; O(M) memory.
     """
+    from scipy.stats import kendalltau  # noqa: PLC0415 - slow to import
+
     if most < 0:
         raise OptionError(f"most must not be negative, not {most!r}")
     total, local = curv.total, curv.local

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from circurve.curvature.measure import batches_of, label, repaired_log_ratio, re
 from circurve.data import as_matrix, encode
 from circurve.engine import Batch, Engine, Samples, observe
 from circurve.engine.functional import log_likelihood
+from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.reference import SumPass, forward
 from circurve.engine.underflow import Repaired
 from circurve.errors import OptionError
@@ -29,10 +31,15 @@ from circurve.model import Model
 __all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "top_eigenvalues"]
 
 Array = NDArray[np.float64]
-Loss = Callable[[Tensor], Tensor]
 
 LARGEST = 5_000
 """The most edges of which the whole Hessian is computed: 200 MB of matrix."""
+
+SMALL = 200
+"""Up to so many edges the whole Hessian is faster than Lanczos, and finds multiple eigenvalues for certain."""
+
+AT_ONCE = 1 << 22
+"""Vectors x rows x samples differentiated in one go: bounds the memory to some hundred megabytes."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +145,9 @@ def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = N
     Rows of probability zero are left out, with a warning that counts them. A unit of probability zero in a possible row
     is a constant there, as it is in the trace.
     """
-    kept = _existing(model)
-    _check_size(int(kept.sum()))
-    return Hessian(_matrix(*_loss(model, x, labels, missing), kept), edges_of(model))
+    _check_size(int(_existing(model).sum()))
+    loss = _Loss.of(model, x, labels, missing)
+    return Hessian(_matrix(loss), edges_of(model))
 
 
 def _check_size(edges: int) -> None:
@@ -151,11 +158,9 @@ def _check_size(edges: int) -> None:
         )
 
 
-def _matrix(loss: Loss, weights: Tensor, kept: Tensor) -> Array:
-    if not len(weights):
-        return np.zeros((0, 0))
-    rows: Array = torch.func.hessian(loss)(weights)[kept][:, kept].numpy()
-    return rows
+def _matrix(loss: _Loss) -> Array:  # (E, E)
+    matrix: Array = loss.products(torch.eye(loss.edges, dtype=torch.float64)).numpy()
+    return matrix
 
 
 def top_eigenvalues(
@@ -163,34 +168,38 @@ def top_eigenvalues(
 ) -> Array:  # (k,)
     """The k largest eigenvalues of the Hessian of the mean of -log p over rows, largest first.
 
-    Lanczos (scipy's eigsh) on exact Hessian-vector products, each a forward-over-reverse pass over all rows. Rows of
-    probability zero are left out, with a warning that counts them.
+    Lanczos (scipy's eigsh) on exact Hessian-vector products, each a forward-over-reverse pass over all rows; the whole
+    matrix where it is small, or where Lanczos fails. Rows of probability zero are left out, with a warning.
     """
-    from scipy.sparse.linalg import LinearOperator, eigsh  # noqa: PLC0415 - slow to import, and only needed here
-
-    there = _existing(model)
-    kept = there.numpy()
-    size = int(kept.sum())
+    size = int(_existing(model).sum())
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= size:
         raise OptionError(f"k must be a whole number from 1 to the {size} edges of the circuit, not {k!r}")
-    if k >= size - 1:
+    whole = size <= SMALL or k >= size - 1
+    if whole:
         _check_size(size)
-    loss, weights = _loss(model, x, labels, missing)
-    if k >= size - 1:
-        return np.sort(np.linalg.eigvalsh(_matrix(loss, weights, there)))[::-1][:k].astype(np.float64)
-    gradient = torch.func.grad(loss)
+    loss = _Loss.of(model, x, labels, missing)
+    values = None if whole else _lanczos(loss, k)
+    if values is None:
+        _check_size(size)
+        values = np.linalg.eigvalsh(_matrix(loss))
+    return np.sort(values)[::-1][:k].astype(np.float64)
+
+
+def _lanczos(loss: _Loss, k: int) -> NDArray[np.floating[Any]] | None:  # (k,)
+    """The k largest eigenvalues, or None where ARPACK gives up, as it may for a matrix of low rank."""
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # noqa: PLC0415 - slow to import
 
     def product(vector: Array) -> Array:
-        full = torch.zeros_like(weights)
-        full[torch.from_numpy(kept)] = torch.from_numpy(np.asarray(vector, np.float64).reshape(-1))
-        curved = torch.func.jvp(gradient, (weights,), (full,))[1]
-        result: Array = curved.detach().numpy()[kept]
+        result: Array = loss.products(torch.from_numpy(vector.reshape(1, -1).astype(np.float64)))[0].numpy()
         return result
 
-    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(size)
-    values: Array = eigsh(operator, k=k, which="LA", return_eigenvectors=False, v0=start)
-    return np.sort(values)[::-1].copy()
+    operator = LinearOperator((loss.edges, loss.edges), matvec=product, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(loss.edges)
+    try:
+        values: Array = eigsh(operator, k=k, which="LA", return_eigenvectors=False, v0=start)
+    except ArpackError:
+        return None
+    return values
 
 
 def edges_of(model: Model) -> tuple[Edge, ...]:
@@ -212,24 +221,64 @@ def _existing(model: Model) -> Tensor:  # (all entries of weight blocks,) boolea
     return torch.cat([torch.zeros(0, dtype=torch.bool), *(part.reshape(-1) for part in parts)])
 
 
-def _loss(model: Model, x: Any, labels: Any, missing: int | None) -> tuple[Loss, Tensor]:
-    """The mean of -log p as a function of one vector of all weight blocks, and the model's own vector; on the CPU."""
-    here = model.to("cpu", torch.float64)
-    samples = samples_of(here, x, None, labels, missing)
-    log_value = torch.as_tensor(here.log_prob(x, missing=missing)).cpu()  # (N,) or (N, outputs)
-    if samples.labels is not None:
-        log_value = log_value.gather(1, samples.labels[:, None])[:, 0]
-    possible = (log_value > -torch.inf).nonzero()[:, 0]
-    report_impossible(len(samples) - len(possible), len(possible), stacklevel=4)
-    batch = samples.pick(possible[None])
-    shapes = [layer.shape for layer in here.program.sums]
-    sizes = [int(np.prod(shape)) for shape in shapes]
+@dataclass(frozen=True)
+class _Loss:
+    """The mean of -log p over rows as a function of one vector of all weight blocks; on the CPU, in float64."""
 
-    def loss(vector: Tensor) -> Tensor:
-        blocks = [part.view(1, *shape) for part, shape in zip(torch.split(vector, sizes), shapes, strict=True)]
-        return -log_likelihood(here.program, blocks, here.params.inputs, batch).mean()
+    model: Model
+    batches: tuple[Batch, ...]
+    rows: int
+    weights: Tensor  # the model's own vector, (entries,)
+    kept: Tensor  # which entries are edges, (entries,) boolean
 
-    return loss, torch.cat([torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)])
+    @classmethod
+    def of(cls, model: Model, x: Any, labels: Any, missing: int | None) -> _Loss:
+        """Check the data, leave out the rows of probability zero, and cut the others into batches."""
+        here = model.to("cpu", torch.float64)
+        samples = samples_of(here, x, None, labels, missing)
+        log_value = torch.as_tensor(here.log_prob(x, missing=missing)).cpu()  # (N,) or (N, outputs)
+        if samples.labels is not None:
+            log_value = log_value.gather(1, samples.labels[:, None])[:, 0]
+        possible = (log_value > -torch.inf).nonzero()[:, 0]
+        rows = len(possible)
+        report_impossible(len(samples) - rows, rows, stacklevel=4)
+        size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
+        batches = tuple(samples.pick(part[None]) for part in torch.split(possible, size))
+        blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
+        return cls(here, batches, rows, torch.cat(blocks), _existing(here))
+
+    @property
+    def edges(self) -> int:
+        """E, the weights that exist."""
+        return int(self.kept.sum())
+
+    def of_batch(self, vector: Tensor, batch: Batch) -> Tensor:
+        """What a batch adds to the mean."""
+        shapes = [layer.shape for layer in self.model.program.sums]
+        parts = torch.split(vector, [int(np.prod(shape)) for shape in shapes])
+        blocks = [part.view(1, *shape) for part, shape in zip(parts, shapes, strict=True)]
+        return -log_likelihood(self.model.program, blocks, self.model.params.inputs, batch).sum() / self.rows
+
+    def products(self, vectors: Tensor) -> Tensor:  # (M, E) -> (M, E)
+        """Each vector times the Hessian: forward over reverse, a bounded number of vectors and rows at a time."""
+        full = torch.zeros(len(vectors), len(self.kept), dtype=torch.float64)
+        full[:, self.kept] = vectors
+        total = torch.zeros_like(full)
+        for batch in self.batches if self.edges else ():
+            gradient = torch.func.grad(partial(self.of_batch, batch=batch))
+            total += _products(gradient, self.weights, full, AT_ONCE // (self.model.program.values.rows * batch.size))
+        return total[:, self.kept]
+
+
+def _products(gradient: Callable[[Tensor], Tensor], at: Tensor, vectors: Tensor, at_once: int) -> Tensor:
+    """The derivative of a gradient in the direction of each vector, (M, entries)."""
+
+    def product(vector: Tensor) -> Tensor:
+        curved: Tensor = torch.func.jvp(gradient, (at,), (vector,))[1]
+        return curved
+
+    products: Tensor = torch.func.vmap(product, chunk_size=max(1, at_once))(vectors)
+    return products
 
 
 def _sum_position(model: Model, node: Sum | str) -> tuple[int, int]:

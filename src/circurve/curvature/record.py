@@ -187,13 +187,17 @@ def load_curvature(path: str | PathLike[str]) -> Curvature:
         if str(stored["format"]) != FORMAT:
             raise FileFormatError(f"{path}: not a curvature file of this version ({stored['format']})")
         layers = sum(name.startswith("mean_ratio.") for name in stored)
-        return Curvature(
+        record = Curvature(
             **{name: stored[name] for name in COLUMNS},
             nodes=tuple(NodeRef(*ref) for ref in json.loads(str(stored["nodes"]))),
             weight=float(stored["weight"]),
             impossible=int(stored["impossible"]),
             mean_ratio=tuple(stored[f"mean_ratio.{i}"] for i in range(layers)),
         )
+        columns = [stored[name] for name in COLUMNS] + [squared_ratios(record.mean_ratio)]
+        if any(column.dtype != np.float64 or column.shape != (len(record),) for column in columns):
+            raise ValueError("its columns do not fit together")
+        return record
     except FileFormatError:
         raise
     except Exception as error:

@@ -4,8 +4,10 @@ from circurve.engine.batch import Batch, Samples
 from circurve.engine.bound import Engine
 from circurve.engine.compiler import compile
 from circurve.engine.estep import log_prob, observe, statistics
+from circurve.engine.inspect import flows, values
 from circurve.engine.params import Params, random_weights, stack
 from circurve.engine.program import Program
+from circurve.engine.reference import backward, forward
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 
 __all__ = [
@@ -17,10 +19,14 @@ __all__ = [
     "Request",
     "Samples",
     "Statistics",
+    "backward",
     "compile",
+    "flows",
+    "forward",
     "log_prob",
     "observe",
     "random_weights",
     "stack",
     "statistics",
+    "values",
 ]

@@ -38,7 +38,8 @@ def compile(circuit: Circuit) -> Program:
             inputs.append(InputLayer(first.family, nodes, first.units, block, wirer.receive(block)))
         elif isinstance(first, Product):
             assert wiring is not None
-            layers.append(ProductLayer(block, wiring, *wirer.pass_through(block, wiring)))
+            products = cast("tuple[Product, ...]", tuple(fold))
+            layers.append(ProductLayer(products, block, wiring, *wirer.pass_through(block, wiring)))
         else:
             assert wiring is not None
             layers.append(_sum_layer(cast("tuple[Sum, ...]", tuple(fold)), block, wiring, wirer, block in owners))

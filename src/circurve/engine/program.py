@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.graph import Circuit, Input, Sum
+from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Family
 
 __all__ = ["Column", "InputLayer", "Layer", "ProductLayer", "Program", "Space", "SumLayer", "Tail", "Wiring"]
@@ -99,8 +99,12 @@ class ProductLayer:
     Rows with one parent share its flow; `flow` gathers the others into flow block `flow_block`.
     """
 
+    nodes: tuple[Product, ...] = field(repr=False)
     block: int
     children: Wiring = field(repr=False)
+    slots: Index = field(repr=False)
+    """The flow row of each product row: its own, its only parent's, or the zero row."""
+
     flow_block: int | None
     flow: Wiring | None = field(repr=False)
 

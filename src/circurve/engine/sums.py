@@ -12,6 +12,8 @@ no meaning: such a sample is left out of the sums of t and rho of that unit.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,7 @@ class Sums:
         self.log_likelihood = torch.zeros_like(self.weight)
         self.impossible = torch.zeros(engine.runs, dtype=torch.int64, device=engine.device)
         self.sizes = [layer.shape[0] * layer.shape[1] for layer in engine.program.sums]
-        self.starts = [sum(self.sizes[:number]) for number in range(len(self.sizes))]
+        self.starts = list(accumulate(self.sizes, initial=0))
         units = (engine.runs, sum(self.sizes) if request.curvature else 0)
         self.flow_squared, self.local, self.total = (
             torch.zeros(units, dtype=torch.float64, device=engine.device) for _ in range(3)

@@ -76,8 +76,11 @@ class FlowWirer:
         self._connect(children.columns[0].sources, slots)
         return block
 
-    def pass_through(self, block: int, children: Wiring) -> tuple[int | None, Wiring | None]:
-        """Hand a product block's flow to its children; rows with several parents are gathered into a new flow block."""
+    def pass_through(self, block: int, children: Wiring) -> tuple[Index, int | None, Wiring | None]:
+        """Hand a product block's flow to its children; rows with several parents are gathered into a new flow block.
+
+        Returns the slot of each row, the new flow block and its wiring (None if no row has several parents).
+        """
         counts, slots = self._sorted(block)
         first = _offsets(counts)
         slot_of = np.zeros(len(counts), dtype=np.int64)
@@ -96,7 +99,7 @@ class FlowWirer:
             tail = children.tail
             sizes = np.diff(tail.offsets, append=len(tail.sources))
             self._connect(tail.sources, np.repeat(slot_of[tail.targets], sizes))
-        return made, wiring
+        return slot_of, made, wiring
 
     def _new_block(self, size: int) -> tuple[int, Index]:
         start = self._rows

@@ -51,9 +51,10 @@ def mutual_information(
     I = -log(1 - r^2) / 2 with r = rho n / (n + a), as if each pair were jointly Gaussian. Discrete and continuous
     columns together: the continuous ones (and whole numbers above 255) are cut into `bins` bins at their quantiles.
 
-    `families` None infers them from the data. NaN marks a missing value, and so does the number `missing`. Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where
-    columns have many states; memory beyond the result: a few hundred MB at most, and 2 N V bytes of codes unless all
-    columns are binary or all are continuous.
+    `families` None infers them from the data. NaN marks a missing value, and so does the number `missing`.
+
+    Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where columns have many states; memory beyond the
+    result: a few hundred MB at most, and 2 N V bytes of codes unless all columns are binary or all are continuous.
     """
     if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
         raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")

@@ -1,0 +1,247 @@
+"""`circurve sweep`: methods, strengths and seeds in one fleet, compared by their means over seeds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from circurve.cli.failures import INTERRUPTED, NotSavedError
+from circurve.cli.files import check_folder, check_target, save_model, write_csv
+from circurve.cli.fit_options import (
+    BatchSizeOption,
+    EpochsOption,
+    NoSplitOption,
+    PatienceOption,
+    PrecisionOption,
+    SeedOption,
+    SelectOption,
+    SharesOption,
+    StepSizeOption,
+    StructureOption,
+    TestOption,
+    ToleranceOption,
+    UnitsOption,
+    ValidOption,
+)
+from circurve.cli.method_options import (
+    EstimatorOption,
+    GateMemoryOption,
+    GatesOption,
+    MethodsOption,
+    MuScaleOption,
+    MusOption,
+    PenaltyOption,
+    PseudocountOption,
+    SimplexOption,
+)
+from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
+from circurve.cli.models import Shape, Structure
+from circurve.cli.options import (
+    TRAINING,
+    DataArgument,
+    DataDirOption,
+    DeviceOption,
+    HeaderOption,
+    JsonOption,
+    MissingOption,
+    Precision,
+    parse_shares,
+)
+from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
+from circurve.cli.tables import HeldOut, Source
+from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
+from circurve.data import Dataset
+from circurve.errors import CircurveError, OptionError
+from circurve.learning import FitResult, FleetResult, Run
+
+__all__ = ["sweep"]
+
+MEASURES = ("train_ll", "valid_ll", "test_ll", "dof", "sharpness")
+COLUMNS = (
+    *("method", "gate", "mu", "seed", *MEASURES, "epochs", "epoch", "stopped"),
+    *("estimator", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount", "out"),
+)
+"""Of the table of runs."""
+
+
+def sweep(  # noqa: PLR0913 - each parameter is an option
+    data: DataArgument,
+    *,
+    methods: MethodsOption = "vanilla,global,gated",
+    mu: MusOption = "0.001,0.01,0.1",
+    gates: GatesOption = None,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Runs of each setting, from --seed on.")
+    ] = 5,
+    out_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to write the models of all runs; made if need be.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each run.")] = None,
+    structure: StructureOption = Structure.hclt,
+    units: UnitsOption = 100,
+    estimator: EstimatorOption = None,
+    gate_memory: GateMemoryOption = None,
+    simplex: SimplexOption = None,
+    penalty: PenaltyOption = None,
+    mu_scale: MuScaleOption = None,
+    pseudocount: PseudocountOption = 0.0,
+    epochs: EpochsOption = 100,
+    batch_size: BatchSizeOption = "200",
+    step_size: StepSizeOption = None,
+    seed: SeedOption = 0,
+    select: SelectOption = None,
+    patience: PatienceOption = None,
+    tolerance: ToleranceOption = None,
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = Precision.float32,
+    data_dir: DataDirOption = None,
+    valid: ValidOption = None,
+    test: TestOption = None,
+    split: SharesOption = None,
+    no_split: NoSplitOption = False,
+    missing: MissingOption = None,
+    header: HeaderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare methods and strengths over several seeds, all trained at once.
+
+    Every method with every mu (and every gate) is trained from every seed on
+    the same data and circuit. The table shows means and standard deviations
+    over seeds, and marks for each method the mu of the best mean validation
+    log-likelihood.
+    """
+    if seeds < 1:
+        raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
+    names = parse_methods(methods)
+    regularised = any(name.value != "vanilla" for name in names)
+    options = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
+    settings = build_methods(
+        names, parse_mus(mu) if regularised else None, None if gates is None else parse_gates(gates), options
+    )
+    runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
+    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
+    job = Job.of(Shape(structure, units), runs, typed)
+    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    if csv is not None:
+        check_target("--csv", csv, (data, valid, test))
+    if out_dir is not None:
+        check_folder("--out-dir", out_dir)
+    parts = load_for(job, Source(data, data_dir, header, missing), held)
+    progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
+    finish(job, parts, train(job, parts), Outputs(csv, out_dir), as_json)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What to write beside the report."""
+
+    csv: Path | None
+    folder: Path | None
+
+
+def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
+    """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
+    shared = describe_job(job, data)
+    records = [describe_run(result, data) for result in results]
+    failure: Exception | None = None
+    try:
+        if outputs.folder is not None:
+            records = [_saved(outputs.folder, *pair, shared) for pair in zip(results, records, strict=True)]
+        if outputs.csv is not None:
+            write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
+    except (CircurveError, OSError) as error:
+        failure, outputs = error, Outputs(None, None)
+    seeds = list(dict.fromkeys(run.seed for run in job.runs))
+    report = {
+        "command": "sweep",
+        **shared,
+        "seeds": seeds,
+        "settings": summarise([records[i : i + len(seeds)] for i in range(0, len(records), len(seeds))]),
+        "runs": records,
+        "parameters": results[0].model.circuit.describe().parameters,
+        "seconds": round(results[0].seconds, 3),
+        "device": str(results[0].model.device),
+        "csv": None if outputs.csv is None else str(outputs.csv),
+        "out_dir": None if outputs.folder is None else str(outputs.folder),
+    }
+    print_json(report) if as_json else _print(report)
+    if failure is not None:
+        raise NotSavedError(str(failure)) from failure
+    if any(result.stopped == "interrupted" for result in results):
+        print("circurve: interrupted, the numbers are those of what was learned so far", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+
+
+def summarise(groups: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Mean and standard deviation over the runs of each setting; `chosen` marks the best mu of a method and gate."""
+    settings: list[dict[str, Any]] = []
+    for group in groups:
+        first = group[0]
+        spread = {name: _spread([record[name] for record in group]) for name in MEASURES}
+        settings.append({**{name: first[name] for name in ("method", "gate", "mu")}, **spread, "chosen": False})
+    rivals: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
+    for setting in settings:
+        rivals.setdefault((setting["method"], setting["gate"]), []).append(setting)
+    for alike in rivals.values():
+        if alike[0]["mu"] is not None and alike[0]["valid_ll"]["mean"] is not None:
+            max(alike, key=lambda setting: setting["valid_ll"]["mean"])["chosen"] = True
+    return settings
+
+
+def _spread(values: list[float | None]) -> dict[str, float | None]:
+    """The mean, and the standard deviation with n - 1; None where they are not known or not numbers."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return {"mean": None, "std": None}
+    deviates = len(known) > 1 and bool(np.isfinite(known).all())
+    return {"mean": float(np.mean(known)), "std": float(np.std(known, ddof=1)) if deviates else None}
+
+
+def _saved(folder: Path, result: FitResult, record: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Write the model of one run under a name that says what it is."""
+    gate = "" if record["gate"] is None else f"-{record['gate'].replace(':', '_')}"
+    strength = "" if record["mu"] is None else f"-mu{record['mu']:g}"
+    path = folder / f"{record['method']}{gate}{strength}-seed{record['seed']}.safetensors"
+    save_model(path, result.model, {**shared, **record})
+    return {**record, "out": str(path)}
+
+
+def _print(report: dict[str, Any]) -> None:
+    settings = report["settings"]
+    several = len({setting["gate"] for setting in settings} - {None}) > 1
+    rows = [
+        (
+            setting["method"] + (f" {setting['gate']}" if several and setting["gate"] else ""),
+            ("* " if setting["chosen"] else "") + ("-" if setting["mu"] is None else f"{setting['mu']:g}"),
+            *(_cell(setting[name], lambda value: number(value, 3)) for name in MEASURES[:3]),
+            _cell(setting["dof"], number),
+            _cell(setting["sharpness"], lambda value: significant(value, 3)),
+        )
+        for setting in settings
+    ]
+    count = len(report["seeds"])
+    seeds = "1 seed" if count == 1 else f"mean and standard deviation over {count} seeds"
+    title = f"{report['dataset']}: {report['structure']}, {report['units']} units; {seeds}"
+    print_table(("method", "mu", "train", "valid", "test", "DoF", "sharpness"), rows, title)
+    marked = any(setting["chosen"] for setting in settings)
+    print_facts(
+        {
+            "*": "best mu of its method by mean validation log-likelihood" if marked else None,
+            "parameters": f"{report['parameters']:,}",
+            "time": f"{report['seconds']:.1f} s on {report['device']} for {len(report['runs'])} runs at once",
+            "runs in": report["csv"],
+            "models in": report["out_dir"],
+        }
+    )
+
+
+def _cell(spread: dict[str, float | None], shown: Callable[[float | None], str]) -> str:
+    """A mean and its deviation side by side, or one below the other where the terminal is narrow."""
+    mean, deviation = shown(spread["mean"]), shown(spread["std"])
+    return mean if spread["std"] is None else f"{mean} ± {deviation}" if wide() else f"{mean}\n± {deviation}"
