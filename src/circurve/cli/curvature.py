@@ -25,7 +25,7 @@ from circurve.cli.options import (
     PartOption,
 )
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Source, choose, load
+from circurve.cli.tables import Source, choose, load, parts_of
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.record import COLUMNS
@@ -87,7 +87,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         "command": "curvature",
         "model": str(model),
         "dataset": dataset.name,
-        "split": ", ".join(parts) if len(parts) < 3 else "all",
+        "split": split.value if len(parts_of(dataset)) > 1 else "all",
         **describe(curv, top),
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),

@@ -13,8 +13,8 @@ from circurve.curvature.analysis import (
     reversals,
 )
 from circurve.curvature.hessian import Edge, Hessian, hessian, hessian_diagonal, local_hessian, top_eigenvalues
-from circurve.curvature.measure import PerSample, curvature, hessian_trace, per_sample
-from circurve.curvature.record import Curvature, NodeRef, load_curvature
+from circurve.curvature.measure import curvature, hessian_trace, per_sample
+from circurve.curvature.record import Curvature, NodeRef, PerSample, load_curvature
 
 __all__ = [
     "Attenuation",

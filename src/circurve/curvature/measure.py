@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.curvature.depth import sum_depths
-from circurve.curvature.record import Curvature, NodeRef, squared_ratios
+from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
 from circurve.engine import Batch, Engine, Params, Request, Samples, observe
 from circurve.engine.memory import chunk_size
 from circurve.engine.reference import SumPass
@@ -32,13 +32,20 @@ Array = NDArray[np.float64]
 
 
 def curvature(
-    model: Model, x: Any, *, weights: Any = None, labels: Any = None, missing: int | None = None
+    model: Model,
+    x: Any,
+    *,
+    weights: Any = None,
+    labels: Any = None,
+    missing: int | None = None,
+    per_sample: bool | Sequence[Sum | str] = False,
 ) -> Curvature:
     """How much each sum unit is used, how sharp it is and what it adds to the trace, as means over the rows of x.
 
     Exact, per sample first and then the mean, and independent of how the rows are cut into chunks. Costs one E-step
     and O(edges) memory. `weights` (N,) weigh the rows; `labels` (N,) say which output of several each row belongs to.
-    Rows of probability zero are left out, with a warning that counts them.
+    Rows of probability zero are left out, with a warning that counts them. With `per_sample=True`, or a list of sum
+    nodes or their names, the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a second pass.
     """
     samples = samples_of(model, x, weights, labels, missing)
     engine = model.engine()
@@ -79,6 +86,7 @@ def curvature(
         weight=weight,
         impossible=impossible,
         mean_ratio=ratio,
+        per_sample=_per_sample(model, samples, None if per_sample is True else per_sample) if per_sample else None,
     )
 
 
@@ -116,19 +124,6 @@ def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | No
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
 
-@dataclass(frozen=True)
-class PerSample:
-    """T_n(x), t_n(x) and F_n(x) of chosen sum units for each row: (N, units). NaN for a row of probability zero.
-
-    A unit with p_n(x) = 0 in a possible row has no ratios p_c / p_n: its t_n(x) is 0, as in the means of `Curvature`.
-    """
-
-    total: Array
-    local: Array
-    flow: Array
-    nodes: tuple[NodeRef, ...]
-
-
 def per_sample(
     model: Model,
     x: Any,
@@ -138,8 +133,12 @@ def per_sample(
     missing: int | None = None,
 ) -> PerSample:
     """The decomposition sample by sample, for all units of the chosen sum nodes (by node or name; all by default)."""
+    return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
+
+
+def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
     wanted = _wanted(model, nodes)
-    samples = samples_of(model, x, None, labels, missing)
+    samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     engine = model.engine()
     parts = []
     for batch in batches_of(engine, samples):

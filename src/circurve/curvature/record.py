@@ -19,7 +19,7 @@ from circurve.persistence import replace_file
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["By", "Curvature", "NodeRef", "load_curvature"]
+__all__ = ["By", "Curvature", "NodeRef", "PerSample", "load_curvature"]
 
 Vector = NDArray[np.float64]
 By = Literal["total", "local", "flow"]
@@ -37,6 +37,19 @@ class NodeRef:
 
     name: str
     unit: int
+
+
+@dataclass(frozen=True, eq=False)
+class PerSample:
+    """T_n(x), t_n(x) and F_n(x) of chosen sum units for each row: (N, units). NaN for a row of probability zero.
+
+    A unit with p_n(x) = 0 in a possible row has no ratios p_c / p_n: its t_n(x) is 0, as in the means of `Curvature`.
+    """
+
+    total: Vector
+    local: Vector
+    flow: Vector
+    nodes: tuple[NodeRef, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +101,9 @@ class Curvature:
     mean_ratio: tuple[NDArray[np.float64], ...] = field(repr=False)
     """mean of rho_nc(x) for each sum layer, (G, K, C): what makes `local_mean_ratio` add up."""
 
+    per_sample: PerSample | None = field(default=None, repr=False)
+    """The same quantities row by row, where they were asked for; neither saved nor added up."""
+
     @property
     def trace(self) -> float:
         """The mean over samples of the trace of the Hessian of -log p: the sharpness."""
@@ -123,7 +139,7 @@ class Curvature:
         depth = a * self.flow * x + b * other.flow * y
         means["depth_mean"] = np.where(flow > 0, depth / np.where(flow > 0, flow, 1), self.depth_mean)
         impossible = self.impossible + other.impossible
-        return replace(self, **means, weight=weight, impossible=impossible, mean_ratio=ratio)
+        return replace(self, **means, weight=weight, impossible=impossible, mean_ratio=ratio, per_sample=None)
 
     def _same_structure(self, other: Curvature) -> bool:
         shapes = [ratio.shape for ratio in self.mean_ratio] == [ratio.shape for ratio in other.mean_ratio]
