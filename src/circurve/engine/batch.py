@@ -58,6 +58,19 @@ class Samples:
     def __len__(self) -> int:
         return int(self.values.shape[0])
 
+    def __add__(self, other: Samples) -> Samples:
+        """The rows of both; a table without weights counts each of its rows once."""
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            parts = [
+                part.values.new_ones(len(part), dtype=part.dtype) if part.weights is None else part.weights
+                for part in (self, other)
+            ]
+            weights = torch.cat(parts)
+        labels = None if self.labels is None or other.labels is None else torch.cat([self.labels, other.labels])
+        values = torch.cat([self.values, other.values])
+        return Samples(values, self.has_missing or other.has_missing, weights, labels, self.dtype)
+
     def rows(self, start: int, stop: int) -> Batch:
         """Consecutive rows, the same for all runs."""
         part = slice(start, stop)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -44,6 +45,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     precision: Literal["float32", "float64"] = "float32",
     memory_budget: int | None = None,
     track: bool = False,
+    refit: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
@@ -57,7 +59,8 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by default 0.1 for mini-batches and 1
     for the full batch.
     select: which epoch's parameters to return, "best" by validation log-likelihood (the default when `valid` is given)
-    or "last". track: measure sharpness and gates in every epoch. start: go on from this model's parameters.
+    or "last". track: measure sharpness and gates in every epoch. refit: after a choice of mu or gate, train the winner
+    once more on training and validation data together. start: go on from this model's parameters.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
     """
     run = Run(method=method if method is not None else Vanilla(), seed=seed)
@@ -79,6 +82,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
         precision=precision,
         memory_budget=memory_budget,
         track=track,
+        refit=refit,
         start=start,
         callbacks=callbacks,
         progress=progress,
@@ -105,6 +109,7 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     precision: Literal["float32", "float64"] = "float32",
     memory_budget: int | None = None,
     track: bool = False,
+    refit: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
@@ -145,7 +150,25 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
-    return choose(runs, groups, results) if choosing else results
+    if not choosing:
+        return results
+    chosen = choose(runs, groups, results)
+    if not refit or any(result.stopped == "interrupted" for result in results):
+        return chosen
+    first = [params.select([fleet.index(result.run)]) for result in chosen]
+    return FleetResult(
+        tuple(_refit(r, p, settings, samples) if r.path else r for r, p in zip(chosen, first, strict=True))
+    )
+
+
+def _refit(winner: FitResult, params: Params, settings: Settings, samples: Mapping[str, Samples]) -> FitResult:
+    """Train the winner once more, on training and validation data together, up to the epoch that was chosen."""
+    data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
+    trainer = Trainer(
+        winner.model.program, [winner.run], replace(settings, select="last", patience=None, tolerance=None), data
+    )
+    again = trainer.train(params, [lambda event: event.epoch >= winner.epoch])[0]
+    return replace(again, path=winner.path)
 
 
 def _check(circuit: object, runs: object, callbacks: object) -> None:
