@@ -13,6 +13,7 @@ from circurve.errors import DataError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Categorical, Gaussian, Indicator
 from circurve.model import Model, as_device
+from circurve.persistence import read_metadata
 
 
 class Example:
@@ -128,8 +129,8 @@ def test_parameters_of_every_node_come_back(case):
     ("ask", "message"),
     [
         (lambda m: m.weights("nobody"), "no Sum 'nobody' in this circuit"),
-        (lambda m: m.weights("flag"), "not a Sum 'flag' in this circuit"),
-        (lambda m: m.input_parameters("root"), "not an? Input 'root' in this circuit"),
+        (lambda m: m.weights("flag"), "no Sum 'flag' in this circuit"),
+        (lambda m: m.input_parameters("root"), "no Input 'root' in this circuit"),
         (lambda m: m.weights(Sum(Example.flag)), "no Sum <Sum: .*> in this circuit"),
         (lambda m: m.input_parameters(Example.circuit.nodes[2]), "no Input <Product: .*> in this circuit"),
     ],
@@ -142,7 +143,7 @@ def test_parameters_of_a_node_that_has_none(ask, message):
 def test_a_name_that_two_nodes_share_is_refused():
     twins = [Input(v, Bernoulli(), name="twin") for v in range(2)]
     found = Model.from_parameters(Circuit(Product(twins)), inputs={twin: [[0.5]] for twin in twins})
-    with pytest.raises(ParameterError, match="more than one Input 'twin'"):
+    with pytest.raises(ParameterError, match="more than one node 'twin'"):
         found.input_parameters("twin")
     np.testing.assert_array_equal(found.input_parameters(twins[1]), [[0.5]])
 
@@ -326,3 +327,14 @@ def test_a_cuda_device_that_is_not_there_is_refused():
 def test_repr_and_public_names():
     assert repr(model()) == "<Model: <Circuit: 2 variables, 4 nodes, 1 outputs>, torch.float64, cpu>"
     assert cc.Model is Model
+
+
+def test_text_is_kept_beside_a_saved_model(tmp_path):
+    circuit = cc.mixture(2, 2)
+    model = Model.from_parameters(circuit, inputs={node: [[0.2], [0.7]] for node in circuit.inputs})
+    model.save(tmp_path / "m", extra={"training": "three epochs"})
+    assert read_metadata(tmp_path / "m") == {"training": "three epochs"}
+    model.save(tmp_path / "m")
+    assert read_metadata(tmp_path / "m") == {}
+    with pytest.raises(OptionError, match="extra must map text to text"):
+        model.save(tmp_path / "m", extra={"epochs": 3})

@@ -96,8 +96,8 @@ class Model:
     def _parameters(self, node: Node | str, kind: type[Sum] | type[Input]) -> Array:
         found = [n for n in self._by_node if n is node or (isinstance(node, str) and n.name == node)]
         if len(found) != 1 or not isinstance(found[0], kind):
-            what = "no" if not found else "more than one" if len(found) > 1 else "not a"
-            raise ParameterError(f"{what} {kind.__name__} {node!r} in this circuit")
+            problem = "more than one node" if len(found) > 1 else f"no {kind.__name__}"
+            raise ParameterError(f"{problem} {node!r} in this circuit")
         array: Array = self._by_node[found[0]].double().cpu().numpy()
         return array
 

@@ -24,9 +24,11 @@ def test_fit_reports_scores_and_writes_a_model_that_has_them(answer, table, rows
     assert report["rows"] == {"train": 80, "valid": 10, "test": 10}
     assert (report["variables"], report["units"], report["method"], report["seed"]) == (5, 3, "vanilla", 0)
     assert (report["epochs"], report["stopped"], report["out"]) == (2, "epochs", "m.safetensors")
-    assert report["sharpness"] is None
-    assert report["notes"] == []
+    assert (report["mu"], report["gate"], report["notes"]) == (None, None, [])
     model = cc.load("m.safetensors")
+    assert report["sharpness"] == pytest.approx(
+        cc.curvature(model, split_rows(rows, 0.1, 0.1, seed=0)[0]).trace, rel=1e-4
+    )
     for split, part in zip(("train", "valid", "test"), split_rows(rows, 0.1, 0.1, seed=0), strict=True):
         assert report[f"{split}_ll"] == pytest.approx(model.log_prob(part).mean(), abs=1e-5)
     assert report["parameters"] == model.circuit.describe().parameters
@@ -106,7 +108,8 @@ def test_options_of_training_reach_the_library(answer, table, rows):
 def test_training_stops_early_when_asked(answer, table):
     assert answer(f"fit {table} --units 8 --epochs 500 --patience 2")["stopped"] == "patience"
     tolerant = answer(f"fit {table} --units 2 --epochs 500 --batch-size full --tolerance 1 --select last")
-    assert (tolerant["stopped"], tolerant["epochs"], tolerant["epoch"]) == ("tolerance", 2, 2)
+    assert tolerant["stopped"] == "tolerance"
+    assert 2 <= tolerant["epochs"] == tolerant["epoch"] < 10
 
 
 def test_the_same_seed_gives_the_same_model(invoke, table):
@@ -210,6 +213,6 @@ def test_ctrl_c_before_training_says_so(invoke, table, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("circurve.cli.fit.load_in_parts", interrupt)
+    monkeypatch.setattr("circurve.cli.fit.load_for", interrupt)
     result = invoke(f"fit {table} {TINY} --out m")
     assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")

@@ -1,4 +1,4 @@
-"""`evaluate`, `info`, `data`, `demo` and the program itself."""
+"""`evaluate`, `info`, `data` and the program itself."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import pytest
 from cli_helpers import FIELDS, strict_json, write_csv
 
 import circurve as cc
-from circurve.cli import demo
 from circurve.cli.options import parse_step_size
-from circurve.cli.show import document
+from circurve.cli.show import document, print_table, significant
 
 
-def test_evaluate_scores_every_part(answer, model, rows):
+def test_evaluate_scores_every_part(answer, invoke, model, rows):
     np.savez("parts.npz", train=rows[:80], valid=rows[80:90], test=rows[90:])
     report = answer(f"evaluate {model} parts.npz")
     assert all(field in report for field in FIELDS)
     loaded = cc.load(model)
     for split, part in (("train", rows[:80]), ("valid", rows[80:90]), ("test", rows[90:])):
         assert report[f"{split}_ll"] == pytest.approx(loaded.log_prob(part).mean())
+        assert report["sharpness_by_split"][split] == pytest.approx(cc.curvature(loaded, part).trace)
+    assert report["sharpness"] == report["sharpness_by_split"]["train"]
     assert (report["method"], report["units"], report["epochs"], report["seed"]) == ("vanilla", 3, 2, 0)
     one = answer(f"evaluate {model} parts.npz --split valid")
     assert (one["train_ll"], one["valid_ll"], one["test_ll"]) == (None, report["valid_ll"], None)
     assert one["dof"] is None
+    assert one["sharpness"] == one["sharpness_by_split"]["valid"] == report["sharpness_by_split"]["valid"]
+    assert one["sharpness_by_split"]["train"] is None
+    text = invoke(f"evaluate {model} parts.npz").stdout
+    assert "sharpness" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
 
 
 def test_a_single_table_is_scored_whole(answer, invoke, model, rows):
@@ -60,6 +66,7 @@ def test_probability_zero_is_null_with_a_note(answer, invoke, folder):
     report = answer("evaluate certain.safetensors rows.npy")
     assert report["test_ll"] is None
     assert report["notes"] == ["test_ll is -inf: some row has probability zero"]
+    assert report["sharpness"] == 0
     assert (report["method"], report["epochs"]) == (None, None)
     assert "-inf" in invoke("evaluate certain.safetensors rows.npy").stdout
 
@@ -74,6 +81,32 @@ def test_json_holds_no_number_that_json_does_not_know():
         "f": None,
         "notes": ["a is nan", "b.c is inf"],
     }
+
+
+def test_a_table_folds_text_but_never_cuts_a_number(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    numbers = [f"-{i}23456.789" for i in range(9)]
+    print_table(("name", *("a number" for _ in numbers), "word "), [("a name of many words", *numbers, "two words")])
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in (*numbers, "words"))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1892.4, "1,892"),
+        (515.16, "515.2"),
+        (0.99999, "1.000"),
+        (0.0123456, "0.01235"),
+        (1.5e9, "1.500e+09"),
+        (-2.5e-7, "-2.500e-07"),
+        (0.0, "0"),
+        (float("inf"), "inf"),
+        (None, "-"),
+    ],
+)
+def test_numbers_of_any_size_keep_four_digits(value, shown):
+    assert significant(value) == shown
 
 
 def test_info_describes_the_model(answer, invoke, model):
@@ -129,21 +162,9 @@ def test_data_info_of_a_data_set(invoke):
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_demo_shows_a_table_of_methods(invoke, answer, monkeypatch):
-    monkeypatch.setattr(demo, "UNITS", 4)
-    monkeypatch.setattr(demo, "EPOCHS", 2)
-    result = invoke("demo")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "vanilla" in result.stdout
-    assert max(len(line) for line in result.stdout.splitlines()) <= 80
-    report = answer("demo --seed 1")
-    assert (report["units"], report["seed"], report["methods"][0]["epochs"]) == (4, 1, 2)
-    assert report["methods"][0]["test_ll"] < 0
-
-
 def test_version_and_help(invoke):
     assert invoke("--version").stdout == f"circurve {cc.__version__}\n"
-    for command in ("", "fit", "evaluate", "info", "data", "data list", "data info", "demo"):
+    for command in ("", "fit", "evaluate", "curvature", "sweep", "info", "data", "data list", "data info", "demo"):
         result = invoke(f"{command} --help")
         assert result.exit_code == 0
         assert "Usage: circurve" in result.stdout

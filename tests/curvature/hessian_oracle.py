@@ -10,11 +10,11 @@ import torch
 from hypothesis import assume
 from torch import Tensor
 
-from circuits import Case, Truth, evaluate
+from circuits import Case, Shape, Truth, evaluate, with_parameters
 from circurve import Model
 from circurve.curvature import Edge, NodeRef
 from circurve.graph import Circuit, Input, Node, Product, Sum
-from circurve.inputs import Gaussian
+from circurve.inputs import Bernoulli, Gaussian
 
 Unit = tuple[Node, int]
 
@@ -164,3 +164,13 @@ def far_below(gap: float, masked: bool) -> Model:
     root = Sum(Product([mixed, other]), name="root")
     inputs = {near: [[0.0, 1.0], [np.sqrt(2 * gap), 1.0]], other: [[80.0, 1.0], [0.0, 1.0]]}
     return Model.from_parameters(Circuit(root), {mixed: [[0.5, 0.5], [0.0, 1.0]], root: [[0.5, 0.5]]}, inputs)
+
+
+def wide_case() -> Case:
+    """Products of up to 12 children, nodes with up to 14 parents, and paths of one to three sum edges."""
+    leaves = [Input(v, Bernoulli(), 2) for v in range(12)]
+    mixed = [Sum(leaf, 2) for leaf in leaves]
+    products = [Product([*mixed[:v], *leaves[v:]]) for v in range(12)]
+    nested = Product([Product(leaves[:10]), Sum(mixed[10], 2), leaves[11]], [[1, 0, 1]] * 3)
+    circuit = Circuit([Sum([*products, nested]), Sum([nested, *products[::3]], 2)])
+    return with_parameters(circuit, ("binary",) * 12, Shape(), np.random.default_rng(0))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from shapes import SHAPES, case_of
 
 from circuits import Case, Shape, Truth, assert_close, cases, evaluate, with_parameters
 from circurve.engine import Request, statistics
@@ -61,6 +62,14 @@ def test_curvature_sums_are_the_same_where_every_sum_is_repaired(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TOO_SMALL, torch.float64, 2.0)
         check_curvature(case, careful=True)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_curvature_sums_of_a_special_shape_repaired_or_not(name):
+    check_curvature(case_of(name))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TOO_SMALL, torch.float64, 2.0)
+        check_curvature(case_of(name), careful=True)
 
 
 @given(case=cases(domains=("real", "count")))

@@ -1,8 +1,8 @@
 """`values` and `flows` of every node against the oracle."""
 
-from circuits import Case, Truth, assert_close, cases
 from hypothesis import given, settings
 
+from circuits import Case, Truth, assert_close, cases
 from circurve.engine import flows, values
 
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from learning_helpers import assert_same_model, binary_rows, learn, quick, quick_fleet, small_circuit
 
-from circuits import Case, cases
+from circuits import cases
 from circurve import (
     Bernoulli,
     Categorical,
@@ -32,7 +33,6 @@ from circurve import (
     mixture,
 )
 from circurve.learning.mstep import FLOOR
-from learning_helpers import assert_same_model, binary_rows, learn, quick, quick_fleet, small_circuit
 
 some = settings(max_examples=40, deadline=None)
 FAMILIES = [Bernoulli(), Categorical(3), Gaussian(), Poisson(), Bernoulli()]

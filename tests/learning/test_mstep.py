@@ -4,13 +4,14 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from circuits import Case, assert_close, cases
+from circuits import Case, Truth, assert_close, cases
 from circurve.engine import Params, Statistics, stack
 from circurve.learning import Gated, Global, Vanilla
+from circurve.learning.gates import NodeCurvature
 from circurve.learning.mstep import FLOOR, LayerSums, Penalty, normalized_counts, regularised_weights
 from circurve.learning.plan import Plan
 
@@ -182,6 +183,41 @@ def test_a_mean_scale_divides_the_counts_by_the_weight_of_the_possible_samples(c
     found = maximize(case, [Global(0.02, mu_scale="mean"), Global(0.02)], [0.02, 0.02 * rows])
     for weights in found.weights:
         assert_close(weights[0], weights[1], 1e-10)
+
+
+def measured(case: Case, estimator: str) -> NodeCurvature:
+    """t^, T^ and F^2 of all sum units, from the definitions; samples of probability zero are left out."""
+    truth = Truth.of(case)
+    weight = case.weight * (truth.root > 0)
+    share = weight / weight.sum().clamp_min(1e-300)
+    nodes = [node for layer in case.program.sums for node in layer.nodes]
+    local = [truth.local(node) @ share for node in nodes]
+    if estimator == "mean_ratio":
+        local = [(truth.ratio(node) @ share).square().sum(-1) for node in nodes]
+    total = [truth.total(node) @ share for node in nodes]
+    flow = [truth.flow[node].square() @ share for node in nodes]
+    return NodeCurvature(*(torch.cat([*parts, torch.zeros(0).double()]) for parts in (local, total, flow)))
+
+
+@given(case=cases(), memory=st.sampled_from([0.0, 0.75]), estimator=st.sampled_from(["mean_trace", "mean_ratio"]))
+@some
+def test_a_gate_is_shown_the_mean_curvature_or_its_running_mean(case, memory, estimator):
+    seen: list[NodeCurvature] = []
+
+    def spy(curvature):
+        seen.append(curvature)
+        return none(curvature)
+
+    other = case.with_x(case.x[:3])
+    plan = Plan(case.program, [Gated(0.1, spy, estimator=estimator, gate_memory=memory)], case.params.inputs[0])
+    for batch in (case, other):
+        plan.maximize(case.params, batch.statistics(), [1.0], [0.1])
+    assume(case.circuit.sums)
+    first, second = measured(case, estimator), measured(other, estimator)
+    for name in ("local", "total", "flow_squared"):
+        then, now = getattr(first, name), getattr(second, name)
+        assert_close(getattr(seen[0], name), then, 1e-9)
+        assert_close(getattr(seen[1], name), memory * then + (1 - memory) * now, 1e-9)
 
 
 @given(case=cases())

@@ -88,8 +88,8 @@ def test_data_frames_and_marks_for_missing_values_are_understood():
     data[::5, 1] = np.nan
     marked = np.nan_to_num(data, nan=-1).astype(int)
     expected = hclt(data, 2)
-    for given in (marked, pd.DataFrame(marked), marked.tolist(), torch.from_numpy(marked)):
-        circuit = hclt(given, 2, missing=-1)
+    for table in (marked, pd.DataFrame(marked), marked.tolist(), torch.from_numpy(marked)):
+        circuit = hclt(table, 2, missing=-1)
         assert circuit.families == expected.families == (Categorical(3),) * 4
         assert [node.name for node in circuit.nodes] == [node.name for node in expected.nodes]
 

@@ -82,7 +82,7 @@ class Plan:
             LayerSums(counts, None if moments is None else moments[i], self.masks[i])
             for i, counts in enumerate(sums.counts)
         ]
-        if all(isinstance(m, Vanilla) for m in self.methods):
+        if not layers or all(isinstance(m, Vanilla) for m in self.methods):
             pairs = zip(layers, params.weights, strict=True)
             return [normalized_counts(layer, old, self.pseudocount) for layer, old in pairs]
         self.omega = self._gates(sums)

@@ -1,0 +1,121 @@
+"""`circurve curvature`: numbers against the library, tables within 80 columns, a CSV of all nodes."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+from cli_helpers import error_line
+
+import circurve as cc
+from circurve.curvature import concentration, reversals
+
+
+@pytest.fixture
+def parts(rows, folder):
+    np.savez("parts.npz", train=rows[:80], valid=rows[80:90], test=rows[90:])
+    return "parts.npz"
+
+
+def test_curvature_reports_the_decomposition(answer, model, parts, rows):
+    report = answer(f"curvature {model} {parts}")
+    curv = cc.curvature(cc.load(model), rows[:80])
+    assert (report["samples"], report["sum_nodes"], report["impossible"]) == (80, len(curv), 0)
+    assert report["trace"] == pytest.approx(curv.trace)
+    for by in ("total", "local"):
+        found = concentration(curv, by)
+        assert report["concentration"][by] == {f"{s:g}": found.fraction_for(s) for s in (0.9, 0.99, 0.9999)}
+        assert report["gini"][by] == pytest.approx(found.gini)
+        values = getattr(curv, by)
+        top = report["top"][by]
+        assert [node[by] for node in top] == pytest.approx(np.sort(values)[::-1][:10])
+        first = int(np.argmax(values))
+        assert (top[0]["name"], top[0]["unit"]) == (curv.nodes[first].name, curv.nodes[first].unit)
+        assert (top[0]["layer"], top[0]["depth"]) == (curv.layer[first], curv.depth_min[first])
+        assert top[0]["flow_squared"] == pytest.approx(curv.flow_squared[first])
+    pairs = reversals(curv)
+    assert report["reversals"] == {
+        "pairs": pairs.pairs,
+        "disagree": pairs.disagree,
+        "share": pairs.share,
+        "tau": pytest.approx(pairs.tau),
+    }
+    assert sum(part["units"] for part in report["depth_profile"]) == len(curv)
+    assert sum(part["share_total"] for part in report["depth_profile"]) == pytest.approx(1)
+
+
+def test_the_part_to_measure_can_be_chosen(answer, model, parts, table, rows):
+    loaded = cc.load(model)
+    for options, part in (
+        (f"{parts} --split valid", rows[80:90]),
+        (f"{parts} --split all", rows),
+        (table, rows),
+        (f"{table} --split test", rows),
+    ):
+        report = answer(f"curvature {model} {options}")
+        assert report["samples"] == len(part)
+        assert report["trace"] == pytest.approx(cc.curvature(loaded, part).trace)
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_curvature_shows_tables_within_80_columns(invoke, model, table, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    result = invoke(f"curvature {model} {table}")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    for text in ("trace (sharpness)", "Gini", "Kendall", "99.99 %", "depth profile", "by T", "by t", "root[0]", "F^2"):
+        assert text in result.stdout
+
+
+def test_top_says_how_many_nodes_to_list(answer, invoke, model, table):
+    assert [len(nodes) for nodes in answer(f"curvature {model} {table} --top 2")["top"].values()] == [2, 2]
+    assert "largest contributors" not in invoke(f"curvature {model} {table} --top 0").stdout
+
+
+def test_the_csv_has_a_row_for_each_sum_unit(answer, model, table, rows):
+    assert answer(f"curvature {model} {table} --csv nodes.csv")["csv"] == "nodes.csv"
+    expected = cc.curvature(cc.load(model), rows).to_pandas()
+    read = pd.read_csv("nodes.csv")
+    assert list(read.columns) == list(expected.columns)
+    pd.testing.assert_frame_equal(read, expected, check_dtype=False, rtol=1e-6)
+    with open("nodes.csv", newline="") as file:
+        assert next(csv.DictReader(file))["depth_min"].isdigit()
+
+
+def test_rows_of_probability_zero_are_counted_and_pointed_out(answer, invoke, folder):
+    leaves = [cc.Input(0, cc.Bernoulli(), 1, name="a"), cc.Input(0, cc.Bernoulli(), 1, name="b")]
+    circuit = cc.Circuit(cc.Sum(leaves, 1, name="root"))
+    certain = cc.Model.from_parameters(circuit, {circuit.roots[0]: [[0.5, 0.5]]}, {leaf: [[1.0]] for leaf in leaves})
+    certain.save("certain.safetensors")
+    np.save("rows.npy", np.array([[1], [0], [1]]))
+    report = answer("curvature certain.safetensors rows.npy")
+    assert (report["samples"], report["impossible"], report["trace"]) == (2, 1, pytest.approx(2.0))
+    result = invoke("curvature certain.safetensors rows.npy")
+    assert result.stderr.startswith("circurve: warning: 1 rows have probability zero")
+    assert "1 of probability zero left out" in result.stdout
+    np.save("rows.npy", np.array([[0]]))
+    assert "rows.npy: every row has probability zero" in error_line(invoke("curvature certain.safetensors rows.npy"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("model.safetensors table.csv --top -1", "--top must be a whole number >= 0, not -1"),
+        ("model.safetensors table.csv --csv table.csv", "--csv table.csv: would overwrite the data"),
+        ("model.safetensors table.csv --csv model.safetensors", "would overwrite the data"),
+        ("model.safetensors table.csv --csv nowhere/x.csv", "does not exist"),
+        ("model.safetensors narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
+        ("flat.safetensors table.csv", "flat.safetensors: the model has no sum nodes"),
+        ("two.safetensors table.csv", "the model has 2 outputs"),
+    ],
+)
+def test_wrong_arguments_of_curvature(invoke, model, rows, arguments, expected):
+    np.savetxt("narrow.csv", rows[:, :3], fmt="%g", delimiter=",")
+    flat = cc.fully_factorized(5)
+    cc.Model.from_parameters(flat, inputs={node: [[0.5]] for node in flat.inputs}).save("flat.safetensors")
+    leaf = cc.Input(0, cc.Bernoulli(), 2)
+    two = cc.Circuit([cc.Sum(leaf, 1), cc.Sum(leaf, 1)])
+    cc.Model.from_parameters(two, inputs={leaf: [[0.2], [0.7]]}).save("two.safetensors")
+    assert expected in error_line(invoke(f"curvature {arguments}"))
