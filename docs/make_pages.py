@@ -106,8 +106,8 @@ seeds 0 to {len(rows[0]["seeds"]) - 1}. {origin(claims["environment"])}
 
 On dna and bbc, 300 epochs of plain EM overfit, and gating with mu = 1 ends well above it, as the paper says. The last
 column shows what the paper does not: choosing the epoch by validation likelihood does more than any penalty there. On
-plants the gated method with mu = {plants["mu"]:g} changes the test likelihood by {loss:+.2f} against plain EM; the paper,
-which chooses mu by validation likelihood, reports no loss.
+plants the gated method with mu = {plants["mu"]:g} changes the test likelihood by {loss:+.2f} against plain EM; the
+paper, which chooses mu by validation likelihood, reports no loss.
 
 ## Where the trace sits
 

@@ -28,7 +28,15 @@ from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import Examples, Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
-from circurve.structures import chow_liu_tree, fully_factorized, hclt, hmm, mixture, random_binary_trees
+from circurve.structures import (
+    chow_liu_tree,
+    fully_factorized,
+    hclt,
+    hmm,
+    infer_families,
+    mixture,
+    random_binary_trees,
+)
 
 __all__ = [
     "Bernoulli",
@@ -70,6 +78,7 @@ __all__ = [
     "hessian_diagonal",
     "hessian_trace",
     "hmm",
+    "infer_families",
     "inputs",
     "load",
     "load_curvature",

@@ -28,8 +28,8 @@ from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Gaussian, Indicator
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no observed value:circurve.errors.CircurveWarning")
-many = settings(max_examples=60, deadline=None)
-some = settings(max_examples=25, deadline=None)
+many = settings(max_examples=100, deadline=None)
+some = settings(max_examples=40, deadline=None)
 
 
 def record_of(case: Case) -> Curvature:

@@ -16,7 +16,7 @@ from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no observed value:circurve.errors.CircurveWarning")
-many = settings(max_examples=60, deadline=None)
+many = settings(max_examples=100, deadline=None)
 SMALL = {"units": 2, "depth": 3}
 
 

@@ -32,7 +32,7 @@ from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Gaussian, Indicator
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no observed value:circurve.errors.CircurveWarning")
-some = settings(max_examples=25, deadline=None)
+some = settings(max_examples=40, deadline=None)
 SMALL = {"units": 2, "depth": 3}
 module = importlib.import_module("circurve.curvature.hessian")  # the package has a function of that name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -61,3 +62,8 @@ def learn(case: Case, **options: Any) -> FitResult:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)  # rows without a value, samples without probability
         return quick(case.circuit, examples, start=model_of(case), **{"batch_size": None, **options})
+
+
+def shown(value: object) -> str:
+    """repr without memory addresses, so that test names are the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,6 +1,6 @@
 """A run of a fleet is the run trained alone, whoever its neighbours are and whenever they stop."""
 
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 import pytest
 import torch
@@ -16,6 +16,16 @@ CIRCUIT = small_circuit(TRAIN)
 
 def own_gate(curvature: gates.NodeCurvature) -> torch.Tensor:
     return curvature.local / (1 + curvature.local)
+
+
+@dataclass
+class Steady:
+    """A gate with state of its own, and so without a hash."""
+
+    value: float
+
+    def __call__(self, curvature: gates.NodeCurvature) -> torch.Tensor:
+        return torch.full_like(curvature.local, self.value)
 
 
 RUNS = [
@@ -34,6 +44,8 @@ RUNS = [
     Run(Gated(0.1, "rank", estimator="mean_ratio", simplex="exact"), seed=8),
     Run(Gated(0.1, "top_fraction:0.3:total", penalty="exact"), seed=9),
     Run(Gated(0.1, own_gate, gate_memory=0.5, penalty="exact", simplex="exact"), seed=9),
+    Run(Gated(0.3, Steady(0.5)), seed=9),
+    Run(Gated(0.3, Steady(0.1)), seed=9),
     Run(Gated(by_overfitting(0.5, full_at=0.01), pseudocount=0.5), seed=10),
 ]
 

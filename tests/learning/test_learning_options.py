@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from learning_helpers import binary_rows, quick, quick_fleet, small_circuit
+from learning_helpers import binary_rows, quick, quick_fleet, shown, small_circuit
 
 from circurve import CircurveError, Gated, Global, Grid, Model, OptionError, Run, Vanilla
 from circurve.learning.options import Settings
@@ -27,26 +27,26 @@ def refuses(message: str):
 
 
 @pytest.mark.parametrize("method", [Global, Gated])
-@pytest.mark.parametrize("mu", NO_STRENGTHS, ids=repr)
+@pytest.mark.parametrize("mu", NO_STRENGTHS, ids=shown)
 def test_mu_must_be_a_finite_number_of_at_least_zero(method, mu):
     with refuses(r"^mu must be a finite number >= 0, not " + re.escape(repr(mu))):
         method(mu)
 
 
-@pytest.mark.parametrize("value", NO_STRENGTHS, ids=repr)
+@pytest.mark.parametrize("value", NO_STRENGTHS, ids=shown)
 def test_pseudocount_must_be_a_finite_number_of_at_least_zero(value):
     for method in (Vanilla, lambda pseudocount: Global(0.1, pseudocount), lambda pc: Gated(0.1, pseudocount=pc)):
         with refuses(r"^pseudocount must be a finite number >= 0, not"):
             method(value)
 
 
-@pytest.mark.parametrize("value", [*NO_STRENGTHS, 0], ids=repr)
+@pytest.mark.parametrize("value", [*NO_STRENGTHS, 0], ids=shown)
 def test_multiplier_must_be_positive(value):
     with refuses(r"^multiplier must be (positive|a finite number >= 0), not"):
         Global(0.1, multiplier=value)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1, 1.5, math.nan, True, False, "0.5", None], ids=repr)
+@pytest.mark.parametrize("value", [-0.1, 1, 1.5, math.nan, True, False, "0.5", None], ids=shown)
 def test_gate_memory_must_be_a_share_below_one(value):
     with refuses(r"^gate_memory must lie in \[0, 1\), not"):
         Gated(0.1, gate_memory=value)
@@ -61,19 +61,19 @@ def test_gate_memory_must_be_a_share_below_one(value):
         ("estimator", "mean_trace, mean_ratio"),
     ],
 )
-@pytest.mark.parametrize("value", ["Exact", "", None, 1, ["exact"]], ids=repr)
+@pytest.mark.parametrize("value", ["Exact", "", None, 1, ["exact"]], ids=shown)
 def test_a_choice_must_be_one_of_the_choices(option, choices, value):
     with refuses(rf"^{option} must be one of {choices}, not {re.escape(repr(value))}"):
         Gated(0.1, **{option: value})
 
 
-@pytest.mark.parametrize("values", [(), [], 0.1, None], ids=repr)
+@pytest.mark.parametrize("values", [(), [], 0.1, None], ids=shown)
 def test_a_grid_must_be_a_list_of_strengths(values):
     with refuses("^Grid needs a list of at least one mu, not"):
         Grid(values)
 
 
-@pytest.mark.parametrize("values", [(0.1, -1), (math.nan,), ("a",), (True,), "auto"], ids=repr)
+@pytest.mark.parametrize("values", [(0.1, -1), (math.nan,), ("a",), (True,), "auto"], ids=shown)
 def test_each_strength_of_a_grid_is_checked(values):
     with refuses("^mu must be a finite number >= 0, not"):
         Grid(values)
@@ -108,7 +108,7 @@ def test_a_schedule_that_goes_wrong_later_is_stopped_there(value):
 # --- runs and settings ---
 
 
-@pytest.mark.parametrize("seed", [*NO_COUNTS, None], ids=repr)
+@pytest.mark.parametrize("seed", [*NO_COUNTS, None], ids=shown)
 def test_the_seed_must_be_a_whole_number(seed):
     with refuses("^seed must be a whole number >= 0, not"):
         Run(seed=seed)
@@ -116,13 +116,13 @@ def test_the_seed_must_be_a_whole_number(seed):
         quick(CIRCUIT, X, seed=seed)
 
 
-@pytest.mark.parametrize("method", [Vanilla, "vanilla", 0.1, None], ids=repr)
+@pytest.mark.parametrize("method", [Vanilla, "vanilla", 0.1, None], ids=shown)
 def test_a_run_needs_a_method(method):
     with refuses(r"^method must be Vanilla\(\), Global\(mu\) or Gated\(mu\), not"):
         Run(method=method)
 
 
-@pytest.mark.parametrize("step", [0, -0.1, 1.1, math.nan, math.inf, True, "0.1", lambda progress: progress], ids=repr)
+@pytest.mark.parametrize("step", [0, -0.1, 1.1, math.nan, math.inf, True, "0.1", lambda progress: progress], ids=shown)
 def test_step_sizes_must_lie_above_zero_and_up_to_one(step):
     with refuses(r"^step_size must lie in \(0, 1\], not"):
         Run(step_size=step)
@@ -131,7 +131,7 @@ def test_step_sizes_must_lie_above_zero_and_up_to_one(step):
 
 
 @pytest.mark.parametrize("option", ["epochs", "batch_size", "patience", "memory_budget"])
-@pytest.mark.parametrize("value", NO_COUNTS, ids=repr)
+@pytest.mark.parametrize("value", NO_COUNTS, ids=shown)
 def test_counts_must_be_whole_numbers(option, value):
     with refuses(rf"^{option} must be a whole number >= [01], not"):
         quick(CIRCUIT, X, valid=X, **{option: value})
@@ -143,25 +143,25 @@ def test_only_epochs_may_be_zero(option):
         quick(CIRCUIT, X, valid=X, **{option: 0})
 
 
-@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf, "0.1", True], ids=repr)
+@pytest.mark.parametrize("value", [-1e-9, math.nan, math.inf, "0.1", True], ids=shown)
 def test_tolerance_must_be_a_finite_number_of_at_least_zero(value):
     with refuses("^tolerance must be a finite number >= 0, not"):
         quick(CIRCUIT, X, tolerance=value)
 
 
-@pytest.mark.parametrize("value", ["first", 1, True, ["best"]], ids=repr)
+@pytest.mark.parametrize("value", ["first", 1, True, ["best"]], ids=shown)
 def test_select_must_be_best_or_last(value):
     with refuses("^select must be one of best, last, not"):
         quick(CIRCUIT, X, valid=X, select=value)
 
 
-@pytest.mark.parametrize("value", ["float16", 64, None, torch.float64, ["float32"]], ids=repr)
+@pytest.mark.parametrize("value", ["float16", 64, None, torch.float64, ["float32"]], ids=shown)
 def test_precision_must_be_float32_or_float64(value):
     with refuses("^precision must be one of float32, float64, not"):
         quick(CIRCUIT, X, precision=value)
 
 
-@pytest.mark.parametrize("value", ["gpu", "tpu:0", None, 1.5], ids=repr)
+@pytest.mark.parametrize("value", ["gpu", "tpu:0", None, 1.5], ids=shown)
 def test_an_unknown_device_is_refused(value):
     with refuses("^device must be 'auto', 'cpu', 'cuda' or a torch device, not"):
         quick(CIRCUIT, X, device=value)
@@ -196,7 +196,7 @@ def test_a_fleet_needs_a_list_of_runs(runs, message):
         quick_fleet(CIRCUIT, X, runs)
 
 
-@pytest.mark.parametrize("callbacks", [print, [3], None], ids=repr)
+@pytest.mark.parametrize("callbacks", [print, [3], None], ids=shown)
 def test_callbacks_must_be_a_list_of_functions(callbacks):
     with refuses("^callbacks must be a list of functions, not"):
         quick(CIRCUIT, X, callbacks=callbacks)
@@ -239,7 +239,7 @@ def test_all_of_these_are_errors_of_ours_and_value_errors():
         (warm_up(2.0, until=1.0), (0.0, 1.0, 2.0)),
         (warm_up(2.0, until=0.0), (2.0, 2.0, 2.0)),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_schedules_start_pass_and_end_where_they_say(schedule, values):
     assert [schedule(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(values, rel=1e-12)

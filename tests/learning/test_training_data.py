@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from learning_helpers import binary_rows, quick, small_circuit
+from learning_helpers import binary_rows, quick, shown, small_circuit
 
 from circurve import (
     Bernoulli,
@@ -81,7 +81,7 @@ def test_a_wrong_table_is_refused_by_name_and_place(data, message):
         (Poisson(), 1.5, "1.5 is not a whole number, but poisson takes whole numbers >= 0"),
         (Gaussian(), 1e30, "does not fit Gaussian(min_variance=0.0001): 1e+30 is not a number between"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_each_family_says_what_does_not_fit(family, value, reason):
     with pytest.raises(DataError, match="^train data: column 0, row 1: .*" + re.escape(reason)):

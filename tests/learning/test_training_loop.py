@@ -268,6 +268,13 @@ def test_impossible_samples_are_counted_once_and_left_out():
     assert [record.train_ll for record in result.history] == [-math.inf] * 3
 
 
+def test_where_validation_is_impossible_throughout_the_last_epoch_is_kept():
+    circuit, root = twins()
+    result = quick(circuit, np.array([[0, 0], [1, 1], [1, 1]]), valid=np.array([[0, 1]]), batch_size=None, epochs=3)
+    assert (result.epoch, result.valid_ll, result.dof) == (3, -math.inf, None)
+    np.testing.assert_allclose(result.model.weights(root), [[1 / 3, 2 / 3]], rtol=1e-12)
+
+
 def test_possible_samples_raise_no_warning():
     circuit, _ = twins()
     with warnings.catch_warnings():

@@ -7,7 +7,7 @@ the gate's value for `Gated`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from circurve.errors import OptionError
@@ -38,7 +38,7 @@ Strength: TypeAlias = float | Schedule | by_overfitting | Grid | Literal["auto"]
 """mu: a number, a schedule, a rule driven by overfitting, a grid, or "auto"."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Vanilla:
     """Plain EM: theta~ is proportional to N_nc + pseudocount / children.
 
@@ -50,8 +50,11 @@ class Vanilla:
     def __post_init__(self) -> None:
         check_at_least_zero("pseudocount", self.pseudocount)
 
+    def __repr__(self) -> str:
+        return _shown(self)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Global:
     """Every sum node is penalised with the same strength mu.
 
@@ -72,8 +75,11 @@ class Global:
     def __post_init__(self) -> None:
         _check_regularised(self)
 
+    def __repr__(self) -> str:
+        return _shown(self)
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Gated:
     """Each sum node is penalised with mu * omega_n, omega_n the gate of its local curvature; other options as `Global`.
 
@@ -100,8 +106,21 @@ class Gated:
         if self.gate != "auto":
             object.__setattr__(self, "gate", as_gate(self.gate))
 
+    def __repr__(self) -> str:
+        return _shown(self)
+
 
 Method: TypeAlias = Vanilla | Global | Gated
+
+
+def _shown(method: Method) -> str:
+    """`Gated(mu=0.1, gate=rank)`: what differs from the defaults, gates by their name."""
+    parts = []
+    for option in fields(method):
+        value = getattr(method, option.name)
+        if value != option.default:
+            parts.append(f"{option.name}={getattr(value, '__name__', None) or repr(value)}")
+    return f"{type(method).__name__}({', '.join(parts)})"
 
 
 def as_gate(gate: object) -> Gate:
