@@ -139,9 +139,9 @@ def test_a_root_below_another_root_counts_the_rows_of_its_own():
 
 
 def test_a_unit_that_is_never_selected_does_not_deepen_those_below():
-    """Unit 1 of 'top' is not used; 'deep' hangs below it alone, and 'leaf' has one path of two edges."""
+    """Unit 1 of 'top' is not used; 'deep' hangs below it alone, and 'leaf' has one path: two edges, not four."""
     leaf = Sum(Input(0, Gaussian()), name="leaf")
-    deep = Sum(leaf, name="deep")
+    deep = Sum(Sum(Sum(leaf)), name="deep")
     top = Sum([leaf, deep], 2, [[True, False], [True, True]], name="top")
     root = Sum(Product(top, [[0]]), name="root")
     record = curvature(Model.from_parameters(Circuit(root), {}, {leaf.children[0]: [[0.0, 1.0]]}), [[0.0]])

@@ -354,6 +354,7 @@ def test_a_model_in_float32_has_its_hessian_in_float64():
     model, x = random_hclt(3, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch.func's own, on its first use in a process
         found = hessian(model.to(dtype=torch.float32), x)
     assert found.matrix.dtype == np.float64
     np.testing.assert_allclose(found.matrix, hessian(model, x).matrix, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,161 @@
+"""Every input family with drawn parameters and values, its log-probability by scipy, and impossible values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from circurve.inputs import (
+    LOG_ZERO,
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Family,
+    Gaussian,
+    Indicator,
+    Poisson,
+)
+
+RUNS, GROUPS, UNITS, SAMPLES = 3, 2, 4, 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, how to draw parameters and values for it, its log-probability by scipy, and impossible values."""
+
+    family: Family
+    draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]  # shape (...) -> (..., P)
+    values: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]  # shape -> shape
+    reference: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (..., P), (...) -> (...)
+    impossible: tuple[tuple[tuple[float, ...], float], ...] = ()  # (parameters of a unit, value of probability 0)
+
+
+def probability(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.uniform(1e-6, 1 - 1e-6, (*shape, 1))
+
+
+def table_log_prob(parameters: np.ndarray, x: np.ndarray) -> np.ndarray:
+    shape = np.broadcast_shapes(parameters.shape[:-1], x.shape)
+    table = np.broadcast_to(parameters, (*shape, parameters.shape[-1]))
+    states = np.broadcast_to(x, shape).astype(int)
+    return np.log(np.take_along_axis(table, states[..., None], -1)[..., 0])
+
+
+def categorical(states: int) -> Case:
+    unit = (0.0,) + (1 / (states - 1),) * (states - 1)
+
+    def values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        drawn = rng.integers(0, states, shape)
+        drawn[..., :states] = np.arange(states)  # every state occurs: the maximiser lies inside the simplex
+        return drawn
+
+    return Case(
+        Categorical(states),
+        lambda rng, shape: rng.dirichlet(np.ones(states), shape),
+        values,
+        table_log_prob,
+        ((unit, 0.0),),
+    )
+
+
+def gaussian(centre: float, spread: float) -> Case:
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        mean, variance = rng.normal(centre, spread, shape), (spread * rng.uniform(0.5, 2, shape)) ** 2
+        return np.stack([mean, variance], -1)
+
+    return Case(
+        Gaussian(),
+        draw,
+        lambda rng, shape: rng.normal(centre, 2 * spread, shape),
+        lambda p, x: stats.norm.logpdf(x, p[..., 0], np.sqrt(p[..., 1])),
+        (((centre, 1e-4), 1e18), ((centre, 1e-30), -1e18)),
+    )
+
+
+def binomial(trials: int) -> Case:
+    return Case(
+        Binomial(trials),
+        probability,
+        lambda rng, shape: rng.integers(0, trials + 1, shape),
+        lambda p, x: stats.binom.logpmf(x, trials, p[..., 0]),
+        (((0.0,), 1.0), ((0.0,), float(trials)), ((1.0,), 0.0), ((1.0,), trials - 1.0)),
+    )
+
+
+def poisson(scale: float) -> Case:
+    return Case(
+        Poisson(),
+        lambda rng, shape: scale * rng.uniform(0.5, 2, (*shape, 1)),
+        lambda rng, shape: rng.poisson(scale * rng.uniform(0.5, 2, shape)),
+        lambda p, x: stats.poisson.logpmf(x, p[..., 0]),
+        (((0.0,), 1.0), ((0.0,), 2.0**24)),
+    )
+
+
+CASES = {
+    "bernoulli": Case(
+        Bernoulli(),
+        probability,
+        lambda rng, shape: rng.integers(0, 2, shape),
+        lambda p, x: stats.bernoulli.logpmf(x, p[..., 0]),
+        (((0.0,), 1.0), ((1.0,), 0.0)),
+    ),
+    "categorical-2": categorical(2),
+    "categorical-7": categorical(7),
+    "gaussian": gaussian(0.0, 1.0),
+    "gaussian-far": gaussian(1e4, 1.0),
+    "gaussian-wide": gaussian(-50.0, 1e3),
+    "binomial-1": binomial(1),
+    "binomial-20": binomial(20),
+    "binomial-20000": binomial(20_000),
+    "poisson-small": poisson(0.3),
+    "poisson": poisson(8.0),
+    "poisson-large": poisson(2e4),
+}
+LEARNING = [pytest.param(case, id=name) for name, case in CASES.items()]
+INDICATOR = Case(
+    Indicator((0, 3, 1, 3)),
+    lambda rng, shape: np.zeros((*shape, 0)),
+    lambda rng, shape: rng.integers(0, 5, shape),
+    lambda p, x: np.where(x == np.array([0, 3, 1, 3])[:, None], 0.0, LOG_ZERO),
+)
+ALL = [*LEARNING, pytest.param(INDICATOR, id="indicator")]
+DTYPES = [torch.float32, torch.float64]
+
+
+def parameters_of(case: Case, seed: int, dtype: torch.dtype = torch.float64, runs: int = RUNS) -> Tensor:
+    drawn = case.draw(np.random.default_rng(seed), (runs, GROUPS, UNITS))
+    return torch.from_numpy(drawn).to(dtype)  # (R, G, K, P)
+
+
+def values_of(case: Case, seed: int, dtype: torch.dtype = torch.float64, runs: int = 1) -> Tensor:
+    drawn = case.values(np.random.default_rng(seed + 1000), (runs, GROUPS, SAMPLES))
+    return torch.from_numpy(np.asarray(drawn, dtype=np.float64)).to(dtype)  # (R or 1, G, N)
+
+
+def log_prob(case: Case, parameters: Tensor, x: Tensor) -> Tensor:
+    out = torch.full((*parameters.shape[:-1], x.shape[-1]), torch.nan, dtype=parameters.dtype)
+    returned = case.family.log_prob(parameters, x, out)
+    assert returned is out
+    assert out.shape == (*parameters.shape[:-1], x.shape[-1])
+    return out
+
+
+def statistics_of(case: Case, x: Tensor, weight: Tensor, observed: Tensor | None = None) -> Tensor:
+    features = case.family.features(x, observed)
+    return weight.to(features.dtype) @ features.transpose(-1, -2)  # (R, G, K, S)
+
+
+def per_run(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.tensor(values, dtype=dtype).reshape(-1, 1, 1, 1)
+
+
+def weights(seed: int, runs: int = RUNS, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(runs, GROUPS, UNITS, SAMPLES, generator=generator, dtype=torch.float64).to(dtype)
