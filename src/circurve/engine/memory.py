@@ -14,8 +14,12 @@ __all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory"]
 DEFAULT_SHARE = 0.4
 """The share of free memory used when no budget is given."""
 
-CPU_CHUNK = 512
-"""Larger chunks only push the working set out of a CPU's caches (measured by benchmarks/cpu_em.py)."""
+CPU_CHUNK = 1024
+"""What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
+
+CACHE, ROOM = 64 << 20, 512 << 20
+"""Small circuits take more samples, up to a working set of CACHE bytes; very large ones fewer, down to one of ROOM
+bytes. (Measured with benchmarks/cpu_em.py: beyond the caches, larger chunks gain nothing.)"""
 
 
 def free_memory(device: torch.device) -> int:
@@ -33,4 +37,8 @@ def chunk_size(engine: Engine, backward: bool, memory_budget: int | None = None)
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
     budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(engine.device))
     fitting = max(1, budget // engine.bytes_per_sample(backward))
-    return min(fitting, CPU_CHUNK) if engine.device.type == "cpu" else fitting
+    if engine.device.type != "cpu":
+        return fitting
+    each = engine.bytes_per_sample(backward)
+    comfortable = max(CACHE // each, min(CPU_CHUNK, ROOM // each), 64)
+    return min(fitting, comfortable, 8 * CPU_CHUNK)

@@ -66,14 +66,18 @@ class Observer(Protocol):
         """The flow (R, G, K, N) arrived at input layer `number`."""
 
 
-def gather(wiring: BoundWiring, source: Tensor, out: Tensor) -> Tensor:
-    """For each target the sum of its rows of `source` (rows, N), written to `out` (R, ..., N) with R x targets rows."""
+def gather(wiring: BoundWiring, source: Tensor, out: Tensor, spare: Tensor) -> Tensor:
+    """For each target the sum of its rows of `source` (rows, N), written to `out` (R, ..., N) with R x targets rows.
+
+    `spare` is memory of at least the size of `out`: fresh memory would cost a CPU a page fault for every few numbers.
+    """
     runs, samples = out.shape[0], out.shape[-1]
     flat = out.view(-1, samples)
     first, *others = wiring.columns
     torch.index_select(source, 0, first[0], out=flat)
     for rows, targets in others:
-        more = source.index_select(0, rows)
+        more = spare.view(-1)[: len(rows) * samples].view(-1, samples)
+        torch.index_select(source, 0, rows, out=more)
         if targets is None:
             flat += more
         elif isinstance(targets, int):
@@ -101,7 +105,8 @@ def forward(engine: Engine, params: Params, x: Tensor, observed: Tensor | None) 
     for layer in program.layers:
         wiring = engine.children[layer.block]
         if isinstance(layer, ProductLayer):
-            gather(wiring, engine.values.before(layer.block), engine.values.block(layer.block, wiring.targets))
+            block = engine.values.block(layer.block, wiring.targets)
+            gather(wiring, engine.values.before(layer.block), block, engine.scratch(1, wiring.targets))
         else:
             _sum_forward(engine, layer, next(weights))
     outputs = engine.values.matrix.index_select(0, engine.roots)
@@ -112,7 +117,7 @@ def _sum_forward(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
     g, k, c = layer.shape
     elements = engine.elements(layer)
     if not engine.overwrites(layer):
-        gather(engine.children[layer.block], engine.values.before(layer.block), elements)
+        gather(engine.children[layer.block], engine.values.before(layer.block), elements, engine.scratch(1, g, c))
     largest = elements.amax(-2, keepdim=True)  # (R, G, 1, N)
     if engine.keeps:
         engine.largest[layer.block] = largest
@@ -138,7 +143,8 @@ def backward(engine: Engine, params: Params, root_flow: Tensor, observer: Observ
             _sum_backward(engine, layer, number, params.weights[number], observer)
         elif layer.flow_block is not None:
             wiring = engine.flow[layer.block]
-            gather(wiring, engine.flows.before(layer.flow_block), engine.flows.block(layer.flow_block, wiring.targets))
+            block = engine.flows.block(layer.flow_block, wiring.targets)
+            gather(wiring, engine.flows.before(layer.flow_block), block, engine.scratch(1, wiring.targets))
     for i, inputs in enumerate(program.inputs):
         observer.on_input(i, received(engine, inputs.block, inputs.shape))
 
@@ -148,7 +154,7 @@ def received(engine: Engine, block: int, shape: tuple[int, int]) -> Tensor:  # -
     wiring = engine.flow[block]
     if wiring.block is not None:
         return engine.flows.block(wiring.block, *shape)
-    return gather(wiring, engine.flows.matrix, engine.scratch(0, *shape))
+    return gather(wiring, engine.flows.matrix, engine.scratch(0, *shape), engine.scratch(1, *shape))
 
 
 def _sum_backward(engine: Engine, layer: SumLayer, number: int, weights: Tensor, observer: Observer) -> None:
