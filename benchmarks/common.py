@@ -115,7 +115,7 @@ class EMStep:
         starts = [initial_params(self.program, seed, prepared.table) for seed in range(runs)]
         self.params: Params = stack(starts).to(place, torch.float32)
         self.samples = Samples.of(prepared.table, place, torch.float32)
-        self.engine = Engine(self.program, runs, place, torch.float32)
+        self.engine = Engine(self.program, runs, place, torch.float32, tables=True)
         self.plan = Plan(self.program, [cc.Vanilla()] * runs, self.params.inputs[0])
         self.chunk = chunk_size(self.engine, backward=True)
         self.sizes = (len(data), data.shape[1], units, runs)

@@ -109,7 +109,7 @@ class Model:
         """
         table = encode(as_matrix(x), self.circuit.families, missing=missing)
         samples = Samples.of(table, self.device, self.dtype)
-        engine = self.engine()
+        engine = self.engine(tables=True)
         chunk = chunk_size(engine, backward=False, memory_budget=memory_budget)
         parts = [
             log_prob(engine, self.params, samples.rows(start, min(start + chunk, len(samples))))[0]
@@ -119,10 +119,13 @@ class Model:
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 
-    def engine(self) -> Engine:
-        """Buffers and index tensors for this model on its device; make one and use it for many batches."""
+    def engine(self, tables: bool = False) -> Engine:
+        """Buffers and index tensors for this model on its device; make one and use it for many batches.
+
+        `tables` speeds up sums over discrete inputs, for passes that do not look at single samples of them.
+        """
         careful = self.program.masked or self.params.may_underflow()
-        return Engine(self.program, 1, self.device, self.dtype, careful)
+        return Engine(self.program, 1, self.device, self.dtype, careful, tables)
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.

@@ -21,7 +21,7 @@ from circurve.data import as_matrix, encode
 from circurve.engine import Batch, Engine, Samples, observe
 from circurve.engine.functional import log_likelihood
 from circurve.engine.memory import CPU_CHUNK
-from circurve.engine.reference import SumPass, forward
+from circurve.engine.reference import BySample, SumPass, forward
 from circurve.engine.underflow import Repaired
 from circurve.errors import OptionError
 from circurve.graph import Sum
@@ -110,7 +110,7 @@ def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int |
     }
 
 
-class _Diagonal:
+class _Diagonal(BySample):
     """Adds up (F_n rho_nc)^2 = A^2 E^2 over samples: one matrix product for each layer."""
 
     def __init__(self, engine: Engine) -> None:

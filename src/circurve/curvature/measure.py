@@ -16,7 +16,7 @@ from circurve.curvature.depth import sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
 from circurve.engine import Batch, Engine, Params, Request, Samples, observe
 from circurve.engine.memory import chunk_size
-from circurve.engine.reference import SumPass
+from circurve.engine.reference import BySample, SumPass
 from circurve.engine.sums import Sums
 from circurve.engine.underflow import Repaired
 from circurve.errors import CircurveWarning, DataError, OptionError
@@ -48,7 +48,7 @@ def curvature(
     nodes or their names, the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a second pass.
     """
     samples = samples_of(model, x, weights, labels, missing)
-    engine = model.engine()
+    engine = model.engine(tables=True)
     observer = _Sums(engine, model.params)
     for batch in batches_of(engine, samples):
         observe(engine, model.params, batch, observer)
@@ -163,7 +163,7 @@ class _Sums(Sums):
         self.outputs.index_add_(0, chosen, weight[0].double())
 
 
-class _Trace:
+class _Trace(BySample):
     """Adds up T_n(x) over all sum units."""
 
     def __init__(self, engine: Engine) -> None:
@@ -186,7 +186,7 @@ class _Trace:
         """Inputs are not part of the trace."""
 
 
-class _Units:
+class _Units(BySample):
     """Keeps T, t and F of chosen units."""
 
     def __init__(self, engine: Engine, wanted: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine.program import Index, Program, Space, SumLayer, Wiring
+from circurve.engine.tables import StateTable, feeding_inputs
 
 __all__ = ["BoundWiring", "Engine", "Rows"]
 
@@ -95,13 +96,22 @@ class Engine:
     """A program ready to run: for `runs` runs on one device in one precision.
 
     `careful` keeps the logs of all elements beside their exponentials, so that sums with zero weights can be repaired
-    after an underflow (see `underflow.py`).
+    after an underflow (see `underflow.py`). `tables` computes sums over discrete inputs once for each state (see
+    `tables.py`); observers must then take `on_table`, as the E-step's sums do.
     """
 
     def __init__(
-        self, program: Program, runs: int, device: torch.device, dtype: torch.dtype, careful: bool = False
+        self,
+        program: Program,
+        runs: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        careful: bool = False,
+        tables: bool = False,
     ) -> None:
         self.program, self.runs, self.device, self.dtype, self.careful = program, runs, device, dtype, careful
+        self.tabulated = feeding_inputs(program) if tables and not careful else {}
+        self.tables: dict[int, StateTable] = {}
         layers = program.layers
         self.children = {layer.block: bind(layer.children, program.values, runs, device) for layer in layers}
         self.flow = {

@@ -12,7 +12,7 @@ from circurve.engine.bound import Engine
 from circurve.engine.estep import observe
 from circurve.engine.params import Params
 from circurve.engine.program import ProductLayer, Program
-from circurve.engine.reference import SumPass, forward
+from circurve.engine.reference import BySample, SumPass, forward
 from circurve.engine.underflow import Repaired
 from circurve.graph import Node
 from circurve.inputs import LOG_ZERO
@@ -44,7 +44,7 @@ def flows(program: Program, params: Params, batch: Batch) -> dict[Node, Tensor]:
     return {node: found.by_node[node] for node in program.circuit.nodes}
 
 
-class _Flows:
+class _Flows(BySample):
     """Keeps the flows of sums and inputs as they pass by."""
 
     def __init__(self, program: Program) -> None:

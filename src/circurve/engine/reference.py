@@ -27,9 +27,10 @@ from circurve.engine.batch import Batch
 from circurve.engine.bound import BoundWiring, Engine
 from circurve.engine.params import Params
 from circurve.engine.program import ProductLayer, Program, SumLayer
+from circurve.engine.tables import StateTable, make_table
 from circurve.engine.underflow import Repaired, repair_values, repaired_flows
 
-__all__ = ["Observer", "SumPass", "backward", "forward", "gather"]
+__all__ = ["BySample", "Observer", "SumPass", "backward", "forward", "gather"]
 
 FLUSH = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Scaled values and flows below this become zero: subnormal numbers would cost a CPU a factor of four."""
@@ -59,11 +60,22 @@ class Observer(Protocol):
     def on_sum(self, step: SumPass) -> None:
         """A sum layer's flow went to its children. `ratio` and `scaled` may be overwritten."""
 
+    def on_table(self, number: int, flow: Tensor, table: StateTable) -> None:
+        """The flow (R, G, K, N) arrived at a tabulated sum layer; its inputs' statistics follow from it too."""
+
     def on_repaired(self, number: int, entries: Repaired) -> None:
         """Some entries of sum layer `number` were left out of `ratio` and are given in logs."""
 
     def on_input(self, number: int, flow: Tensor) -> None:
         """The flow (R, G, K, N) arrived at input layer `number`."""
+
+
+class BySample:
+    """Base of observers that look at every sample of every sum: they need an engine without tables."""
+
+    def on_table(self, number: int, flow: Tensor, table: StateTable) -> None:
+        """Never called by an engine made with `tables=False`."""
+        raise AssertionError("this observer needs an engine without tables")
 
 
 def gather(wiring: BoundWiring, source: Tensor, out: Tensor, spare: Tensor) -> Tensor:
@@ -96,7 +108,11 @@ def forward(engine: Engine, params: Params, x: Tensor, observed: Tensor | None) 
     x: (R or 1, V, N) with missing values filled; observed: the same shape (1 or 0), or None if nothing is missing.
     """
     program = engine.program
-    for inputs, parameters, variables in zip(program.inputs, params.inputs, engine.variables, strict=True):
+    skipped = set(engine.tabulated.values())
+    for i, (inputs, parameters) in enumerate(zip(program.inputs, params.inputs, strict=True)):
+        if i in skipped:
+            continue
+        variables = engine.variables[i]
         out = engine.values.block(inputs.block, *inputs.shape)
         inputs.family.log_prob(parameters, x.index_select(1, variables), out)
         if observed is not None:
@@ -108,9 +124,25 @@ def forward(engine: Engine, params: Params, x: Tensor, observed: Tensor | None) 
             block = engine.values.block(layer.block, wiring.targets)
             gather(wiring, engine.values.before(layer.block), block, engine.scratch(1, wiring.targets))
         else:
-            _sum_forward(engine, layer, next(weights))
+            weight = next(weights)
+            if layer.block in engine.tabulated:
+                _table_forward(engine, layer, weight, params, x, observed)
+            else:
+                _sum_forward(engine, layer, weight)
     outputs = engine.values.matrix.index_select(0, engine.roots)
     return outputs.view(engine.runs, -1, engine.samples)
+
+
+def _table_forward(
+    engine: Engine, layer: SumLayer, weights: Tensor, params: Params, x: Tensor, observed: Tensor | None
+) -> None:
+    number = engine.tabulated[layer.block]
+    variables = engine.variables[number]
+    seen = None if observed is None else observed.index_select(1, variables)
+    inputs, parameters = engine.program.inputs[number], params.inputs[number]
+    table = make_table(layer, inputs, weights, parameters, x.index_select(1, variables), seen)
+    table.spread(engine.values.block(layer.block, layer.shape[0], layer.shape[1]))
+    engine.tables[layer.block] = table
 
 
 def _sum_forward(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
@@ -140,12 +172,19 @@ def backward(engine: Engine, params: Params, root_flow: Tensor, observer: Observ
     for layer in reversed(program.layers):
         if isinstance(layer, SumLayer):
             number -= 1
-            _sum_backward(engine, layer, number, params.weights[number], observer)
+            if layer.block in engine.tabulated:
+                flow = received(engine, layer.block, (layer.shape[0], layer.shape[1]))
+                observer.on_table(number, flow, engine.tables[layer.block])
+            else:
+                _sum_backward(engine, layer, number, params.weights[number], observer)
         elif layer.flow_block is not None:
             wiring = engine.flow[layer.block]
             block = engine.flows.block(layer.flow_block, wiring.targets)
             gather(wiring, engine.flows.before(layer.flow_block), block, engine.scratch(1, wiring.targets))
+    skipped = set(engine.tabulated.values())
     for i, inputs in enumerate(program.inputs):
+        if i in skipped:
+            continue
         observer.on_input(i, received(engine, inputs.block, inputs.shape))
 
 

@@ -21,7 +21,9 @@ from circurve.engine.batch import Batch
 from circurve.engine.bound import Engine
 from circurve.engine.params import Params
 from circurve.engine.reference import SumPass
+from circurve.engine.state_sums import StateSums, close_table
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.engine.tables import StateTable, by_state
 from circurve.engine.underflow import Repaired
 from circurve.inputs import LOG_ZERO
 
@@ -47,6 +49,7 @@ class Sums:
             torch.zeros(units, dtype=torch.float64, device=engine.device) for _ in range(3)
         )  # (R, M) for all M sum units
         self.norms: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self.states: dict[int, StateSums] = {}
         self.ratio = [torch.zeros_like(w) for w in params.weights] if request.mean_ratio else []
         self.second = [torch.zeros_like(w) for w in params.weights] if request.second_moment else []
 
@@ -106,14 +109,37 @@ class Sums:
         """Add the squared norms of the batch that was just seen to the sums."""
         if not self.norms:
             return
-        layers = [self.norms[number] for number in range(len(self.counts))]
-        for sums, norms in zip((self.flow_squared, self.local, self.total), zip(*layers, strict=True), strict=True):
-            sums.add_(torch.cat([norm.flatten(1) for norm in norms], dim=1).double().square_())
+        runs = self.engine.runs
+        for i, sums in enumerate((self.flow_squared, self.local, self.total)):
+            parts = [
+                self.norms[number][i].flatten(1) if number in self.norms else sums.new_zeros(runs, size)
+                for number, size in enumerate(self.sizes)
+            ]
+            sums.add_(torch.cat(parts, dim=1).double().square_())
         self.norms = {}
 
     def _weight_where_possible(self, step: SumPass) -> Tensor:  # (R, G, 1, N)
         """The samples' weights, zero where all children of a group have probability zero."""
         return self.sample_weight[:, None, None] * (step.log_largest > LOG_ZERO / 2)
+
+    def on_table(self, number: int, flow: Tensor, table: StateTable) -> None:
+        """Flow, its square and the samples' weights by state; everything else comes from the table in the end."""
+        _, g, k, _ = flow.shape
+        spare = self.engine.scratch(1, g, k)
+        sums = self.states.setdefault(number, StateSums())
+        sums.add_flow(by_state(flow, table.indicator, spare))
+        if self.request.any:
+            weight = self.sample_weight[:, None, None].expand(-1, g, -1, -1)
+            sums.add_weight(torch.matmul(weight, table.indicator.transpose(-1, -2)))
+            scaled = flow * self.inverse_weight[:, None, None].sqrt() if self.batch.weights is not None else flow
+            sums.add_square(by_state(torch.square(scaled), table.indicator, spare))
+        sums.keep(table)
+
+    def _close_tables(self) -> None:
+        """Turn the sums by state of tabulated layers into the sums that all layers have."""
+        for number, sums in self.states.items():
+            close_table(self, number, sums)
+        self.states = {}
 
     def on_repaired(self, number: int, entries: Repaired) -> None:
         """Entries that were computed in logs: added one by one, in float64."""
@@ -150,14 +176,14 @@ class Sums:
         features = layer.family.features(
             self.batch.x.index_select(1, variables), None if observed is None else observed.index_select(1, variables)
         )  # (R or 1, G, S, N)
-        features = features.expand(flow.shape[0], -1, -1, -1)
-        sums = torch.matmul(flow.to(features.dtype), features.transpose(-1, -2))
+        sums = by_state(flow, features, self.engine.scratch(1, flow.shape[1], flow.shape[2]))
         total = self.inputs[number]
         self.inputs[number] = sums if total is None else total.add_(sums)
 
     def result(self) -> Statistics:
         """The sums so far. Edge sums were kept without their weights theta, which are constant: they come in here."""
         self._flush()
+        self._close_tables()
         weights = self.params.weights
         counts = [count * weight for count, weight in zip(self.counts, weights, strict=True)]
         for number, extra in self.repaired_counts.items():

@@ -80,7 +80,7 @@ class Trainer:
         """Continue with these parameters and an engine of their number of runs."""
         self.params = params
         careful = self.program.masked or params.may_underflow()
-        self.engine = Engine(self.program, params.runs, params.device, params.dtype, careful)
+        self.engine = Engine(self.program, params.runs, params.device, params.dtype, careful, tables=True)
         self.chunk = chunk_size(self.engine, backward=True, memory_budget=self.settings.memory_budget)
         methods = [self.runs[i].method for i in self.active]
         self.plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
@@ -235,9 +235,8 @@ class Trainer:
 
     def _results(self) -> FleetResult:
         params = stack([self.finished[run][0] for run in range(len(self.runs))])
-        engine = Engine(
-            self.program, params.runs, params.device, params.dtype, self.program.masked or params.may_underflow()
-        )
+        careful = self.program.masked or params.may_underflow()
+        engine = Engine(self.program, params.runs, params.device, params.dtype, careful, tables=True)
         train, valid, test = (self._score(name, params, engine) for name in ("train", "valid", "test"))
         assert train is not None
         sharpness = self._sharpness(params, engine) if self.settings.track else [None] * params.runs

@@ -1,0 +1,123 @@
+"""Sums by state of tabulated layers, and what they amount to in the sums that all layers have.
+
+With B_ks the flow of unit k in state s, B2_ks its square and w_s the weight of the samples in that state,
+
+    N_kc = theta_kc sum_s B_ks E_cs / S_ks          t_k = sum_s w_s q_s / S_ks^2        T_k = sum_s B2_ks q_s / S_ks^2
+
+and the flow that reaches child c in state s is E_cs sum_k theta_kc B_ks / S_ks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from circurve.engine.bound import Engine
+from circurve.engine.params import Params
+from circurve.engine.statistics import Request
+from circurve.engine.tables import StateTable
+from circurve.inputs import LOG_ZERO
+
+__all__ = ["StateSums", "close_table"]
+
+
+@dataclass
+class StateSums:
+    """Sums over samples, by state; they wait for the last batch."""
+
+    flow: Tensor | None = None  # B, (R, G, K, S)
+    square: Tensor | None = None  # B2, (R, G, K, S)
+    weight: Tensor | None = None  # w, (R, G, 1, S)
+    table: StateTable | None = None
+
+    def add_flow(self, more: Tensor) -> None:
+        """Another batch's flow."""
+        self.flow = _plus(self.flow, more)
+
+    def add_square(self, more: Tensor) -> None:
+        """Another batch's squared flow, divided by the samples' weights."""
+        self.square = _plus(self.square, more)
+
+    def add_weight(self, more: Tensor) -> None:
+        """Another batch's sample weights."""
+        self.weight = _plus(self.weight, more)
+
+    def keep(self, table: StateTable) -> None:
+        """The tables of all batches agree; the one with a column for missing values serves all."""
+        if self.table is None or table.scaled.shape[-1] >= self.table.scaled.shape[-1]:
+            self.table = table
+
+
+def _plus(total: Tensor | None, more: Tensor) -> Tensor:
+    """Batches with and without missing values differ in the last column."""
+    if total is None:
+        return more
+    if total.shape[-1] < more.shape[-1]:
+        total = torch.nn.functional.pad(total, (0, 1))
+    if more.shape[-1] < total.shape[-1]:
+        more = torch.nn.functional.pad(more, (0, 1))
+    return total + more
+
+
+class Totals(Protocol):
+    """The sums of an E-step that a table adds to (`Sums`)."""
+
+    engine: Engine
+    params: Params
+    request: Request
+    counts: list[Tensor]
+    inputs: list[Tensor | None]
+    ratio: list[Tensor]
+    second: list[Tensor]
+    flow_squared: Tensor
+    local: Tensor
+    total: Tensor
+    starts: list[int]
+
+
+def close_table(totals: Totals, number: int, sums: StateSums) -> None:
+    """Add what the states of layer `number` amount to."""
+    table = sums.table
+    assert table is not None
+    assert sums.flow is not None
+    flow = sums.flow
+    ratio = flow / table.scaled  # (R, G, K, S)
+    totals.counts[number] += torch.matmul(ratio, table.elements.transpose(-1, -2))
+    _close_inputs(totals, number, table, ratio)
+    if totals.request.any:
+        _close_curvature(totals, number, sums, table)
+
+
+def _close_inputs(totals: Totals, number: int, table: StateTable, ratio: Tensor) -> None:
+    layer = totals.engine.program.sums[number]
+    place = totals.engine.tabulated[layer.block]
+    family = totals.engine.program.inputs[place].family
+    child_flow = torch.matmul(totals.params.weights[number].transpose(-1, -2), ratio) * table.elements  # (R, G, C, S)
+    features = family.features(table.values, None)  # (1, G, features, S without missing)
+    seen = child_flow[..., : features.shape[-1]].to(features.dtype)
+    more = torch.matmul(seen, features.expand(seen.shape[0], -1, -1, -1).transpose(-1, -2))
+    total = totals.inputs[place]
+    totals.inputs[place] = more if total is None else total + more
+
+
+def _close_curvature(totals: Totals, number: int, sums: StateSums, table: StateTable) -> None:
+    square, weight = sums.square, sums.weight
+    assert square is not None
+    assert weight is not None
+    weight = weight * (table.log_largest > LOG_ZERO / 2)
+    inverse = table.scaled.reciprocal()
+    if totals.request.mean_ratio:
+        totals.ratio[number] += torch.matmul(weight * inverse, table.elements.transpose(-1, -2))
+    squares = table.elements.square()
+    if totals.request.second_moment:
+        totals.second[number] += torch.matmul(square * inverse.square(), squares.transpose(-1, -2))
+    if totals.request.curvature:
+        local = squares.sum(-2, keepdim=True) * inverse.square()  # t, (R, G, K, S)
+        size = local.shape[1] * local.shape[2]
+        part = slice(totals.starts[number], totals.starts[number] + size)
+        totals.flow_squared[:, part] += square.double().sum(-1).flatten(1)
+        totals.local[:, part] += (weight * local).double().sum(-1).flatten(1)
+        totals.total[:, part] += (square * local).double().sum(-1).flatten(1)

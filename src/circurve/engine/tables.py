@@ -1,0 +1,94 @@
+"""Sums that stand directly on discrete inputs: computed once for each state instead of once for each sample.
+
+In a hidden Chow-Liu tree every leaf is such a sum, about half of all nodes. Its value depends on the sample only
+through the state of one variable, so E, S and log p are tables with a column for each state (and one for "missing",
+where every child has probability 1), and a sample picks a column. Backwards, flow is added up by state first; counts,
+curvature sums and input statistics then come from the tables, as if the states were a handful of weighted samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circurve.engine.program import InputLayer, Program, SumLayer
+from circurve.inputs import Family, Indicator
+
+__all__ = ["StateTable", "by_state", "feeding_inputs", "make_table"]
+
+MOST_STATES = 16
+"""Families with more values than this are not worth a table."""
+
+LOOP_COLUMNS = 4
+"""Up to so many columns, multiplying and adding up one after the other beats a matrix product on a CPU."""
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """The columns of a sum layer for each state of its variables; the last one is "missing" if anything is."""
+
+    elements: Tensor  # E, (R, G, C, S)
+    scaled: Tensor  # S = W E, (R, G, K, S)
+    log_value: Tensor  # (R, G, K, S)
+    log_largest: Tensor  # (R, G, 1, S)
+    indicator: Tensor  # which state each sample has, (R or 1, G, S, N)
+    values: Tensor  # the states themselves, (1, G, S without missing)
+
+    def spread(self, out: Tensor) -> None:
+        """Each sample's column of log_value, written to `out` (R, G, K, N)."""
+        r, g, k, n = out.shape
+        states = self.log_value.shape[-1]
+        chosen = self.indicator.expand(r, g, states, n).reshape(r * g, states, n)
+        torch.bmm(self.log_value.view(r * g, k, states), chosen, out=out.view(r * g, k, n))
+
+
+def feeding_inputs(program: Program) -> dict[int, int]:
+    """Block of a sum layer -> number of the input layer that it can be tabulated over."""
+    inputs = {layer.block: number for number, layer in enumerate(program.inputs)}
+    found = {}
+    for layer in program.sums:
+        if not layer.owns_children or layer.mask is not None:
+            continue
+        start = int(layer.children.columns[0].sources[0])
+        block = int((program.values.starts <= start).sum() - 1)
+        if block in inputs and _has_few_states(program.inputs[inputs[block]].family):
+            found[layer.block] = inputs[block]
+    return found
+
+
+def _has_few_states(family: Family) -> bool:
+    """Whether data hold only a few known values. An Indicator's data may hold values that none of its units names."""
+    support = None if isinstance(family, Indicator) else family.support()
+    return support is not None and len(support) <= MOST_STATES
+
+
+def make_table(
+    layer: SumLayer, inputs: InputLayer, weights: Tensor, parameters: Tensor, x: Tensor, observed: Tensor | None
+) -> StateTable:
+    """Tabulate a layer. weights: (R, G, K, C); parameters: (R, G, C, P); x, observed: (R or 1, G, N)."""
+    g, _, c = layer.shape
+    support = inputs.family.support()
+    assert support is not None
+    states = torch.tensor(support, dtype=x.dtype, device=x.device)
+    values = states.expand(1, g, -1)
+    logs = inputs.family.log_prob(parameters, values, weights.new_empty(weights.shape[0], g, c, len(support)))
+    indicator = (x.unsqueeze(-2) == states[:, None]).to(x.dtype)  # (R or 1, G, S, N)
+    if observed is not None:
+        logs = torch.nn.functional.pad(logs, (0, 1))
+        indicator = torch.cat([indicator * observed.unsqueeze(-2), 1 - observed.unsqueeze(-2)], dim=-2)
+    largest = logs.amax(-2, keepdim=True)
+    elements = (logs - largest).exp_()
+    scaled = torch.matmul(weights, elements)
+    return StateTable(elements, scaled, scaled.log() + largest, largest, indicator, values)
+
+
+def by_state(rows: Tensor, columns: Tensor, spare: Tensor) -> Tensor:
+    """rows @ columns^T for few columns: (R, G, K, N) x (R or 1, G, S, N) -> (R, G, K, S); `spare` is like `rows`."""
+    few = 0 < columns.shape[-2] <= LOOP_COLUMNS
+    if not few or rows.device.type != "cpu" or rows.dtype != columns.dtype:
+        wide = columns.expand(rows.shape[0], -1, -1, -1)
+        return torch.matmul(rows.to(columns.dtype), wide.transpose(-1, -2))
+    parts = [torch.mul(rows, columns[:, :, None, s], out=spare).sum(-1) for s in range(columns.shape[-2])]
+    return torch.stack(parts, dim=-1)
