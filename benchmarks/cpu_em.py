@@ -19,6 +19,7 @@ import torch
 from common import EMStep, batched_matmul_rate, interleaved, medians, write_result
 from peers_cpu import SIZES, sample_data
 
+PEER_OPTIONS = ("--warmup", "2", "--repeats", "5", "--seconds", "15", "--timeout", "300")
 SHAPES = {"nltcs": (16181, 16), "plants": (17412, 69), "bbc": (1670, 1058)}
 
 
@@ -48,7 +49,7 @@ def beside_peers(size: str, python: Path, repeats: int) -> dict[str, Any]:
     samples, variables, units = (int(part) for part in size.split("x"))
     step = EMStep(sample_data(samples, variables, seed=0), units)
     before = medians(interleaved({"circurve": step}, repeats))["circurve"]
-    call = [str(python), str(Path(__file__).with_name("peers_cpu.py")), "--sizes", size]
+    call = [str(python), str(Path(__file__).with_name("peers_cpu.py")), "--sizes", size, *PEER_OPTIONS]
     answer = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout
     after = medians(interleaved({"circurve": step}, repeats))["circurve"]
     ours = (before + after) / 2
@@ -60,6 +61,7 @@ def beside_peers(size: str, python: Path, repeats: int) -> dict[str, Any]:
             "status": result["status"],
             "version": result.get("version"),
             "allocator": result.get("allocator"),
+            "allocators": result.get("allocators"),
             "times_slower": None if seconds is None else seconds / ours,
         }
     return row

@@ -130,7 +130,57 @@ exact penalty each take one more matrix product, and are computed only when aske
 """
 
 
-PAGES: dict[str, Callable[[], str]] = {"curvature.md": curvature_page}
+def performance_page() -> str:
+    """EM on a CPU: the share of the matmul rate, and seconds beside the peers."""
+    found = load("cpu_em")
+    shares = [
+        [
+            row["data"],
+            f"{row['samples']:,} x {row['variables']}",
+            str(row["units"]),
+            f"{row['seconds_per_step']:.3f}",
+            f"{row['gflops']:.0f}",
+            f"{row['matmul_gflops']:.0f}",
+            f"{row['share']:.0%}",
+        ]
+        for row in found["results"]["share_of_matmul"]
+    ]
+    peers = [
+        [
+            row["size"].replace("x", " x "),
+            f"{row['circurve']['seconds_per_step']:.4f}",
+            *map(beside, (row["cirkit"], row["spflow"])),
+        ]
+        for row in found["results"]["peers"]
+    ]
+    return f"""# Performance
+
+<!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
+
+## EM on a CPU
+
+One full-batch EM step of a hidden Chow-Liu tree, float32. The rate counts 6 samples variables units² operations, three
+matrix products over every edge of the tree, and stands beside the rate of a batched matrix product measured in turns in
+the same process. (Leaves of the tree are computed once for each state of their variable, so fewer operations are done
+than counted.) {origin(found["environment"])}
+
+{table(["data", "shape", "units", "seconds", "GFLOP/s", "matmul GFLOP/s", "share"], shares)}
+
+Seconds per full-batch EM step beside two other libraries on the same data, each with the allocator setting and chunk
+size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
+
+{table(["samples x variables x units", "Circurve", "cirkit", "SPFlow"], peers)}
+"""
+
+
+def beside(peer: Row) -> str:
+    """A peer's seconds, and how many times slower that is."""
+    if peer["seconds_per_step"] is None:
+        return str(peer["status"])
+    return f"{peer['seconds_per_step']:.3f} ({peer['times_slower']:.1f} x)"
+
+
+PAGES: dict[str, Callable[[], str]] = {"curvature.md": curvature_page, "performance.md": performance_page}
 
 
 def main() -> None:

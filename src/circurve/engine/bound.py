@@ -6,6 +6,7 @@ of samples, because the matrix is cut from one flat buffer to the size of the ch
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,18 +75,24 @@ class Rows:
         self.space, self.runs, self.buffer = space, runs, buffer
         self.samples = 0
         self.matrix = buffer
+        self._views: dict[tuple[int, ...], Tensor] = {}
 
     def resize(self, samples: int) -> None:
         """Cut the buffer to `samples` columns; what it held is lost."""
         rows = self.space.rows * self.runs
         self.samples = samples
         self.matrix = self.buffer[: rows * samples].view(rows, samples)
+        self._views = {}
 
     def block(self, number: int, *shape: int) -> Tensor:  # (R, *shape, N)
-        """A block as a contiguous view."""
-        start = int(self.space.starts[number]) * self.runs
-        size = int(self.space.sizes[number]) * self.runs
-        return self.matrix[start : start + size].view(self.runs, *shape, self.samples)
+        """A block as a contiguous view; made once, since a view costs as much as a small operation."""
+        view = self._views.get((number, *shape))
+        if view is None:
+            start = int(self.space.starts[number]) * self.runs
+            size = int(self.space.sizes[number]) * self.runs
+            view = self.matrix[start : start + size].view(self.runs, *shape, self.samples)
+            self._views[(number, *shape)] = view
+        return view
 
     def before(self, number: int) -> Tensor:  # (rows, N)
         """All rows of earlier blocks: what a block may be computed from."""
@@ -190,7 +197,7 @@ class Engine:
 
     def scratch(self, which: int, *shape: int) -> Tensor:  # (R, *shape, N)
         """Temporary memory number 0 or 1, overwritten by the next call with the same number."""
-        size = int(np.prod(shape)) * self.runs * self._samples
+        size = math.prod(shape) * self.runs * self._samples
         return self._scratch[which][:size].view(self.runs, *shape, self._samples)
 
     def _allocate(self) -> None:

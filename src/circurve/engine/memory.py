@@ -21,6 +21,9 @@ CACHE, ROOM = 64 << 20, 512 << 20
 """Small circuits take more samples, up to a working set of CACHE bytes; very large ones fewer, down to one of ROOM
 bytes. (Measured with benchmarks/cpu_em.py: beyond the caches, larger chunks gain nothing.)"""
 
+MOST = 2560
+"""No circuit gains from more samples at once than this on a CPU."""
+
 
 def free_memory(device: torch.device) -> int:
     """Bytes that could be allocated on a device now."""
@@ -41,4 +44,4 @@ def chunk_size(engine: Engine, backward: bool, memory_budget: int | None = None)
         return fitting
     each = engine.bytes_per_sample(backward)
     comfortable = max(CACHE // each, min(CPU_CHUNK, ROOM // each), 64)
-    return min(fitting, comfortable, 8 * CPU_CHUNK)
+    return min(fitting, comfortable, MOST)

@@ -13,9 +13,11 @@ __all__ = ["chunks", "mean_log_likelihood"]
 
 
 def chunks(samples: Samples, size: int) -> Iterator[Batch]:
-    """All rows in order, `size` at a time."""
-    for start in range(0, len(samples), size):
-        yield samples.rows(start, min(start + size, len(samples)))
+    """All rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape."""
+    parts = -(-len(samples) // size)
+    even = -(-len(samples) // max(parts, 1))
+    for start in range(0, len(samples), max(even, 1)):
+        yield samples.rows(start, min(start + even, len(samples)))
 
 
 def mean_log_likelihood(engine: Engine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
