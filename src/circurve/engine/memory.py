@@ -17,11 +17,11 @@ DEFAULT_SHARE = 0.4
 CPU_CHUNK = 1024
 """What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
 
-CACHE, ROOM = 64 << 20, 512 << 20
+CACHE, ROOM = 52 << 20, 512 << 20
 """Small circuits take more samples, up to a working set of CACHE bytes; very large ones fewer, down to one of ROOM
 bytes. (Measured with benchmarks/cpu_em.py: beyond the caches, larger chunks gain nothing.)"""
 
-MOST = 2560
+MOST = 8192
 """No circuit gains from more samples at once than this on a CPU."""
 
 
