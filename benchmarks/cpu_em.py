@@ -62,6 +62,7 @@ def beside_peers(size: str, python: Path, repeats: int) -> dict[str, Any]:
             "version": result.get("version"),
             "allocator": result.get("allocator"),
             "allocators": result.get("allocators"),
+            "seconds_by_chunk": result.get("seconds_by_chunk"),
             "times_slower": None if seconds is None else seconds / ours,
         }
     return row

@@ -213,6 +213,7 @@ def measure(case: Case) -> dict[str, Any]:
         "torch": torch.__version__,
         "parameters": sum(value.numel() for value in initial),
         "chunk": chunk,
+        "seconds_by_chunk": {str(size): wall for size, (wall, _) in fastest.items()},
         "seconds_per_step": statistics.median(wall for wall, _ in times),
         "seconds": [wall for wall, _ in times],
         "cpu_seconds": [cpu for _, cpu in times],

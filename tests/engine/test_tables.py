@@ -86,6 +86,14 @@ def test_a_state_that_every_unit_excludes_is_impossible_and_gives_no_nan():
     assert model.log_prob(rows)[1] == -np.inf
 
 
+def test_a_sum_over_two_inputs_of_one_variable_is_left_alone():
+    inputs = [cc.Input(0, cc.Bernoulli(), 1), cc.Input(0, cc.Bernoulli(), 1)]
+    circuit = cc.Circuit(cc.Sum(inputs))
+    model = cc.Model.from_parameters(circuit, inputs={inputs[0]: [[0.2]], inputs[1]: [[0.6]]})
+    assert not model.engine(tables=True).tabulated
+    np.testing.assert_allclose(np.exp(model.log_prob([[1], [0]])), [0.4, 0.6])
+
+
 def test_masked_careful_and_continuous_layers_are_left_alone():
     rows = np.random.default_rng(0).normal(size=(20, 4))
     program = compile(cc.hclt(rows, units=2))

@@ -49,7 +49,8 @@ def feeding_inputs(program: Program) -> dict[int, int]:
     inputs = {layer.block: number for number, layer in enumerate(program.inputs)}
     found = {}
     for layer in program.sums:
-        if not layer.owns_children or layer.mask is not None:
+        one_input_each = all(len(node.children) == 1 for node in layer.nodes)
+        if not (layer.owns_children and one_input_each) or layer.mask is not None:
             continue
         start = int(layer.children.columns[0].sources[0])
         block = int((program.values.starts <= start).sum() - 1)
