@@ -156,7 +156,8 @@ class Engine:
 
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs: what the chunk size is computed from."""
-        rows = self.program.values.rows + 2 * max(self._widest, self._most_received if backward else 0)
+        widest = max(self._widest, self._most_received if backward else 0)
+        rows = self.program.values.rows + (3 if backward else 2) * widest
         if backward:
             rows += self.program.flows.rows + self._element_space.rows + self._scaled_space.rows
             rows += sum(len(layer.nodes) for layer in self.program.sums)
@@ -196,7 +197,7 @@ class Engine:
         return self._scaled.block(self._scaled_block[layer.block], g, k) if self._keep else self.scratch(1, g, k)
 
     def scratch(self, which: int, *shape: int) -> Tensor:  # (R, *shape, N)
-        """Temporary memory number 0 or 1, overwritten by the next call with the same number."""
+        """Temporary memory number 0, 1 or (for a backward pass) 2, overwritten by the next user of the same number."""
         size = math.prod(shape) * self.runs * self._samples
         return self._scratch[which][:size].view(self.runs, *shape, self._samples)
 
@@ -212,7 +213,7 @@ class Engine:
             )
             self._rows += [self.flows, self._elements, self._scaled]
         widest = max(self._widest, self._most_received if self._keep else 0)
-        self._scratch = [self._buffer(widest), self._buffer(widest)]
+        self._scratch = [self._buffer(widest) for _ in range(3 if self._keep else 2)]
         self._samples = 0
 
     def _buffer(self, rows: int) -> Tensor:

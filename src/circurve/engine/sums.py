@@ -23,7 +23,7 @@ from circurve.engine.params import Params
 from circurve.engine.reference import SumPass
 from circurve.engine.state_sums import StateSums, close_table
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
-from circurve.engine.tables import StateTable, by_state
+from circurve.engine.tables import StateTable, by_state, squares_by_state
 from circurve.engine.underflow import Repaired
 from circurve.inputs import LOG_ZERO
 
@@ -75,7 +75,9 @@ class Sums:
             self.ratio[step.number].view(-1, k, c).baddbmm_(per_unit, elements.transpose(1, 2))
         if not (self.request.curvature or self.request.second_moment):
             return
-        squares = step.elements.square() if self._needs_squares(step.number) else None
+        squares = None
+        if self._needs_squares(step.number):
+            squares = torch.square(step.elements, out=self.engine.scratch(2, *step.elements.shape[1:3]))
         if self.request.second_moment:
             assert squares is not None
             per_unit = (step.ratio.square() * self.inverse_weight[:, None, None]).view(-1, k, n)
@@ -127,13 +129,20 @@ class Sums:
         _, g, k, _ = flow.shape
         spare = self.engine.scratch(1, g, k)
         sums = self.states.setdefault(number, StateSums())
-        sums.add_flow(by_state(flow, table.indicator, spare))
-        if self.request.any:
-            weight = self.sample_weight[:, None, None].expand(-1, g, -1, -1)
-            sums.add_weight(torch.matmul(weight, table.indicator.transpose(-1, -2)))
-            scaled = flow * self.inverse_weight[:, None, None].sqrt() if self.batch.weights is not None else flow
-            sums.add_square(by_state(torch.square(scaled), table.indicator, spare))
         sums.keep(table)
+        if not self.request.any:
+            sums.add_flow(by_state(flow, table.indicator, spare))
+            return
+        weight = self.sample_weight[:, None, None].expand(-1, g, -1, -1)
+        sums.add_weight(torch.matmul(weight, table.indicator.transpose(-1, -2)))
+        if self.batch.weights is None:
+            flows, squares = squares_by_state(flow, table.indicator, spare)
+        else:
+            flows = by_state(flow, table.indicator, spare)
+            scaled = flow * self.inverse_weight[:, None, None].sqrt()
+            squares = by_state(scaled.square_(), table.indicator, spare)
+        sums.add_flow(flows)
+        sums.add_square(squares)
 
     def _close_tables(self) -> None:
         """Turn the sums by state of tabulated layers into the sums that all layers have."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from circurve.engine.program import InputLayer, Program, SumLayer
 from circurve.inputs import Family, Indicator
 
-__all__ = ["StateTable", "by_state", "feeding_inputs", "make_table"]
+__all__ = ["StateTable", "by_state", "feeding_inputs", "make_table", "squares_by_state"]
 
 MOST_STATES = 16
 """Families with more values than this are not worth a table."""
@@ -93,3 +93,15 @@ def by_state(rows: Tensor, columns: Tensor, spare: Tensor) -> Tensor:
         return torch.matmul(rows.to(columns.dtype), wide.transpose(-1, -2))
     parts = [torch.mul(rows, columns[:, :, None, s], out=spare).sum(-1) for s in range(columns.shape[-2])]
     return torch.stack(parts, dim=-1)
+
+
+def squares_by_state(rows: Tensor, indicator: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+    """`by_state` of rows and of their squares, in one go: on a CPU both come from the same products with 0 and 1."""
+    if indicator.shape[-2] > LOOP_COLUMNS or rows.device.type != "cpu":
+        return by_state(rows, indicator, spare), by_state(rows.square(), indicator, spare)
+    sums, norms = [], []
+    for state in range(indicator.shape[-2]):
+        torch.mul(rows, indicator[:, :, None, state], out=spare)
+        sums.append(spare.sum(-1))
+        norms.append(torch.linalg.vector_norm(spare, dim=-1))
+    return torch.stack(sums, dim=-1), torch.stack(norms, dim=-1).square_()
