@@ -33,7 +33,7 @@ from circurve.engine.underflow import Repaired, repair_values, repaired_flows
 __all__ = ["BySample", "Observer", "SumPass", "backward", "forward", "gather"]
 
 FLUSH = {torch.float32: 1e-30, torch.float64: 1e-290}
-"""Scaled values and flows below this become zero: subnormal numbers would cost a CPU a factor of four."""
+"""Scaled values and flows below this become zero: subnormal numbers are slow on a CPU."""
 
 
 @dataclass(frozen=True)
