@@ -6,6 +6,7 @@ __all__ = [
     "CircurveError",
     "CircurveWarning",
     "DataError",
+    "DownloadError",
     "FileAccessError",
     "FileFormatError",
     "OptionError",
@@ -40,6 +41,10 @@ class FileFormatError(CircurveError, ValueError):
 
 class FileAccessError(CircurveError, OSError):
     """A file that cannot be read or written: not there, not allowed, a folder, no space left; names the file."""
+
+
+class DownloadError(CircurveError, OSError):
+    """A file that could not be fetched over the network, or that came with the wrong content; names its address."""
 
 
 class CircurveWarning(UserWarning):

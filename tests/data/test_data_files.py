@@ -345,11 +345,12 @@ class TestLoadData:
             load_data("mine")
         folder = tmp_path / "tiny"
         folder.mkdir()
-        with pytest.raises(DataError, match="tiny: is a directory"):
+        with pytest.raises(DataError, match="tiny: is a folder without a data set"):
             load_data("tiny")
         for split in ("train", "valid", "test"):
             (folder / f"tiny.{split}.data").write_text("0,1\n")
         assert load_data("tiny", data_dir=".").name == "tiny"
+        assert load_data("tiny").test is not None
 
     @pytest.mark.parametrize("name", ["nothing", ""])
     def test_unknown_names_are_refused(self, name: str) -> None:

@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from circurve.data import Dataset, list_datasets, load_dataset, split_rows
-from circurve.errors import DataError, OptionError
+from circurve.data import Dataset, list_datasets, load_data, load_dataset, split_rows
+from circurve.errors import DataError, DownloadError, OptionError
 
-DEBD_NAMES = [
+BUILT_IN = ["digits", "triangle", "moons", "spiral", "pinwheel"]
+PAPER_NAMES = [
     "accidents", "ad", "baudio", "bbc", "bnetflix", "book", "c20ng",
     "cr52", "cwebkb", "dna", "jester", "kdd", "kosarek", "msnbc",
     "msweb", "nltcs", "plants", "pumsb_star", "tmovie", "tretail",
 ]  # fmt: skip
+OTHER_NAMES = ["adult", "connect4", "moviereview", "mushrooms", "nips", "ocr_letters", "rcv1", "voting"]
+DEBD_NAMES = sorted(PAPER_NAMES + OTHER_NAMES)
 
 
 def write_splits(folder: Path, name: str, train: str = "0,1\n1,1\n0,0\n") -> None:
@@ -23,7 +26,7 @@ def write_splits(folder: Path, name: str, train: str = "0,1\n1,1\n0,0\n") -> Non
         (folder / f"{name}.{split}.data").write_text(text)
 
 
-def refusal(name: str, data_dir: Path | str | None = None) -> str:
+def refusal(name: str | Path, data_dir: Path | str | None = None) -> str:
     with pytest.raises(DataError) as caught:
         load_dataset(name, data_dir)
     message = str(caught.value)
@@ -77,25 +80,38 @@ class TestFolders:
         assert data.test.tolist() == [[1, 1], [0, 1]]
         assert repr(data) == "<Dataset tiny: 2 variables, rows: 3 train, 1 valid, 2 test>"
 
-    def test_a_debd_name_without_a_folder_says_what_is_needed(self) -> None:
-        for name in DEBD_NAMES:
-            message = refusal(name)
-            assert message.startswith(f"'{name}' is not embedded: give a folder in the layout of the public DEBD")
-            assert "data_dir or --data-dir" in message
+    @pytest.mark.parametrize("name", DEBD_NAMES)
+    def test_every_debd_name_without_a_folder_is_looked_for_on_the_network(self, name: str) -> None:
+        with pytest.raises(DownloadError, match=rf"cannot download http://.*/datasets/{name}/{name}\.train\.data: "):
+            load_dataset(name)
+
+    def test_a_set_in_the_folder_wins_over_a_built_in_one(self, tmp_path: Path) -> None:
+        write_splits(tmp_path, "moons")
+        assert load_dataset("moons", tmp_path).train.shape == (3, 2)
+        assert len(load_dataset("spiral", tmp_path).train) == 2000
+
+    def test_nothing_is_written_beside_the_data(self, tmp_path: Path) -> None:
+        write_splits(tmp_path / "tiny", "tiny")
+        before = sorted(tmp_path.rglob("*"))
+        load_dataset("tiny", tmp_path)
+        assert sorted(tmp_path.rglob("*")) == before
 
     def test_an_unknown_name_lists_the_known_ones_and_near_misses(self) -> None:
         message = refusal("NLTC")
-        assert message.startswith("unknown data set 'NLTC' (did you mean nltcs?); known are digits, accidents, ad,")
+        known = ", ".join([*BUILT_IN, *DEBD_NAMES])
+        assert message == f"unknown data set 'NLTC' (did you mean nltcs?); known are {known}"
         assert "did you mean" not in refusal("zzzzzz")
 
     def test_a_name_that_is_not_in_the_folder_lists_what_is(self, tmp_path: Path) -> None:
         write_splits(tmp_path / "datasets" / "plants", "plants")
         write_splits(tmp_path / "mine", "mine")
         expected = (
-            f"no data set 'plans' in {tmp_path} (did you mean plants?); found there: mine, plants; embedded: digits"
+            f"no data set 'plans' in {tmp_path} (did you mean plants?); found there: mine, plants; "
+            f"built in: {', '.join(BUILT_IN)}"
         )
         assert refusal("plans", tmp_path) == expected
-        assert "did you mean" not in refusal("../mine/mine", tmp_path)
+        expected = f"no data set 'nltcs' in {tmp_path}; found there: mine, plants; without data_dir it is downloaded"
+        assert refusal("nltcs", tmp_path) == expected
 
     def test_a_folder_without_data_says_so(self, tmp_path: Path) -> None:
         assert "found there: no NAME.train.data file" in refusal("nltcs", tmp_path)
@@ -121,20 +137,65 @@ class TestFolders:
         assert refusal("tiny", tmp_path) == f"{tmp_path}/tiny/tiny.train.data:2: expected 2 fields, found 1"
 
 
-class TestList:
-    def test_without_a_folder_only_the_embedded_set_is_available(self) -> None:
-        listed = {info.name: info for info in list_datasets()}
-        assert list(listed) == ["digits", *DEBD_NAMES]
-        assert [name for name, info in listed.items() if info.available] == ["digits"]
-        assert (listed["nltcs"].variables, listed["nltcs"].rows) == (16, (16181, 2157, 3236))
-        assert listed["nltcs"].source == "needs data_dir"
+class TestFolderOfOneSet:
+    def test_a_path_to_its_folder_loads_a_set(self, tmp_path: Path) -> None:
+        write_splits(tmp_path / "other" / "tiny", "tiny")
+        for path in (tmp_path / "other" / "tiny", f"{tmp_path}/other/tiny/"):
+            for load in (load_dataset, load_data):
+                data = load(path)
+                assert data.name == "tiny"
+                assert data.test is not None
+                assert data.test.tolist() == [[1, 1], [0, 1]]
 
-    def test_the_sizes_of_the_embedded_set_are_true(self) -> None:
-        data, info = load_dataset("digits"), list_datasets()[0]
-        assert data.valid is not None
-        assert data.test is not None
-        assert (info.variables, info.source) == (data.train.shape[1], "embedded")
-        assert info.rows == (len(data.train), len(data.valid), len(data.test))
+    def test_the_folder_may_have_another_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write_splits(tmp_path / "version 2", "tiny")
+        assert load_dataset(tmp_path / "version 2").name == "tiny"
+        write_splits(tmp_path / "mine", "tiny")
+        monkeypatch.chdir(tmp_path)
+        assert load_data("mine").name == "tiny"
+
+    def test_a_name_with_a_dot_is_a_name_where_the_folder_has_it(self, tmp_path: Path) -> None:
+        write_splits(tmp_path / "tiny-1.5", "tiny-1.5")
+        assert load_data("tiny-1.5", tmp_path).name == "tiny-1.5"
+
+    def test_other_folders_are_refused(self, tmp_path: Path) -> None:
+        assert refusal(f"{tmp_path}/gone") == f"{tmp_path}/gone: no such folder"
+        (tmp_path / "file").write_text("x")
+        assert refusal(f"{tmp_path}/file") == f"{tmp_path}/file: is not a folder"
+        expected = f"{tmp_path}: is a folder without a data set; there is no NAME.train.data in it"
+        assert refusal(tmp_path) == expected
+        write_splits(tmp_path / "datasets" / "a", "a")
+        write_splits(tmp_path / "datasets" / "b", "b")
+        expected = f"{tmp_path}: is a folder of data sets; give it as data_dir, with one of the names a, b"
+        assert refusal(tmp_path) == expected
+        assert "one of the names a, b" in refusal(tmp_path / "datasets")
+
+
+class TestList:
+    def test_without_a_folder_only_what_is_built_in_is_available(self) -> None:
+        listed = {info.name: info for info in list_datasets()}
+        assert list(listed) == [*BUILT_IN, *DEBD_NAMES]
+        assert [name for name, info in listed.items() if info.available] == BUILT_IN
+        assert (listed["nltcs"].variables, listed["nltcs"].rows) == (16, (16181, 2157, 3236))
+        assert listed["nltcs"].source == "download on first use"
+
+    @pytest.mark.parametrize("name", BUILT_IN)
+    def test_the_sizes_of_built_in_sets_are_true(self, name: str) -> None:
+        data = load_dataset(name)
+        info = next(info for info in list_datasets() if info.name == name)
+        assert data.name == name
+        assert info.source == ("embedded" if name == "digits" else "synthetic")
+        assert info.variables == data.train.shape[1]
+        assert info.rows == tuple(None if part is None else len(part) for part in (data.train, data.valid, data.test))
+
+    def test_with_a_folder_the_others_of_debd_are_not_there(self, tmp_path: Path) -> None:
+        write_splits(tmp_path / "nltcs", "nltcs")
+        write_splits(tmp_path / "moons", "moons")
+        listed = {info.name: info for info in list_datasets(tmp_path)}
+        assert listed["nltcs"].source == str(tmp_path / "nltcs")
+        assert (listed["moons"].source, listed["moons"].rows) == (str(tmp_path / "moons"), (3, 1, 2))
+        assert (listed["plants"].source, listed["plants"].available) == ("not in data_dir", False)
+        assert listed["spiral"].available
 
     def test_sets_in_the_folder_are_measured(self, tmp_path: Path) -> None:
         write_splits(tmp_path / "mine", "mine", train="0,1\n1,1")

@@ -1,4 +1,4 @@
-"""`circurve data`: which data sets there are, and what is in them."""
+"""`circurve data`: which data sets there are, what is in them, and downloads."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ import os
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from circurve.cli.options import DataArgument, DataDirOption, HeaderOption, JsonOption, MissingOption
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of
-from circurve.data import DatasetInfo, list_datasets
+from circurve.data import DatasetInfo, cache_folder, download_dataset, list_datasets
+from circurve.data.catalogue import SOURCES, check_collected
 from circurve.data.convert import Array, Names
+from circurve.data.debd import COLLECTION
+from circurve.errors import OptionError
 from circurve.structures import scan_columns
 
-__all__ = ["describe", "list_known"]
+__all__ = ["describe", "download", "list_known"]
 
 SHOWN = 8
 """How many columns a line names."""
+
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", show_default=False, help="Data sets of DEBD by name.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All sets of DEBD.")]
 
 
 def list_known(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """List the data sets that can be given by name."""
     listed = list_datasets(data_dir)
     if as_json:
-        print_json({"command": "data list", "data_dir": data_dir, "datasets": [_entry(item) for item in listed]})
+        found = {"data_dir": data_dir, "cache": cache_folder(), "datasets": [_entry(item) for item in listed]}
+        print_json({"command": "data list", **found})
         return
     rows = [
         (item.name, _count(item.variables), *(_count(n) for n in item.rows or (None,) * 3), _where(item, data_dir))
@@ -62,6 +72,28 @@ def describe(
         "constant_columns": names,
     }
     print_json(report) if as_json else _print(report)
+
+
+def download(names: NamesArgument = None, everything: AllOption = False, as_json: JsonOption = False) -> None:
+    """Download data sets of the public collection DEBD into the cache.
+
+    What is there already is checked, not downloaded again. CIRCURVE_CACHE
+    names another folder for the cache, CIRCURVE_DEBD_URL another place to
+    download from.
+    """
+    if bool(names) == everything:
+        raise OptionError(
+            "name one or more data sets, or say --all, not both" if names else "name data sets or say --all"
+        )
+    wanted = list(dict.fromkeys(names or COLLECTION))
+    check_collected(wanted)
+    fetched = {name: download_dataset(name) for name in wanted}
+    if as_json:
+        entries = [{"name": name, "downloaded": new} for name, new in fetched.items()]
+        print_json({"command": "data download", "cache": cache_folder(), "datasets": entries})
+        return
+    print_table(("name", "what "), [(name, "downloaded" if new else "was there") for name, new in fetched.items()])
+    print_facts({"cache": str(cache_folder())})
 
 
 def missing_share(parts: list[Array]) -> float:
@@ -101,11 +133,9 @@ def _entry(item: DatasetInfo) -> dict[str, Any]:
 
 
 def _where(item: DatasetInfo, data_dir: Path | None) -> str:
-    if item.source == "needs data_dir":
-        return "needs --data-dir"
-    if item.available and data_dir is not None and item.source != "embedded":
+    if item.available and data_dir is not None and item.source not in SOURCES:
         return os.path.relpath(item.source, data_dir.expanduser())
-    return item.source
+    return item.source.replace("data_dir", "--data-dir") if item.source in SOURCES else item.source
 
 
 def _count(value: int | None) -> str:

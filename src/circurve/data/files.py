@@ -1,4 +1,4 @@
-"""Data files: text tables, numpy's .npy and .npz; and the one function that takes a name or a file."""
+"""Data files: text tables, numpy's .npy and .npz; and the one function that takes a name, a file or a folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import BinaryIO
 
 import numpy as np
 
+from circurve.data.catalogue import is_name, load_dataset
 from circurve.data.convert import Array
-from circurve.data.dataset import DEBD, EMBEDDED, SPLITS, Dataset, load_dataset
+from circurve.data.dataset import SPLITS, Dataset
+from circurve.data.folders import read_folder
 from circurve.data.matrix import Matrix, as_matrix
 from circurve.data.text import read_text, unreadable
 from circurve.errors import DataError
@@ -38,27 +40,27 @@ def read_table(path: str | Path, header: bool | None = None) -> Matrix | Dataset
 
 
 def load_data(name_or_path: str | Path, data_dir: str | Path | None = None, header: bool | None = None) -> Dataset:
-    """Load a data set by name (see `load_dataset`) or a data file (see `read_table`), whichever it is.
+    """Load a data set by name or from its folder (see `load_dataset`), or a data file (see `read_table`).
 
     A file that holds one table gives a Dataset with `train` only; `split_rows` makes parts of it.
     """
-    if not _is_file(name_or_path, data_dir):
+    if not _is_path(name_or_path, data_dir):
         return load_dataset(str(name_or_path), data_dir)
+    if Path(name_or_path).expanduser().is_dir():
+        return read_folder(name_or_path)
     table = read_table(name_or_path, header)
     if isinstance(table, Dataset):
         return table
     return Dataset(Path(name_or_path).stem, table.values, columns=table.columns)
 
 
-def _is_file(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
+def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
     if isinstance(name_or_path, Path):
         return True
-    path = Path(name_or_path)
-    if path.suffix or os.sep in name_or_path:
-        return True
-    if name_or_path in (*EMBEDDED, *DEBD, ""):
+    if not name_or_path or is_name(name_or_path, data_dir):
         return False
-    return path.is_file() or (path.is_dir() and data_dir is None)
+    path = Path(name_or_path)
+    return bool(path.suffix) or os.sep in name_or_path or path.is_file() or (path.is_dir() and data_dir is None)
 
 
 def _read_npz(path: Path) -> Matrix | Dataset:

@@ -18,7 +18,7 @@ from circurve.data.convert import Array, Names, column_label, first_true
 from circurve.data.matrix import Matrix
 from circurve.errors import DataError
 
-__all__ = ["digit_grid", "read_bytes", "read_text", "unreadable"]
+__all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 SEPARATORS = "\t;, "
@@ -55,7 +55,12 @@ def read_text(path: Path, header: bool | None = None) -> Matrix:
     `header` says whether the first row names the columns; None: it does if it holds text and not one number.
     A table of whole numbers with nothing missing comes back in the smallest integer type.
     """
-    raw = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    return parse_text(read_bytes(path), path, header)
+
+
+def parse_text(raw: bytes, path: Path, header: bool | None = None) -> Matrix:
+    """The same for content that was read already; `path` is for messages."""
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
     if header is not True and (grid := digit_grid(raw)) is not None:
         return Matrix(grid)
     try:

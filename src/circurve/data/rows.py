@@ -1,0 +1,69 @@
+"""Parts of a table drawn at random by seed, the same with every version of numpy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.data.convert import Array
+from circurve.data.dataset import Dataset
+from circurve.errors import DataError, OptionError
+
+__all__ = ["check_seed", "split_rows", "take_fraction"]
+
+SPLIT, FRACTION = 0, 1
+"""What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent."""
+
+
+def split_rows(
+    values: Array, valid: float = 0.1, test: float = 0.1, seed: int = 0
+) -> tuple[Array, Array | None, Array | None]:
+    """Training, validation and test rows, drawn at random; rows keep their order, and a share of 0 gives None."""
+    for option, share in (("valid", valid), ("test", test)):
+        if not 0 <= share < 1:
+            raise OptionError(f"{option} must be a share of the rows from 0 to below 1, not {share!r}")
+    check_seed(seed)
+    values = np.asanyarray(values)
+    count = len(values)
+    held, tested = (max(1, round(count * share)) if share else 0 for share in (valid, test))
+    if held + tested >= count:
+        raise DataError(f"{count} rows are too few for shares of {valid} for validation and {test} for test")
+    parts = np.split(_shuffled(count, seed, SPLIT), [tested, tested + held])
+    tests, valids, trains = (values[np.sort(part)] for part in parts)
+    return trains, valids if held else None, tests if tested else None
+
+
+@overload
+def take_fraction(data: Dataset, share: float, seed: int = 0) -> Dataset: ...
+@overload
+def take_fraction(data: Array, share: float, seed: int = 0) -> Array: ...
+def take_fraction(data: Dataset | Array, share: float, seed: int = 0) -> Dataset | Array:
+    """A share of the rows, at random but in their order; of a `Dataset`, a share of its training rows.
+
+    The fractions of one seed are nested: 5 % contains 1 %. There is always at least one row.
+    """
+    if isinstance(data, Dataset):
+        return replace(data, train=take_fraction(data.train, share, seed))
+    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
+        raise OptionError(f"share must be a number above 0 and at most 1, not {share!r}")
+    check_seed(seed)
+    values = np.asanyarray(data)
+    count = len(values)
+    taken = max(1, round(count * float(share)))
+    return values[np.sort(_shuffled(count, seed, FRACTION)[:taken])]
+
+
+def check_seed(seed: object) -> None:
+    """Refuse what is not a whole number >= 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
+
+
+def _shuffled(count: int, seed: int, purpose: int) -> NDArray[np.int64]:
+    """The numbers below `count` in random order. It sorts raw PCG64 output, whose stream numpy keeps fixed."""
+    entropy: Any = [int(seed), purpose] if purpose else int(seed)
+    keys = np.random.PCG64(entropy).random_raw(count)
+    return np.argsort(keys, kind="stable")

@@ -1,0 +1,21 @@
+"""No test reaches the network or the user's cache; without a GPU, CUDA kernels run in Triton's interpreter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # must be there before Triton is imported
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CIRCURVE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("CIRCURVE_DEBD_URL", "http://127.0.0.1:9")
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield
