@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Params, Program, Samples, compile, log_prob
+from circurve.engine import Engine, Params, Program, Samples, bind_engine, compile, log_prob
 from circurve.engine.memory import chunk_size
 from circurve.engine.parameters import by_node, from_nodes
 from circurve.errors import FileFormatError, OptionError, ParameterError
@@ -109,7 +109,7 @@ class Model:
         """
         table = encode(as_matrix(x), self.circuit.families, missing=missing)
         samples = Samples.of(table, self.device, self.dtype)
-        engine = self.engine(tables=True)
+        engine = bind_engine(self.program, self.params)
         chunk = chunk_size(engine, backward=False, memory_budget=memory_budget)
         parts = [
             log_prob(engine, self.params, samples.rows(start, min(start + chunk, len(samples))))[0]

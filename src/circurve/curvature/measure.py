@@ -14,7 +14,18 @@ from torch import Tensor
 
 from circurve.curvature.depth import sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
-from circurve.engine import Batch, Engine, Params, Request, Samples, observe
+from circurve.engine import (
+    AnyEngine,
+    Batch,
+    Engine,
+    Params,
+    Request,
+    Samples,
+    Statistics,
+    bind_engine,
+    observe,
+    statistics,
+)
 from circurve.engine.memory import chunk_size
 from circurve.engine.reference import BySample, SumPass
 from circurve.engine.sums import Sums
@@ -48,11 +59,7 @@ def curvature(
     nodes or their names, the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a second pass.
     """
     samples = samples_of(model, x, weights, labels, missing)
-    engine = model.engine(tables=True)
-    observer = _Sums(engine, model.params)
-    for batch in batches_of(engine, samples):
-        observe(engine, model.params, batch, observer)
-    sums = observer.result()
+    sums, outputs = _sums(model, samples)
     impossible = int(sums.impossible[0])
     weight = float(sums.weight[0])
     report_impossible(impossible, weight)
@@ -64,7 +71,7 @@ def curvature(
         return [(layer[0].double() / weight).cpu().numpy() for layer in layers]
 
     ratio = tuple(means(measured.ratio))
-    depths = sum_depths(model.program, means(sums.counts), observer.outputs.cpu().numpy() / weight)
+    depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
     layers = model.program.sums
     sizes = dict(zip(model.circuit.nodes, model.circuit.scope_sizes, strict=True))
     per_unit = [
@@ -150,11 +157,25 @@ def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
 
 
+def _sums(model: Model, samples: Samples) -> tuple[Statistics, Tensor]:
+    """The E-step's sums with all of the curvature, and the flow that enters at each output."""
+    request = Request(curvature=True, mean_ratio=True)
+    if model.circuit.outputs == 1:
+        fastest = bind_engine(model.program, model.params)
+        sums = statistics(fastest, model.params, batches_of(fastest, samples), request)
+        return sums, sums.weight
+    engine = model.engine(tables=True)
+    observer = _Sums(engine, model.params, request)
+    for batch in batches_of(engine, samples):
+        observe(engine, model.params, batch, observer)
+    return observer.result(), observer.outputs
+
+
 class _Sums(Sums):
     """The E-step's sums, and the flow that enters at each output."""
 
-    def __init__(self, engine: Engine, params: Params) -> None:
-        super().__init__(engine, params, Request(curvature=True, mean_ratio=True))
+    def __init__(self, engine: Engine, params: Params, request: Request) -> None:
+        super().__init__(engine, params, request)
         self.outputs = torch.zeros(len(engine.program.roots), dtype=torch.float64, device=engine.device)
 
     def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
@@ -250,7 +271,7 @@ def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, mi
     return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
 
 
-def batches_of(engine: Engine, samples: Samples) -> Iterator[Batch]:
+def batches_of(engine: AnyEngine, samples: Samples) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
     return chunks(samples, chunk_size(engine, backward=True))
 

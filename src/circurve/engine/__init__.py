@@ -1,5 +1,6 @@
 """The engine: a circuit compiled to index arrays, evaluated and differentiated layer by layer for fleets of runs."""
 
+from circurve.engine.backends import AnyEngine, Backend, bind_engine, chosen_backend
 from circurve.engine.batch import Batch, Samples
 from circurve.engine.bound import Engine
 from circurve.engine.compiler import compile
@@ -11,6 +12,8 @@ from circurve.engine.reference import backward, forward
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 
 __all__ = [
+    "AnyEngine",
+    "Backend",
     "Batch",
     "CurvatureSums",
     "Engine",
@@ -20,6 +23,8 @@ __all__ = [
     "Samples",
     "Statistics",
     "backward",
+    "bind_engine",
+    "chosen_backend",
     "compile",
     "flows",
     "forward",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,15 @@ class Batch:
     def size(self) -> int:
         """N."""
         return int(self.x.shape[-1])
+
+    def parts(self, size: int) -> Iterator[Batch]:
+        """The same samples, at most `size` at a time."""
+        for start in range(0, self.size, size):
+            part = (..., slice(start, start + size))
+            fields = (self.x, self.observed, self.weights, self.labels)
+            x, *others = (None if field is None else field[part] for field in fields)
+            assert x is not None
+            yield Batch(x, *others)
 
 
 @dataclass(frozen=True)
@@ -95,4 +105,5 @@ class Samples:
             present = ~columns.isnan() if columns.is_floating_point() else columns >= 0
             observed = present.to(self.dtype)
             columns = torch.where(present, columns, torch.zeros((), dtype=columns.dtype, device=columns.device))
-        return Batch(columns.to(self.dtype).contiguous(), observed, weights, labels)
+        x = columns.to(self.dtype, memory_format=torch.contiguous_format)
+        return Batch(x, observed, weights, labels)

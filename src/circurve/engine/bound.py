@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from circurve.engine.cpu.engine import TreeEngine
 from circurve.engine.program import Index, Program, Space, SumLayer, Wiring
-from circurve.engine.tables import StateTable, feeding_inputs
+from circurve.engine.tables import Lookup, feeding_inputs
 
 __all__ = ["BoundWiring", "Engine", "Rows"]
 
@@ -118,7 +119,9 @@ class Engine:
     ) -> None:
         self.program, self.runs, self.device, self.dtype, self.careful = program, runs, device, dtype, careful
         self.tabulated = feeding_inputs(program) if tables and not careful else {}
-        self.tables: dict[int, StateTable] = {}
+        self.tables: dict[int, Lookup] = {}
+        tuned = tables and not careful and device.type == "cpu"
+        self.tree = TreeEngine.of(program, runs, dtype) if tuned else None
         layers = program.layers
         self.children = {layer.block: bind(layer.children, program.values, runs, device) for layer in layers}
         self.flow = {
@@ -156,6 +159,12 @@ class Engine:
 
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs: what the chunk size is computed from."""
+        if self.tree is not None:
+            return self.tree.memory.bytes_per_sample(backward)
+        return self.reference_bytes_per_sample(backward)
+
+    def reference_bytes_per_sample(self, backward: bool) -> int:
+        """Memory for one sample in the buffers of the reference backend."""
         widest = max(self._widest, self._most_received if backward else 0)
         rows = self.program.values.rows + (3 if backward else 2) * widest
         if backward:

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from circurve.engine.bound import Engine
+from circurve.engine.backends import AnyEngine
 from circurve.errors import OptionError
 
 __all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory"]
@@ -17,7 +17,7 @@ DEFAULT_SHARE = 0.4
 CPU_CHUNK = 1024
 """What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
 
-CACHE, ROOM = 52 << 20, 512 << 20
+CACHE, ROOM = 36 << 20, 512 << 20
 """Small circuits take more samples, up to a working set of CACHE bytes; very large ones fewer, down to one of ROOM
 bytes. (Measured with benchmarks/cpu_em.py: beyond the caches, larger chunks gain nothing.)"""
 
@@ -34,7 +34,7 @@ def free_memory(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def chunk_size(engine: Engine, backward: bool, memory_budget: int | None = None) -> int:
+def chunk_size(engine: AnyEngine, backward: bool, memory_budget: int | None = None) -> int:
     """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1."""
     if memory_budget is not None and memory_budget <= 0:
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")

@@ -163,8 +163,8 @@ class Program:
         """Whether any sum lacks edges."""
         return any(layer.mask is not None for layer in self.sums)
 
-    def describe(self) -> str:
-        """One line for each layer: what is folded into what shape."""
+    def describe(self, device: str | None = None) -> str:
+        """One line for each layer: what is folded into what shape; with a device, the backend that serves it there."""
         lines = [f"{len(self.inputs)} input layers, {len(self.layers)} layers, {self.values.rows:,} rows"]
         for inputs in self.inputs:
             g, k = inputs.shape
@@ -177,4 +177,13 @@ class Program:
                 place = "in place" if layer.owns_children else "gathered"
                 masked = ", masked" if layer.mask is not None else ""
                 lines.append(f"sum      {g:>6} x {k} x {c}  {place}{masked}")
+        if device is not None:
+            lines.append(f"on {device}: {self._backend(device)}")
         return "\n".join(lines)
+
+    def _backend(self, device: str) -> str:
+        import torch  # noqa: PLC0415 - a program itself knows nothing of tensors
+
+        from circurve.engine.backends import chosen_backend  # noqa: PLC0415 - which imports this module
+
+        return chosen_backend(self, torch.device(device), torch.float32)

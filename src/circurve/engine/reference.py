@@ -27,10 +27,11 @@ from circurve.engine.batch import Batch
 from circurve.engine.bound import BoundWiring, Engine
 from circurve.engine.params import Params
 from circurve.engine.program import ProductLayer, Program, SumLayer
-from circurve.engine.tables import StateTable, make_table
+from circurve.engine.tables import Lookup, make_table, states_of
 from circurve.engine.underflow import Repaired, repair_values, repaired_flows
+from circurve.inputs import LOG_ZERO
 
-__all__ = ["BySample", "Observer", "SumPass", "backward", "forward", "gather"]
+__all__ = ["BySample", "Observer", "SumPass", "backward", "forward", "gather", "root_flow"]
 
 FLUSH = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Scaled values and flows below this become zero: subnormal numbers are slow on a CPU."""
@@ -60,7 +61,7 @@ class Observer(Protocol):
     def on_sum(self, step: SumPass) -> None:
         """A sum layer's flow went to its children. `ratio` and `scaled` may be overwritten."""
 
-    def on_table(self, number: int, flow: Tensor, table: StateTable) -> None:
+    def on_table(self, number: int, flow: Tensor, lookup: Lookup) -> None:
         """The flow (R, G, K, N) arrived at a tabulated sum layer; its inputs' statistics follow from it too."""
 
     def on_repaired(self, number: int, entries: Repaired) -> None:
@@ -73,7 +74,7 @@ class Observer(Protocol):
 class BySample:
     """Base of observers that look at every sample of every sum: they need an engine without tables."""
 
-    def on_table(self, number: int, flow: Tensor, table: StateTable) -> None:
+    def on_table(self, number: int, flow: Tensor, lookup: Lookup) -> None:
         """Never called by an engine made with `tables=False`."""
         raise AssertionError("this observer needs an engine without tables")
 
@@ -139,10 +140,11 @@ def _table_forward(
     number = engine.tabulated[layer.block]
     variables = engine.variables[number]
     seen = None if observed is None else observed.index_select(1, variables)
-    inputs, parameters = engine.program.inputs[number], params.inputs[number]
-    table = make_table(layer, inputs, weights, parameters, x.index_select(1, variables), seen)
-    table.spread(engine.values.block(layer.block, layer.shape[0], layer.shape[1]))
-    engine.tables[layer.block] = table
+    family = engine.program.inputs[number].family
+    table = make_table(family, weights, params.inputs[number], missing=seen is not None)
+    lookup = Lookup(table, states_of(family, x.index_select(1, variables), seen))
+    lookup.spread(engine.values.block(layer.block, layer.shape[0], layer.shape[1]))
+    engine.tables[layer.block] = lookup
 
 
 def _sum_forward(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
@@ -161,6 +163,20 @@ def _sum_forward(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
     torch.log(scaled, out=log_value).add_(largest)
     if engine.careful:
         repair_values(engine, layer, weights)
+
+
+def root_flow(batch: Batch, outputs: Tensor, observer: Observer) -> Tensor:  # -> (R, outputs, N)
+    """The flow to send down after a forward pass: the sample's weight, at its own output. Tells the observer."""
+    runs = outputs.shape[0]
+    chosen = None if batch.labels is None else batch.labels.expand(runs, -1).unsqueeze(1)  # (R, 1, N)
+    log_value = outputs[:, 0] if chosen is None else outputs.gather(1, chosen).squeeze(1)
+    possible = log_value > LOG_ZERO / 2
+    weight = possible.to(outputs.dtype) if batch.weights is None else batch.weights * possible
+    flow = weight.unsqueeze(1)
+    if chosen is not None:
+        flow = torch.zeros_like(outputs).scatter_(1, chosen, flow)
+    observer.on_start(batch, log_value, weight, possible)
+    return flow
 
 
 def backward(engine: Engine, params: Params, root_flow: Tensor, observer: Observer) -> None:

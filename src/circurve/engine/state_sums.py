@@ -19,15 +19,19 @@ from circurve.engine.bound import Engine
 from circurve.engine.params import Params
 from circurve.engine.statistics import Request
 from circurve.engine.tables import StateTable
-from circurve.inputs import LOG_ZERO
+from circurve.inputs import LOG_ZERO, Family
 
-__all__ = ["StateSums", "close_table"]
+__all__ = ["StateSums", "add_input_statistics", "close_table"]
 
 
 @dataclass
 class StateSums:
-    """Sums over samples, by state; they wait for the last batch."""
+    """Sums over samples, by state, for those of a sum layer that stand on one input layer; until the last batch."""
 
+    layer: int
+    """The sum layer."""
+
+    groups: Tensor  # (G,), which of its sums
     flow: Tensor | None = None  # B, (R, G, K, S)
     square: Tensor | None = None  # B2, (R, G, K, S)
     weight: Tensor | None = None  # w, (R, G, 1, S)
@@ -78,46 +82,50 @@ class Totals(Protocol):
     starts: list[int]
 
 
-def close_table(totals: Totals, number: int, sums: StateSums) -> None:
-    """Add what the states of layer `number` amount to."""
-    table = sums.table
+def close_table(totals: Totals, place: int, sums: StateSums) -> None:
+    """Add what the states of tabulated sums over input layer `place` amount to."""
+    table, flow = sums.table, sums.flow
     assert table is not None
-    assert sums.flow is not None
-    flow = sums.flow
+    assert flow is not None
     ratio = flow / table.scaled  # (R, G, K, S)
-    totals.counts[number] += torch.matmul(ratio, table.elements.transpose(-1, -2))
-    _close_inputs(totals, number, table, ratio)
+    totals.counts[sums.layer][:, sums.groups] += torch.matmul(ratio, table.elements.transpose(-1, -2))
+    weights = totals.params.weights[sums.layer][:, sums.groups]
+    child_flow = torch.matmul(weights.transpose(-1, -2), ratio) * table.elements  # (R, G, C, S)
+    add_input_statistics(totals.inputs, place, totals.engine.program.inputs[place].family, child_flow)
     if totals.request.any:
-        _close_curvature(totals, number, sums, table)
+        _close_curvature(totals, sums, table)
 
 
-def _close_inputs(totals: Totals, number: int, table: StateTable, ratio: Tensor) -> None:
-    layer = totals.engine.program.sums[number]
-    place = totals.engine.tabulated[layer.block]
-    family = totals.engine.program.inputs[place].family
-    child_flow = torch.matmul(totals.params.weights[number].transpose(-1, -2), ratio) * table.elements  # (R, G, C, S)
-    features = family.features(table.values, None)  # (1, G, features, S without missing)
-    seen = child_flow[..., : features.shape[-1]].to(features.dtype)
+def add_input_statistics(totals: list[Tensor | None], number: int, family: Family, flow: Tensor) -> None:
+    """Add the statistics of input layer `number` from its flow by state, (R, G, K, S, the last perhaps "missing")."""
+    support = family.support()
+    assert support is not None
+    states = flow.new_tensor(support).expand(1, flow.shape[1], -1)
+    features = family.features(states, None)  # (1, G, features, S without missing)
+    seen = flow[..., : len(support)].to(features.dtype)
     more = torch.matmul(seen, features.expand(seen.shape[0], -1, -1, -1).transpose(-1, -2))
-    total = totals.inputs[place]
-    totals.inputs[place] = more if total is None else total + more
+    total = totals[number]
+    totals[number] = more if total is None else total + more
 
 
-def _close_curvature(totals: Totals, number: int, sums: StateSums, table: StateTable) -> None:
-    square, weight = sums.square, sums.weight
+def _close_curvature(totals: Totals, sums: StateSums, table: StateTable) -> None:
+    square, weight, layer, groups = sums.square, sums.weight, sums.layer, sums.groups
     assert square is not None
     assert weight is not None
     weight = weight * (table.log_largest > LOG_ZERO / 2)
     inverse = table.scaled.reciprocal()
     if totals.request.mean_ratio:
-        totals.ratio[number] += torch.matmul(weight * inverse, table.elements.transpose(-1, -2))
+        totals.ratio[layer][:, groups] += torch.matmul(weight * inverse, table.elements.transpose(-1, -2))
     squares = table.elements.square()
     if totals.request.second_moment:
-        totals.second[number] += torch.matmul(square * inverse.square(), squares.transpose(-1, -2))
+        totals.second[layer][:, groups] += torch.matmul(square * inverse.square(), squares.transpose(-1, -2))
     if totals.request.curvature:
         local = squares.sum(-2, keepdim=True) * inverse.square()  # t, (R, G, K, S)
-        size = local.shape[1] * local.shape[2]
-        part = slice(totals.starts[number], totals.starts[number] + size)
-        totals.flow_squared[:, part] += square.double().sum(-1).flatten(1)
-        totals.local[:, part] += (weight * local).double().sum(-1).flatten(1)
-        totals.total[:, part] += (square * local).double().sum(-1).flatten(1)
+        k = local.shape[2]
+        units = (totals.starts[layer] + groups[:, None] * k + torch.arange(k, device=groups.device)).flatten()
+        for total, by_state in (
+            (totals.flow_squared, square),
+            (totals.local, weight * local),
+            (totals.total, square * local),
+        ):
+            total[:, units] += by_state.double().sum(-1).flatten(1)

@@ -23,7 +23,7 @@ from circurve.engine.params import Params
 from circurve.engine.reference import SumPass
 from circurve.engine.state_sums import StateSums, close_table
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
-from circurve.engine.tables import StateTable, by_state, squares_by_state
+from circurve.engine.tables import Lookup, by_state, squares_by_state
 from circurve.engine.underflow import Repaired
 from circurve.inputs import LOG_ZERO
 
@@ -49,7 +49,7 @@ class Sums:
             torch.zeros(units, dtype=torch.float64, device=engine.device) for _ in range(3)
         )  # (R, M) for all M sum units
         self.norms: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-        self.states: dict[int, StateSums] = {}
+        self.states: dict[int, StateSums] = {}  # by input layer
         self.ratio = [torch.zeros_like(w) for w in params.weights] if request.mean_ratio else []
         self.second = [torch.zeros_like(w) for w in params.weights] if request.second_moment else []
 
@@ -124,30 +124,31 @@ class Sums:
         """The samples' weights, zero where all children of a group have probability zero."""
         return self.sample_weight[:, None, None] * (step.log_largest > LOG_ZERO / 2)
 
-    def on_table(self, number: int, flow: Tensor, table: StateTable) -> None:
+    def on_table(self, number: int, flow: Tensor, lookup: Lookup) -> None:
         """Flow, its square and the samples' weights by state; everything else comes from the table in the end."""
         _, g, k, _ = flow.shape
-        spare = self.engine.scratch(1, g, k)
-        sums = self.states.setdefault(number, StateSums())
-        sums.keep(table)
+        spare, indicator = self.engine.scratch(1, g, k), lookup.indicator
+        place = self.engine.tabulated[self.engine.program.sums[number].block]
+        sums = self.states.setdefault(place, StateSums(number, torch.arange(g, device=self.engine.device)))
+        sums.keep(lookup.table)
         if not self.request.any:
-            sums.add_flow(by_state(flow, table.indicator, spare))
+            sums.add_flow(by_state(flow, indicator, spare))
             return
         weight = self.sample_weight[:, None, None].expand(-1, g, -1, -1)
-        sums.add_weight(torch.matmul(weight, table.indicator.transpose(-1, -2)))
+        sums.add_weight(torch.matmul(weight, indicator.transpose(-1, -2)))
         if self.batch.weights is None:
-            flows, squares = squares_by_state(flow, table.indicator, spare)
+            flows, squares = squares_by_state(flow, indicator, spare)
         else:
-            flows = by_state(flow, table.indicator, spare)
+            flows = by_state(flow, indicator, spare)
             scaled = flow * self.inverse_weight[:, None, None].sqrt()
-            squares = by_state(scaled.square_(), table.indicator, spare)
+            squares = by_state(scaled.square_(), indicator, spare)
         sums.add_flow(flows)
         sums.add_square(squares)
 
     def _close_tables(self) -> None:
-        """Turn the sums by state of tabulated layers into the sums that all layers have."""
-        for number, sums in self.states.items():
-            close_table(self, number, sums)
+        """Turn the sums by state of tabulated sums into the sums that all have."""
+        for place, sums in self.states.items():
+            close_table(self, place, sums)
         self.states = {}
 
     def on_repaired(self, number: int, entries: Repaired) -> None:

@@ -13,10 +13,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine.program import InputLayer, Program, SumLayer
+from circurve.engine.program import Program
 from circurve.inputs import Family, Indicator
 
-__all__ = ["StateTable", "by_state", "feeding_inputs", "make_table", "squares_by_state"]
+__all__ = [
+    "Lookup",
+    "StateTable",
+    "by_state",
+    "feeding_inputs",
+    "has_few_states",
+    "make_table",
+    "squares_by_state",
+    "states_of",
+]
 
 MOST_STATES = 16
 """Families with more values than this are not worth a table."""
@@ -27,21 +36,26 @@ LOOP_COLUMNS = 4
 
 @dataclass(frozen=True)
 class StateTable:
-    """The columns of a sum layer for each state of its variables; the last one is "missing" if anything is."""
+    """The columns of some sums for each state of their variables; the last one is "missing" if anything is."""
 
     elements: Tensor  # E, (R, G, C, S)
     scaled: Tensor  # S = W E, (R, G, K, S)
-    log_value: Tensor  # (R, G, K, S)
     log_largest: Tensor  # (R, G, 1, S)
-    indicator: Tensor  # which state each sample has, (R or 1, G, S, N)
-    values: Tensor  # the states themselves, (1, G, S without missing)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A table of a sum layer, and which of its states each sample has."""
+
+    table: StateTable
+    indicator: Tensor  # (R or 1, G, S, N)
 
     def spread(self, out: Tensor) -> None:
-        """Each sample's column of log_value, written to `out` (R, G, K, N)."""
+        """Each sample's column of log p, written to `out` (R, G, K, N)."""
         r, g, k, n = out.shape
-        states = self.log_value.shape[-1]
-        chosen = self.indicator.expand(r, g, states, n).reshape(r * g, states, n)
-        torch.bmm(self.log_value.view(r * g, k, states), chosen, out=out.view(r * g, k, n))
+        log_value = self.table.scaled.log() + self.table.log_largest
+        chosen = self.indicator.expand(r, g, -1, n).reshape(r * g, -1, n)
+        torch.bmm(log_value.view(r * g, k, -1), chosen, out=out.view(r * g, k, n))
 
 
 def feeding_inputs(program: Program) -> dict[int, int]:
@@ -54,35 +68,37 @@ def feeding_inputs(program: Program) -> dict[int, int]:
             continue
         start = int(layer.children.columns[0].sources[0])
         block = int((program.values.starts <= start).sum() - 1)
-        if block in inputs and _has_few_states(program.inputs[inputs[block]].family):
+        if block in inputs and has_few_states(program.inputs[inputs[block]].family):
             found[layer.block] = inputs[block]
     return found
 
 
-def _has_few_states(family: Family) -> bool:
+def has_few_states(family: Family) -> bool:
     """Whether data hold only a few known values. An Indicator's data may hold values that none of its units names."""
     support = None if isinstance(family, Indicator) else family.support()
     return support is not None and len(support) <= MOST_STATES
 
 
-def make_table(
-    layer: SumLayer, inputs: InputLayer, weights: Tensor, parameters: Tensor, x: Tensor, observed: Tensor | None
-) -> StateTable:
-    """Tabulate a layer. weights: (R, G, K, C); parameters: (R, G, C, P); x, observed: (R or 1, G, N)."""
-    g, _, c = layer.shape
-    support = inputs.family.support()
+def make_table(family: Family, weights: Tensor, parameters: Tensor, missing: bool) -> StateTable:
+    """Tabulate G sums, each over one input of a family. weights: (R, G, K, C); parameters: (R, G, C, P)."""
+    support = family.support()
     assert support is not None
-    states = torch.tensor(support, dtype=x.dtype, device=x.device)
-    values = states.expand(1, g, -1)
-    logs = inputs.family.log_prob(parameters, values, weights.new_empty(weights.shape[0], g, c, len(support)))
-    indicator = (x.unsqueeze(-2) == states[:, None]).to(x.dtype)  # (R or 1, G, S, N)
-    if observed is not None:
-        logs = torch.nn.functional.pad(logs, (0, 1))
-        indicator = torch.cat([indicator * observed.unsqueeze(-2), 1 - observed.unsqueeze(-2)], dim=-2)
+    r, g, c, _ = parameters.shape
+    states = weights.new_tensor(support).expand(1, g, -1)
+    logs = family.log_prob(parameters, states, weights.new_empty(r, g, c, len(support)))
+    logs = torch.nn.functional.pad(logs, (0, int(missing)))
     largest = logs.amax(-2, keepdim=True)
     elements = (logs - largest).exp_()
-    scaled = torch.matmul(weights, elements)
-    return StateTable(elements, scaled, scaled.log() + largest, largest, indicator, values)
+    return StateTable(elements, torch.matmul(weights, elements), largest)
+
+
+def states_of(family: Family, x: Tensor, observed: Tensor | None) -> Tensor:  # -> (R or 1, G, S, N)
+    """Which state each sample has, as zeros and ones. x, observed: (R or 1, G, N)."""
+    states = x.new_tensor(family.support())
+    indicator = (x.unsqueeze(-2) == states[:, None]).to(x.dtype)
+    if observed is None:
+        return indicator
+    return torch.cat([indicator * observed.unsqueeze(-2), 1 - observed.unsqueeze(-2)], dim=-2)
 
 
 def by_state(rows: Tensor, columns: Tensor, spare: Tensor) -> Tensor:

@@ -1,0 +1,103 @@
+"""Factors by state for given parameters: their joint tables, and back from sums by joint state to each factor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.cpu.joint import JointPlan, Shape
+from circurve.engine.cpu.ranges import RANGES
+from circurve.engine.cpu.tree import LatentTree
+from circurve.engine.cpu.views import Views
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.tables import StateTable, make_table
+
+__all__ = ["ByLayer", "by_factor", "factor_values", "leaf_tables", "mark_states", "write_joint"]
+
+ByLayer = dict[int, Tensor]
+"""(R, G, K, states) of the factors by input layer: of the inputs, or of the leaves on them."""
+
+
+def mark_states(plan: JointPlan, views: Views, batch: Batch) -> None:
+    """Write which joint state of each table each sample has, as zeros and ones."""
+    states = batch.x.transpose(0, 1)  # (V, R or 1, N)
+    if batch.observed is not None:
+        assert plan.missing is not None
+        states = states + (1 - batch.observed.transpose(0, 1)) * plan.missing
+    for shape, indicator in zip(plan.shapes, views.indicators, strict=True):
+        number = states.new_zeros(())
+        for size, variables in zip(reversed(shape.sizes), reversed(shape.variables), strict=True):
+            number = number * size + states.index_select(0, variables)  # (count, R or 1, N)
+        number = number.expand(*indicator.shape[:2], views.samples).unsqueeze(-2)
+        every = torch.arange(shape.states, dtype=states.dtype).unsqueeze(-1)
+        torch.eq(number, every, out=indicator[..., : views.samples])
+        indicator[..., views.samples :] = indicator[..., views.samples - 1 : views.samples]
+
+
+def by_factor(plan: JointPlan, joint: Sequence[Tensor]) -> ByLayer:
+    """Sums by the joint state of each table -> by the state of each factor. joint: (count, S, R, K) for each shape."""
+    runs, units = joint[0].shape[2:]
+    base = joint[0].new_zeros(plan.base_rows, runs, units)
+    for shape, sums in zip(plan.shapes, joint, strict=True):
+        apart = sums.reshape(_apart(shape, runs, units))
+        for i, rows in enumerate(shape.factors):
+            others = [axis for axis in range(1, len(shape.sizes) + 1) if axis != len(shape.sizes) - i]
+            base[rows] = apart.sum(others) if others else apart
+    return {key: base[rows].permute(2, 0, 3, 1) for key, rows in plan.layers.items()}
+
+
+def _apart(shape: Shape, runs: int, units: int) -> tuple[int, ...]:
+    """The shape of joint tables with an axis for each factor, the last factor first."""
+    return (shape.count, *reversed(shape.sizes), runs, units)
+
+
+def leaf_tables(program: Program, tree: LatentTree, params: Params, missing: bool) -> dict[int, StateTable]:
+    """The tables of all leaves by input layer."""
+    found = {}
+    for number, leaves in tree.leaves.items():
+        weights = params.weights[leaves.layer][:, leaves.positions]
+        found[number] = make_table(program.inputs[number].family, weights, params.inputs[number], missing)
+    return found
+
+
+def factor_values(program: Program, leaves: Mapping[int, StateTable], params: Params, missing: bool) -> ByLayer:
+    """The probabilities of all factors by state; that of a missing value is 1."""
+    values: ByLayer = {}
+    for number, (inputs, parameters) in enumerate(zip(program.inputs, params.inputs, strict=True)):
+        if number in leaves:
+            values[number] = leaves[number].scaled * leaves[number].log_largest.exp()
+        else:
+            support = inputs.family.support()
+            assert support is not None
+            states = parameters.new_tensor(support).expand(1, inputs.shape[0], -1)
+            logs = parameters.new_empty(*parameters.shape[:3], len(support))
+            inputs.family.log_prob(parameters, states, logs)
+            values[number] = torch.nn.functional.pad(logs, (0, int(missing))).exp_()
+    return values
+
+
+def write_joint(plan: JointPlan, values: ByLayer, tables: Sequence[Tensor]) -> list[Tensor]:
+    """Write the product of the factors of each table for each of its joint states, (count, R, K, S) for each shape.
+
+    Each column is divided by its largest entry; returns the logarithms of those, (count, R, S).
+    """
+    runs, units = tables[0].shape[1:3]
+    base = tables[0].new_empty(plan.base_rows, runs, units)
+    for key, rows in plan.layers.items():
+        base[rows] = values[key].permute(1, 3, 0, 2)
+    logs = []
+    for shape, table in zip(plan.shapes, tables, strict=True):
+        product = base.new_ones(())
+        for rows in shape.factors:  # each later factor is a slower axis, to the left
+            product = base[rows].view(shape.count, -1, 1, runs, units) * product
+            product = product.view(shape.count, 1, -1, runs, units)
+        by_state = product.expand(shape.count, 1, shape.states, runs, units)[:, 0]
+        largest = by_state.amax(-1, keepdim=True).clamp_min_(torch.finfo(table.dtype).tiny)
+        table.copy_((by_state / largest).permute(0, 2, 3, 1))
+        torch.threshold_(table, RANGES[table.dtype].flush, 0.0)
+        logs.append(largest[..., 0].log_().transpose(1, 2).contiguous())
+    return logs

@@ -1,0 +1,163 @@
+"""The factors of products as joint tables: a few variables at a time, with a column for each of their joint states.
+
+A product's factors depend on the sample only through the states of their variables. Some of them, with a few joint
+states together, make one table, K values for each state; a sample picks a column. The layout is decided here, once for
+data without missing values and once for data with them, where each variable has one state more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+import torch
+from torch import Tensor
+
+from circurve.engine.cpu.tree import Factor, LatentTree, Stretch, packed, stretches
+
+__all__ = ["JointPlan", "Shape", "Spread", "plan_tables"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """All tables over factors with the same numbers of states; the state of the first factor counts fastest."""
+
+    sizes: tuple[int, ...]
+    """The states of the first, second, ... factor of each table."""
+
+    count: int
+    """How many tables."""
+
+    row: int
+    """Joint states of all tables before."""
+
+    factors: tuple[Tensor, ...]
+    """The base rows of the first, second, ... factor of each table, (count, its states)."""
+
+    variables: tuple[Tensor, ...]
+    """The variable of the first, second, ... factor of each table, (count,)."""
+
+    @property
+    def states(self) -> int:
+        """S, the joint states of each table."""
+        return math.prod(self.sizes)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Tables of one shape for a stretch of places of a level, whose partners count among the tables of that shape."""
+
+    shape: int
+    stretch: Stretch
+    turn: int
+    """How many tables these products have before: the first is written, the others are multiplied in."""
+
+    crowded: bool
+    """Whether these products are multiplied in logs."""
+
+    quiet: bool
+    """Whether these products are this table and nothing else."""
+
+
+@dataclass(frozen=True)
+class JointPlan:
+    """Where everything lies. A base row is one state of one factor."""
+
+    shapes: tuple[Shape, ...]
+    spreads: tuple[tuple[Spread, ...], ...]
+    """For each level."""
+
+    layers: dict[int, Tensor]
+    """The base rows of all factors by input layer, (G, states)."""
+
+    missing: Tensor | None
+    """The state that stands for a missing value, for each variable, (V, 1, 1)."""
+
+    @property
+    def rows(self) -> int:
+        """Joint states of all tables."""
+        return self.shapes[-1].row + self.shapes[-1].count * self.shapes[-1].states
+
+    @property
+    def base_rows(self) -> int:
+        """States of all factors."""
+        return sum(rows.numel() for rows in self.layers.values())
+
+
+@dataclass(frozen=True)
+class _Table:
+    sizes: tuple[int, ...]
+    level: int
+    turn: int
+    place: int
+    crowded: bool
+    quiet: bool
+    factors: tuple[Factor, ...]
+
+
+def plan_tables(tree: LatentTree, missing: bool) -> JointPlan:
+    """Lay out the tables of all products."""
+    tables = [
+        _Table(sizes, number, turn, place, place < level.crowded, place >= level.busy, part)
+        for number, level in enumerate(tree.levels)
+        for place, factors in enumerate(level.factors)
+        for turn, (sizes, part) in enumerate(_packed(factors, missing))
+    ]
+    tables.sort(key=lambda table: (table.sizes, table.level, table.turn, table.place))
+    base = _base_rows(tree, missing)
+    shapes: list[Shape] = []
+    spreads: list[list[Spread]] = [[] for _ in tree.levels]
+    row = 0
+    for sizes, group in groupby(tables, key=lambda table: table.sizes):
+        members = list(group)
+        first = 0
+        for (level, *kind), same in groupby(members, key=lambda t: (t.level, t.turn, t.crowded, t.quiet)):
+            places = [table.place for table in same]
+            pairs = ((place, first + i) for i, place in enumerate(places))
+            spreads[level] += [Spread(len(shapes), stretch, *kind) for stretch in stretches(pairs)]
+            first += len(places)
+        shapes.append(_shape(sizes, row, members, base))
+        row += len(members) * shapes[-1].states
+    in_turn = tuple(tuple(sorted(level, key=lambda spread: spread.turn)) for level in spreads)
+    return JointPlan(tuple(shapes), in_turn, _by_layer(base), _missing_states(tree) if missing else None)
+
+
+def _shape(sizes: tuple[int, ...], row: int, members: list[_Table], base: dict[Factor, Tensor]) -> Shape:
+    columns = [[table.factors[i] for table in members] for i in range(len(sizes))]
+    factors = tuple(torch.stack([base[factor] for factor in column]) for column in columns)
+    variables = tuple(torch.tensor([factor.variable for factor in column]) for column in columns)
+    return Shape(sizes, len(members), row, factors, variables)
+
+
+def _packed(factors: tuple[Factor, ...], missing: bool) -> Iterator[tuple[tuple[int, ...], tuple[Factor, ...]]]:
+    """The factors of each table of a product, with their numbers of states."""
+    remaining = iter(factors)
+    for sizes in packed(factor.states + missing for factor in factors):
+        yield tuple(sizes), tuple(islice(remaining, len(sizes)))
+
+
+def _base_rows(tree: LatentTree, missing: bool) -> dict[Factor, Tensor]:
+    found, following = {}, 0
+    for level in tree.levels:
+        for factors in level.factors:
+            for factor in factors:
+                states = factor.states + missing
+                found[factor] = torch.arange(following, following + states)
+                following += states
+    return found
+
+
+def _by_layer(base: dict[Factor, Tensor]) -> dict[int, Tensor]:
+    members: dict[int, list[Factor]] = defaultdict(list)
+    for factor in base:
+        members[factor.layer].append(factor)
+    in_order = {layer: sorted(listed, key=lambda factor: factor.position) for layer, listed in members.items()}
+    return {layer: torch.stack([base[factor] for factor in listed]) for layer, listed in in_order.items()}
+
+
+def _missing_states(tree: LatentTree) -> Tensor:
+    states = {f.variable: f.states for level in tree.levels for factors in level.factors for f in factors}
+    return torch.tensor([states.get(variable, 0) for variable in range(max(states) + 1)]).view(-1, 1, 1)

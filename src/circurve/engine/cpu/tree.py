@@ -1,0 +1,252 @@
+"""Latent trees: recognised in a program, and laid out in levels so that messages need no gathering.
+
+A circuit is a latent tree if every node has one parent, every sum mixes the K units of a single node, and every product
+multiplies whole vectors of K units, each of them
+
+    an input with few states, or a sum over such an input (a *leaf*): together the *factors* of the product,
+    the *message* of another sum, which stands on a product itself.
+
+Hidden Chow-Liu trees, hidden Markov models and mixtures of discrete variables are latent trees. The sums that are no
+leaves lie in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
+Factors are tabulated a few at a time, by the joint states of their variables. *Quiet* products have a single such table
+and no messages: all about them is a function of the states of a few variables. *Crowded* ones have so many tables and
+messages that they must be multiplied in logs. The crowded come first in each level, the quiet last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from circurve.engine.program import Program
+from circurve.engine.tables import has_few_states
+from circurve.graph import Input, Node, Product, Sum
+
+__all__ = ["Factor", "LatentTree", "Leaves", "Level", "Stretch", "latent_tree", "packed", "stretches"]
+
+
+MOST_JOINT = 27
+"""The most joint states of a table over several factors: four binary ones, or three if values may be missing, which is
+one state more. (Measured: wider tables cost more than they save.)"""
+
+CROWDED, BUSY, QUIET = range(3)
+
+CROWD = 4
+"""So many tables and messages make a product crowded: the range of each alone is bounded, but that of a product of more
+than three is wider than that of a floating number."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """K functions of one variable: input number `position` of input layer `layer`, or the leaf that stands on it."""
+
+    variable: int
+    states: int
+    layer: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves on one input layer, in the order of its inputs."""
+
+    layer: int
+    """The sum layer that they belong to, perhaps among others."""
+
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Places first, first + 1, ... of a level, whose partners elsewhere are other, other + 1, ..."""
+
+    first: int
+    other: int
+    length: int
+
+    @property
+    def here(self) -> slice:
+        """The places."""
+        return slice(self.first, self.first + self.length)
+
+    @property
+    def there(self) -> slice:
+        """Their partners."""
+        return slice(self.other, self.other + self.length)
+
+    def rows(self, runs: int) -> slice:
+        """The places where each has a row for each of R runs."""
+        return slice(self.first * runs, (self.first + self.length) * runs)
+
+
+@dataclass(frozen=True)
+class Level:
+    """Sums of one distance from the root, each with its product."""
+
+    start: int
+    """How many sums lie in earlier levels."""
+
+    sums: tuple[tuple[int, int], ...]
+    """The sum layer of the program and the position in it, for each place."""
+
+    crowded: int
+    """How many places, the first ones, have crowded products."""
+
+    busy: int
+    """How many places, the first ones, have products that are not quiet. The root counts as one of them."""
+
+    factors: tuple[tuple[Factor, ...], ...]
+    """The factors of each product."""
+
+    messages: tuple[tuple[Stretch, ...], ...]
+    """The j-th message of each product that has so many: places here and in the next level."""
+
+
+@dataclass(frozen=True)
+class LatentTree:
+    """A program as levels of messages; level 0 holds the root alone."""
+
+    units: int
+    outputs: int
+    levels: tuple[Level, ...]
+    leaves: dict[int, Leaves]
+    """By input layer; the inputs of other layers are factors themselves."""
+
+    @property
+    def size(self) -> int:
+        """How many sums are no leaves."""
+        return self.levels[-1].start + len(self.levels[-1].sums)
+
+    @property
+    def widest(self) -> int:
+        """How many sums the largest level holds."""
+        return max(len(level.sums) for level in self.levels)
+
+
+def latent_tree(program: Program) -> LatentTree | None:
+    """The levels of a program, or None if it is no latent tree."""
+    nodes, roots = program.circuit.nodes, program.circuit.roots
+    root = roots[0]
+    if len(roots) > 1 or not isinstance(root, Sum) or not isinstance(root.children[0], Product):
+        return None
+    uses = Counter(child for node in nodes for child in node.children)
+    if max(uses.values()) > 1 or not all(_fits(node, root) for node in nodes):
+        return None
+    place = _places(program)
+    levels: list[Level] = []
+    current, start = [root], 0
+    while current:
+        turns: dict[int, list[tuple[int, Sum]]] = defaultdict(list)  # the j-th message of each place
+        for i, node in enumerate(current):
+            for j, message in enumerate(_messages(node)):
+                turns[j].append((i, message))
+        following = sorted((message for turn in turns.values() for _, message in turn), key=_kind)
+        below = {node: i for i, node in enumerate(following)}
+        kinds = [_kind(node) for node in current]
+        levels.append(
+            Level(
+                start,
+                tuple(place[node] for node in current),
+                kinds.count(CROWDED),
+                len(kinds) - kinds.count(QUIET) if levels else 1,
+                tuple(tuple(_factors(node, place)) for node in current),
+                tuple(
+                    stretches(((i, below[message]) for i, message in turn), kinds.count(CROWDED))
+                    for turn in turns.values()
+                ),
+            )
+        )
+        current, start = following, start + len(current)
+    return LatentTree(root.children[0].units, root.units, tuple(levels), _leaves(program, place))
+
+
+def stretches(pairs: Iterable[tuple[int, int]], border: int = 0) -> tuple[Stretch, ...]:
+    """Pairs of a place and its partner, as stretches in which both go up by one; none reaches across the border."""
+    found: list[Stretch] = []
+    for place, other in pairs:
+        last = found[-1] if found else Stretch(-1, -1, 0)
+        if (place, other) == (last.first + last.length, last.other + last.length) and place != border:
+            found[-1] = Stretch(last.first, last.other, last.length + 1)
+        else:
+            found.append(Stretch(place, other, 1))
+    return tuple(found)
+
+
+def packed(sizes: Iterable[int]) -> list[list[int]]:
+    """Factors with so many states each, in tables of at most MOST_JOINT joint states: the sizes in each table.
+
+    A product without factors has one table of a single state.
+    """
+    tables: list[list[int]] = [[]]
+    for size in sizes:
+        if tables[-1] and math.prod(tables[-1]) * size > MOST_JOINT:
+            tables.append([])
+        tables[-1].append(size)
+    return tables
+
+
+def _is_leaf(node: Node) -> bool:
+    return isinstance(node, Sum) and isinstance(node.children[0], Input)
+
+
+def _fits(node: Node, root: Sum) -> bool:
+    units = root.children[0].units
+    if isinstance(node, Input):
+        return has_few_states(node.family)
+    if isinstance(node, Product):
+        whole = all(select is None for select in node.select)
+        return whole and node.units == units and not any(isinstance(child, Product) for child in node.children)
+    one = len(node.children) == 1 and not isinstance(node.children[0], Sum)
+    return one and node.mask is None and (node is root or node.units == units)
+
+
+def _messages(node: Sum) -> list[Sum]:
+    """The messages of the product that a sum stands on."""
+    return [child for child in node.children[0].children if isinstance(child, Sum) and not _is_leaf(child)]
+
+
+def _inputs(node: Sum) -> list[Input]:
+    """The inputs of the factors of the product that a sum stands on."""
+    children = (child.children[0] if _is_leaf(child) else child for child in node.children[0].children)
+    return [child for child in children if isinstance(child, Input)]
+
+
+def _states(node: Input) -> int:
+    support = node.family.support()
+    assert support is not None
+    return len(support)
+
+
+def _kind(node: Sum) -> int:
+    """What the product is that a sum stands on, for data with missing values: there are more tables than without."""
+    messages, tables = len(_messages(node)), len(packed(_states(each) + 1 for each in _inputs(node)))
+    if messages + tables >= CROWD:
+        return CROWDED
+    return QUIET if messages + tables == 1 else BUSY
+
+
+def _factors(node: Sum, place: Mapping[Node, tuple[int, int]]) -> Iterable[Factor]:
+    for each in _inputs(node):
+        yield Factor(each.variable, _states(each), *place[each])
+
+
+def _leaves(program: Program, place: Mapping[Node, tuple[int, int]]) -> dict[int, Leaves]:
+    found = {}
+    parents = {node.children[0]: node for node in program.circuit.sums if _is_leaf(node)}
+    for number, inputs in enumerate(program.inputs):
+        sums = [place[parents[node]] for node in inputs.nodes if node in parents]
+        if sums:
+            found[number] = Leaves(sums[0][0], tuple(position for _, position in sums))
+    return found
+
+
+def _places(program: Program) -> dict[Node, tuple[int, int]]:
+    """Layer number and position of every input and every sum."""
+    found: dict[Node, tuple[int, int]] = {}
+    for number, inputs in enumerate(program.inputs):
+        found.update((node, (number, position)) for position, node in enumerate(inputs.nodes))
+    for number, layer in enumerate(program.sums):
+        found.update((node, (number, position)) for position, node in enumerate(layer.nodes))
+    return found

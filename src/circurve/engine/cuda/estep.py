@@ -1,0 +1,184 @@
+"""The E-step on the fused kernels: the same sums as `sums.py`, for all layers in a few launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.cuda.blueprint import TablePlan
+from circurve.engine.cuda.fused import FusedEngine
+from circurve.engine.params import Params
+from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.inputs import LOG_ZERO
+
+__all__ = ["FusedSums", "log_prob", "statistics"]
+
+
+def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
+    """Log-probabilities of all outputs; -inf for probability zero."""
+    engine.load(params)
+    engine.reserve(batch.size, backward=False)
+    states, _ = engine.accept(batch)
+    engine.forward(states, batch, keep=False)
+    rows = torch.from_numpy(engine.blueprint.outputs).to(engine.device)
+    value = engine.values.index_select(1, rows.long())[..., : batch.size]
+    return torch.where(value > LOG_ZERO / 2, value, -torch.inf)
+
+
+def statistics(engine: FusedEngine, params: Params, batches: Iterable[Batch], request: Request) -> Statistics:
+    """The sums of an E-step over all batches."""
+    engine.load(params)
+    sums = FusedSums(engine, request)
+    for batch in batches:
+        engine.reserve(batch.size, backward=True)
+        states, labels = engine.accept(batch)
+        sums.add(states, labels, batch)
+    return sums.result()
+
+
+class FusedSums:
+    """Sums over batches; all tensors are made anew, so that results stay when the next E-step begins."""
+
+    def __init__(self, engine: FusedEngine, request: Request) -> None:
+        self.engine, self.request = engine, request
+        runs, device = engine.runs, engine.device
+        self.totals = torch.zeros(3, runs, dtype=torch.float64, device=device)
+        """Log-likelihood, weight, impossible samples."""
+
+        self.counts = engine.packing.empty(runs, device, engine.dtype)
+        self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []
+        self.second = engine.packing.empty(runs, device, engine.dtype) if request.second_moment else []
+        self.inputs: dict[int, Tensor] = {}
+        self.units: Tensor | None = None  # (R, 3, M): F^2, t and T
+        self.by_state: dict[int, Tensor] = {}
+        """Flow of each tabulated input layer's units by state, (R, G x K, S)."""
+
+        self.seen = False
+
+    def add(self, states: Tensor, labels: Tensor | None, batch: Batch | None) -> None:
+        """One batch, forward and backward. states: (R or 1, V, NS), weights in the engine's `sample_weights`."""
+        engine, asked = self.engine, self.request
+        engine.forward(states, batch, keep=True)
+        engine.finish(labels, self.totals)
+        partial = None
+        if asked.curvature:
+            tiles = -(-engine.width // engine.launch.tile())
+            shape = (engine.runs, tiles, 3, engine.packing.units)
+            partial = torch.empty(shape, device=engine.device, dtype=engine.dtype)
+        engine.backward(partial)
+        with engine.aside():
+            for mode, sums in enumerate((self.counts, self.ratio, self.second)):
+                if sums:
+                    engine.launch.counts(mode, sums, add=self.seen)
+        units = None if partial is None else partial.sum(1, dtype=torch.float64)
+        self._tables(states, units)
+        engine.join()
+        self._written(batch)
+        if units is not None:
+            self.units = units if self.units is None else self.units + units
+        self.seen = True
+
+    def _tables(self, states: Tensor, units: Tensor | None) -> None:
+        """What the flows by state amount to, for inputs and for tabulated sums."""
+        engine = self.engine
+        plans = engine.blueprint.tables
+        if not plans:
+            return
+        flow = torch.empty(
+            (engine.launch.state_splits(), *engine.table.shape), device=engine.device, dtype=engine.dtype
+        )
+        square, weight = None, flow
+        if self.request.any and engine.leaves:
+            square, weight = torch.empty_like(flow), torch.empty_like(flow)
+        for plan in plans:
+            engine.launch.states(plan, states, flow, square if plan.sums is not None else None, weight)
+        flow = _total(flow)
+        for plan in plans:
+            rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
+            reached = flow[:, rows]  # (R, units, S)
+            if plan.sums is not None:
+                reached = engine.launch.leaf_counts(plan, flow, self.counts, self.seen)
+                if square is not None:
+                    self._leaf_curvature(plan, _total(square), _total(weight), units)
+            total = self.by_state.get(plan.inputs)
+            self.by_state[plan.inputs] = reached if total is None else total + reached
+
+    def _leaf_curvature(self, plan: TablePlan, square: Tensor, weight: Tensor, units: Tensor | None) -> None:
+        """square: F^2 by state; weight: that of the samples in each state; both (R, rows, S)."""
+        engine, number = self.engine, plan.sums
+        assert number is not None
+        if units is not None:
+            engine.launch.leaf_units(plan, square, weight, units)
+        if not (self.request.mean_ratio or self.request.second_moment):
+            return
+        engine.join()  # these sums have rows of other layers beside theirs
+        rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
+        shape = (engine.runs, plan.groups, plan.units, engine.columns)
+        leaves = engine.leaves[plan.inputs]
+        inverse = leaves.scaled.reciprocal()
+        if self.request.mean_ratio:
+            seen = weight[:, rows].reshape(shape)[:, :, :1] * (leaves.log_largest > LOG_ZERO / 2)
+            self._put(self.ratio, number, torch.matmul(seen * inverse, leaves.elements.transpose(-1, -2)))
+        if self.request.second_moment:
+            weights = engine.packing.layers(engine.packed)[number]
+            scaled = square[:, rows].reshape(shape) * inverse.square()
+            moments = torch.matmul(scaled, leaves.elements.square().transpose(-1, -2))
+            self._put(self.second, number, moments * weights.square())
+
+    def _put(self, sums: list[Tensor], number: int, more: Tensor) -> None:
+        view = self.engine.packing.layers(sums)[number]
+        view.copy_(view + more if self.seen else more)
+
+    def _written(self, batch: Batch | None) -> None:
+        """Sufficient statistics of inputs that are no tables: flow @ features^T."""
+        engine = self.engine
+        for plan in engine.blueprint.written:
+            assert batch is not None
+            layer = engine.program.inputs[plan.inputs]
+            variables = engine.input_variables[plan.inputs]
+            observed = None if batch.observed is None else batch.observed.index_select(1, variables)
+            features = layer.family.features(batch.x.index_select(1, variables), observed)  # (R or 1, G, S, N)
+            flow = engine.launch.received(plan.inputs).to(features.dtype)
+            more = torch.matmul(flow, features.expand(engine.runs, -1, -1, -1).transpose(-1, -2))
+            total = self.inputs.get(plan.inputs)
+            self.inputs[plan.inputs] = more if total is None else total + more
+
+    def input_sums(self) -> tuple[Tensor, ...]:
+        """Sufficient statistics of all input layers, (R, G, K, features)."""
+        assert self.seen, "statistics need at least one batch"
+        found = dict(self.inputs)
+        for plan in self.engine.blueprint.tables:
+            features = self.engine.features(plan)  # (1, G, S, features)
+            flow = self.by_state[plan.inputs].reshape(self.engine.runs, plan.groups, -1, self.engine.columns)
+            found[plan.inputs] = torch.matmul(flow[..., : features.shape[2]], features)
+        return tuple(found[number] for number in range(len(found)))
+
+    def curvature(self, flow: bool = True) -> CurvatureSums | None:
+        """The curvature sums so far, as views; the flow of each unit only on demand."""
+        if not self.request.any:
+            return None
+        packing, units = self.engine.packing, self.units
+        parts = None if units is None else [packing.unit_layers(units[:, i]) for i in range(3)]
+        counts = packing.layers(self.counts)
+        return CurvatureSums(
+            flow=tuple(count.sum(-1, dtype=torch.float64) for count in counts) if flow else None,
+            flow_squared=None if parts is None else parts[0],
+            local=None if parts is None else parts[1],
+            total=None if parts is None else parts[2],
+            ratio=packing.layers(self.ratio) if self.ratio else None,
+            second_moment=packing.layers(self.second) if self.second else None,
+        )
+
+    def result(self) -> Statistics:
+        """The sums so far, as views of these tensors."""
+        likelihood, weight, impossible = self.totals
+        counts = self.engine.packing.layers(self.counts)
+        return Statistics(counts, self.input_sums(), likelihood, weight, impossible.long(), self.curvature())
+
+
+def _total(parts: Tensor) -> Tensor:
+    """The sum over the first axis, which often has one entry."""
+    return parts[0] if parts.shape[0] == 1 else parts.sum(0)

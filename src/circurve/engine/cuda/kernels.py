@@ -1,0 +1,377 @@
+"""Triton kernels of the sum layers: forward, backward, and the sums over samples.
+
+Letters as in `reference.py`: E elements, S scaled sums, m the largest log among the children of a group, F flow,
+A = F / S (`ratios`). All arrays are (run, row, sample) with a stride of NS samples, so every kernel serves all runs of
+a fleet: program (tile of samples, group, run). Where a group's elements fit into registers (up to `FUSED` units), one
+kernel does a whole layer; wider ones first write E (or A) and then multiply block by block.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = ["backward", "counts", "elements", "flows", "forward", "ratios", "sums"]
+
+LOG_ZERO_HALF = tl.constexpr(-5e29)
+
+VARIES = ["first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride", "tiles", "M", "span"]
+"""Numbers that differ from layer to layer: kernels are not compiled anew for lucky values of them."""
+
+
+@triton.jit
+def _row(values, rows, c, n, C, N, NS):
+    """Rows of values."""
+    return tl.load(values + rows[:, None] * NS + n[None, :], mask=(c < C)[:, None] & (n < N)[None, :], other=0.0)
+
+
+@triton.jit
+def _column(tables, state_row, rows, c, n, C, N, S: tl.constexpr, SHAPE: tl.constexpr):
+    """Columns of a table, chosen by the samples' states."""
+    state = tl.load(state_row + n, mask=n < N, other=0).to(tl.int32)
+    if S == 2:
+        low = tl.load(tables + rows * 2, mask=c < C, other=0.0)
+        high = tl.load(tables + rows * 2 + 1, mask=c < C, other=0.0)
+        total = tl.where((state == 0)[None, :], low[:, None], high[:, None])
+    else:
+        inside = (c < C)[:, None] & (n < N)[None, :]
+        total = tl.load(tables + rows[:, None] * S + state[None, :], mask=inside, other=0.0)
+    return total
+
+
+@triton.jit
+def _factor(
+    values, tables, states, factors, kinds, bases, g, j, c, n, C, J, N, NS, S: tl.constexpr, CONTIGUOUS: tl.constexpr
+):
+    """The logs of factor j of a group: rows of values, or columns of a table chosen by the sample's state.
+
+    No branches: loads that do not apply are masked, so that the loads of all factors can be under way at once.
+    """
+    kind = tl.load(kinds + g * J + j)
+    if CONTIGUOUS:
+        rows = tl.load(bases + g * J + j).to(tl.int64) + c
+    else:
+        rows = tl.load(factors + (g * J + j).to(tl.int64) * C + c, mask=c < C, other=0).to(tl.int64)
+    total = tl.load(
+        values + rows[:, None] * NS + n[None, :], mask=(c < C)[:, None] & (n < N)[None, :] & (kind == -1), other=0.0
+    )
+    state = tl.load(states + kind.to(tl.int64) * NS + n, mask=(n < N) & (kind >= 0), other=-1).to(tl.int32)
+    if S <= 4:
+        for s in tl.static_range(S):
+            column = tl.load(tables + rows * S + s, mask=(c < C) & (kind >= 0), other=0.0)
+            total = tl.where((state == s)[None, :], column[:, None], total)
+    else:
+        inside = (c < C)[:, None] & (state >= 0)[None, :]
+        total += tl.load(tables + rows[:, None] * S + state[None, :], mask=inside, other=0.0)
+    return total
+
+
+@triton.jit
+def _log_elements(
+    values, tables, states, factors, kinds, bases, g, c, n, C, N, NS,
+    J: tl.constexpr, S: tl.constexpr, CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, SHAPE: tl.constexpr,
+):  # fmt: skip
+    """The sum of the logs of all factors of an element; -inf beyond the last element.
+
+    AT_ONCE starts the loads of all factors together, for few programs that wait for memory; else one factor after the
+    other does only what its kind needs, for many programs that hide each other's waiting.
+    """
+    total = tl.zeros(SHAPE, dtype=tl.float32)
+    if AT_ONCE:
+        for j in tl.static_range(J):
+            total += _factor(values, tables, states, factors, kinds, bases, g, j, c, n, C, J, N, NS, S, CONTIGUOUS)
+    else:
+        for j in range(J):
+            kind = tl.load(kinds + g * J + j)
+            if kind > -2:
+                if CONTIGUOUS:
+                    rows = tl.load(bases + g * J + j).to(tl.int64) + c
+                else:
+                    rows = tl.load(factors + (g * J + j).to(tl.int64) * C + c, mask=c < C, other=0).to(tl.int64)
+                if kind == -1:
+                    total += _row(values, rows, c, n, C, N, NS)
+                else:
+                    total += _column(tables, states + kind.to(tl.int64) * NS, rows, c, n, C, N, S, SHAPE)
+    return tl.where((c < C)[:, None], total, -float("inf"))
+
+
+@triton.jit
+def _received(flows, readers, g, k, n, K, J, N, NS):
+    """F of the units k of a group: the sum of the flows of the elements that read them."""
+    rows = tl.load(readers + (g * J).to(tl.int64) * K + k, mask=k < K, other=0).to(tl.int64)
+    inside = (k < K)[:, None] & (n < N)[None, :]
+    flow = tl.load(flows + rows[:, None] * NS + n[None, :], mask=inside, other=0.0)
+    for j in range(1, J):
+        rows = tl.load(readers + (g * J + j).to(tl.int64) * K + k, mask=k < K, other=0).to(tl.int64)
+        flow += tl.load(flows + rows[:, None] * NS + n[None, :], mask=inside & (rows > 0)[:, None], other=0.0)
+    return flow
+
+
+@triton.jit(do_not_specialize=VARIES)
+def forward(
+    values, elements, largest, squares, weights, tables, states, factors, kinds, bases,
+    value_stride, element_stride, group_stride, weight_stride, table_stride, state_stride,
+    first_row, first_element, first_group, first_pack, N, NS, K, C, CW,
+    J: tl.constexpr, S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, BN: tl.constexpr,
+    CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """A whole sum layer: E, S = W E, log p = log S + m; program (tiles of samples x block of units, group, run)."""
+    blocks = tl.cdiv(K, BK)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    k, c = block * BK + tl.arange(0, BK), tl.arange(0, C2)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    w = tl.load(
+        weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[:, None] * CW + c[None, :],
+        mask=(k < K)[:, None] & (c < CW)[None, :], other=0.0,
+    )  # fmt: skip
+    values += r * value_stride
+    n = tile * BN + tl.arange(0, BN)
+    logs = _log_elements(
+        values, tables + r * table_stride, states + r * state_stride, factors, kinds, bases, g, c, n, C, N, NS,
+        J, S, CONTIGUOUS, AT_ONCE, (C2, BN),
+    )  # fmt: skip
+    top = tl.max(logs, axis=0)
+    scaled = tl.exp(logs - top[None, :])
+    total = tl.dot(w, scaled, input_precision=PRECISION)
+    out = values + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(out, tl.log(total) + top[None, :], mask=(k < K)[:, None] & (n < N)[None, :])
+    if KEEP:
+        if block == 0:
+            at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+            tl.store(at, scaled, mask=(c < C)[:, None] & (n < N)[None, :])
+            group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
+            tl.store(largest + group, top, mask=n < N)
+            tl.store(squares + group, tl.sum(scaled * scaled, axis=0), mask=n < N)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def elements(
+    values, elements, largest, squares, tables, states, factors, kinds, bases,
+    value_stride, element_stride, group_stride, table_stride, state_stride,
+    first_element, first_group, N, NS, C,
+    J: tl.constexpr, S: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CONTIGUOUS: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """E of a layer, with m and the sum of its squares: at once, or in two passes over the factors block by block."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    values += r * value_stride
+    tables += r * table_stride
+    states += r * state_stride
+    if WHOLE:
+        c = tl.arange(0, BC)
+        logs = _log_elements(
+            values, tables, states, factors, kinds, bases, g, c, n, C, N, NS, J, S, CONTIGUOUS, False, (BC, BN)
+        )  # fmt: skip
+        top = tl.max(logs, axis=0)
+        scaled = tl.exp(logs - top[None, :])
+        square = tl.sum(scaled * scaled, axis=0)
+        at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+        tl.store(at, scaled, mask=(c < C)[:, None] & (n < N)[None, :])
+    else:
+        top = tl.full((BN,), -float("inf"), dtype=tl.float32)
+        for start in range(0, C, BC):
+            c = start + tl.arange(0, BC)
+            logs = _log_elements(
+                values, tables, states, factors, kinds, bases, g, c, n, C, N, NS, J, S, CONTIGUOUS, False, (BC, BN)
+            )  # fmt: skip
+            top = tl.maximum(top, tl.max(logs, axis=0))
+        square = tl.zeros((BN,), dtype=tl.float32)
+        for start in range(0, C, BC):
+            c = start + tl.arange(0, BC)
+            logs = _log_elements(
+                values, tables, states, factors, kinds, bases, g, c, n, C, N, NS, J, S, CONTIGUOUS, False, (BC, BN)
+            )  # fmt: skip
+            scaled = tl.exp(logs - top[None, :])
+            square += tl.sum(scaled * scaled, axis=0)
+            at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+            tl.store(at, scaled, mask=(c < C)[:, None] & (n < N)[None, :])
+    group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
+    tl.store(largest + group, top, mask=n < N)
+    tl.store(squares + group, square, mask=n < N)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def sums(
+    values, elements, largest, weights,
+    value_stride, element_stride, group_stride, weight_stride,
+    first_row, first_element, first_group, first_pack, N, NS, K, C, CW,
+    BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """log p = log(W E) + m of a wide layer; program (tile of samples x block of units, group, run)."""
+    blocks = tl.cdiv(K, BK)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[:, None] * CW
+    e_rows = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n[None, :]
+    total = tl.zeros((BK, BN), dtype=tl.float32)
+    for start in range(0, C, BC):
+        c = start + tl.arange(0, BC)
+        w = tl.load(w_rows + c[None, :], mask=(k < K)[:, None] & (c < CW)[None, :], other=0.0)
+        e = tl.load(e_rows + c[:, None] * NS, mask=(c < C)[:, None] & (n < N)[None, :], other=0.0)
+        total = tl.dot(w, e, total, input_precision=PRECISION)
+    top = tl.load(largest + r * group_stride + (first_group + g).to(tl.int64) * NS + n, mask=n < N, other=0.0)
+    out = values + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(out, tl.log(total) + top[None, :], mask=(k < K)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def _ratio(
+    values, largest, squares, flows, readers, sample_weights, partial,
+    r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS, own,
+    CURVATURE: tl.constexpr,
+):  # fmt: skip
+    """A = F / S for a tile; if it is this program's `own`, the sums of F^2, t and T go to `partial`."""
+    flow = _received(flows, readers, g, k, n, K, J, N, NS)
+    inside = (k < K)[:, None] & (n < N)[None, :]
+    group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
+    top = tl.load(largest + group, mask=n < N, other=0.0)
+    at = values + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    inverse = tl.exp(top[None, :] - tl.load(at, mask=inside, other=0.0))
+    ratio = tl.where(inside, flow * inverse, 0.0)
+    if CURVATURE:
+        square = tl.load(squares + group, mask=n < N, other=0.0)
+        weight = tl.load(sample_weights + r * NS + n, mask=n < N, other=0.0)
+        per_weight = tl.where(weight > 0, 1.0 / weight, 0.0)
+        weight = tl.where(top > LOG_ZERO_HALF, weight, 0.0)
+        local = tl.sum(tl.where(inside, inverse * inverse * (square * weight)[None, :], 0.0), axis=1)
+        total = tl.sum(ratio * ratio * (square * per_weight)[None, :], axis=1)
+        flow_squared = tl.sum(flow * flow * per_weight[None, :], axis=1)
+        out = partial + (r * tiles + tile) * 3 * M + first_unit + g * K + k
+        tl.store(out, flow_squared, mask=(k < K) & own)
+        tl.store(out + M, local, mask=(k < K) & own)
+        tl.store(out + 2 * M, total, mask=(k < K) & own)
+    return ratio
+
+
+@triton.jit(do_not_specialize=VARIES)
+def backward(
+    values, elements, largest, squares, ratios, flows, weights, readers, sample_weights, partial,
+    value_stride, element_stride, group_stride, weight_stride,
+    first_row, first_element, first_group, first_pack, first_unit, N, NS, K, C, CW, J, M, tiles,
+    K2: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """A whole sum layer backwards: A, and the flow E (W^T A) of its elements.
+
+    Program (tile of samples x block of elements, group, run); the first block of a tile keeps A and the sums.
+    """
+    blocks = tl.cdiv(C, BC)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    k, c = tl.arange(0, K2), block * BC + tl.arange(0, BC)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    w = tl.load(
+        weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[None, :] * CW + c[:, None],
+        mask=(k < K)[None, :] & (c < CW)[:, None], other=0.0,
+    )  # fmt: skip
+    flows += r * element_stride
+    n = tile * BN + tl.arange(0, BN)
+    inside = (c < C)[:, None] & (n < N)[None, :]
+    place = (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+    scaled = tl.load(elements + r * element_stride + place, mask=inside, other=0.0)
+    ratio = _ratio(
+        values + r * value_stride, largest, squares, flows, readers, sample_weights, partial,
+        r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS,
+        block == 0, CURVATURE,
+    )  # fmt: skip
+    at = ratios + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(at, ratio, mask=(k < K)[:, None] & (n < N)[None, :] & (block == 0))
+    down = tl.dot(w, ratio, input_precision=PRECISION)
+    tl.store(flows + place, down * scaled, mask=inside)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def ratios(
+    values, largest, squares, ratios, flows, readers, sample_weights, partial,
+    value_stride, element_stride, group_stride,
+    first_row, first_group, first_unit, N, NS, K, J, M, tiles,
+    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
+):  # fmt: skip
+    """A of a wide layer, and its curvature sums; program (tile of samples x block of units, group, run)."""
+    blocks = tl.cdiv(K, BK)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    ratio = _ratio(
+        values + r * value_stride, largest, squares, flows + r * element_stride, readers, sample_weights, partial,
+        r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS, True, CURVATURE,
+    )  # fmt: skip
+    at = ratios + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(at, ratio, mask=(k < K)[:, None] & (n < N)[None, :])
+
+
+@triton.jit(do_not_specialize=VARIES)
+def flows(
+    elements, ratios, flows, weights,
+    value_stride, element_stride, weight_stride, first_row, first_element, first_pack, N, NS, K, C, CW,
+    BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The flow E (W^T A) of a wide layer's elements; program (tile of samples x block of elements, group, run)."""
+    blocks = tl.cdiv(C, BC)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, c = tile * BN + tl.arange(0, BN), block * BC + tl.arange(0, BC)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    w_columns = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K) * CW + c[:, None]
+    a_rows = ratios + r * value_stride + (first_row + g.to(tl.int64) * K) * NS + n[None, :]
+    down = tl.zeros((BC, BN), dtype=tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        w = tl.load(w_columns + k[None, :] * CW, mask=(k < K)[None, :] & (c < CW)[:, None], other=0.0)
+        a = tl.load(a_rows + k[:, None] * NS, mask=(k < K)[:, None] & (n < N)[None, :], other=0.0)
+        down = tl.dot(w, a, down, input_precision=PRECISION)
+    inside = (c < C)[:, None] & (n < N)[None, :]
+    place = r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+    scaled = tl.load(elements + place, mask=inside, other=0.0)
+    tl.store(flows + place, down * scaled, mask=inside)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def counts(
+    values, elements, largest, ratios, weights, sample_weights, out, group_rows, group_elements, groups, group_weights,
+    value_stride, element_stride, group_stride, weight_stride, split_stride, N, NS, K, C, CW, span,
+    MODE: tl.constexpr, ADD: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr,
+    SPLITS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Sums over samples for each edge, of all groups of one shape at once; program (block of edges, group, run x part).
+
+    MODE 0: counts W (A E^T). 1: the sum of rho = E / S. 2: second moments W^2 (A^2 E^2^T).
+    """
+    blocks = tl.cdiv(C, BC)
+    k = tl.program_id(0) // blocks * BK + tl.arange(0, BK)
+    c = tl.program_id(0) % blocks * BC + tl.arange(0, BC)
+    g, r, part = tl.program_id(1), (tl.program_id(2) // SPLITS).to(tl.int64), tl.program_id(2) % SPLITS
+    row = tl.load(group_rows + g).to(tl.int64)
+    a_rows = r * value_stride + (row + k)[:, None] * NS
+    e_rows = elements + r * element_stride + (tl.load(group_elements + g).to(tl.int64) + c)[None, :] * NS
+    total = tl.zeros((BK, BC), dtype=tl.float32)
+    for start in range(part * span, tl.minimum(part * span + span, N), BN):
+        n = start + tl.arange(0, BN)
+        live = n < N
+        inside = (k < K)[:, None] & live[None, :]
+        e = tl.load(e_rows + n[:, None], mask=live[:, None] & (c < C)[None, :], other=0.0)
+        if MODE == 0:
+            a = tl.load(ratios + a_rows + n[None, :], mask=inside, other=0.0)
+        elif MODE == 1:
+            group = r * group_stride + tl.load(groups + g).to(tl.int64) * NS + n
+            top = tl.load(largest + group, mask=live, other=0.0)
+            w = tl.where(top > LOG_ZERO_HALF, tl.load(sample_weights + r * NS + n, mask=live, other=0.0), 0.0)
+            log_value = tl.load(values + a_rows + n[None, :], mask=inside, other=0.0)
+            a = tl.where(inside, tl.exp(top[None, :] - log_value) * w[None, :], 0.0)
+        else:
+            w = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
+            a = tl.load(ratios + a_rows + n[None, :], mask=inside, other=0.0)
+            a = a * a * tl.where(w > 0, 1.0 / w, 0.0)[None, :]
+            e = e * e
+        total = tl.dot(a, e, total, input_precision=PRECISION)
+    edge = (tl.load(group_weights + g) + k)[:, None] * CW + c[None, :]
+    inside = (k < K)[:, None] & (c < CW)[None, :]
+    if MODE != 1:
+        w = tl.load(weights + r * weight_stride + edge, mask=inside, other=0.0)
+        total *= w
+        if MODE == 2:
+            total *= w
+    at = out + part.to(tl.int64) * split_stride + r * weight_stride + edge
+    if ADD:
+        total += tl.load(at, mask=inside, other=0.0)
+    tl.store(at, total, mask=inside)

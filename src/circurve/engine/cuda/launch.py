@@ -1,0 +1,373 @@
+"""Launches of the kernels: pointers, strides and block sizes, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.engine.cuda.blueprint import SumPlan, TablePlan
+from circurve.inputs import Bernoulli, Categorical
+from circurve.inputs.common import FLOOR as INPUT_FLOOR
+
+if TYPE_CHECKING:
+    from circurve.engine.cuda.fused import FusedEngine
+
+__all__ = ["FUSED", "Launcher", "PickFrom", "StepSizes"]
+
+FUSED = 128
+"""Layers with at most so many units and children run in one kernel."""
+
+PRECISIONS = {"float32": "tf32x3", "tf32": "tf32", "ieee": "ieee"}
+"""What a product of matrices does on tensor cores: three products that restore float32, or a single one."""
+
+
+class Launcher:
+    """The kernels of one engine, with index arrays on its device."""
+
+    def __init__(self, engine: FusedEngine) -> None:
+        from circurve.engine.cuda import kernels, small_kernels  # noqa: PLC0415 - Triton is imported only when used
+
+        self.engine, self.large, self.small = engine, kernels, small_kernels
+        self.dot = PRECISIONS[engine.precision]
+        plan = engine.blueprint
+        self._sums = {
+            p.number: tuple(self._put(a) for a in (p.factors, p.kinds, p.factors[..., 0].copy(), p.readers))
+            for p in plan.sums
+        }
+        self._tables = {t.inputs: (self._put(t.readers), self._put(t.variables)) for t in plan.tables}
+        self._written = {w.inputs: self._put(w.readers) for w in plan.written}
+        self._outputs = self._put(plan.outputs)
+        self.units = [self._put(pack.units.astype(np.int32)) for pack in engine.packing.packs]
+        self._shapes = self._equal_shapes()
+
+    def _put(self, array: Any) -> Tensor:
+        return torch.from_numpy(array).to(self.engine.device)
+
+    def fuses(self, plan: SumPlan) -> bool:
+        """Whether one kernel does the whole layer: narrow ones, and only as long as launches are what takes time.
+
+        With much work for every launch, simpler kernels that fill the multiprocessors better are faster.
+        """
+        return max(plan.shape[1:]) <= FUSED and not self.busy
+
+    @property
+    def busy(self) -> bool:
+        """Whether a typical layer has work for all multiprocessors several times over."""
+        engine = self.engine
+        tiles = _parts(engine.width, 32) * engine.groups * engine.runs
+        return tiles >= MUCH * PROGRAMS * max(1, len(engine.blueprint.sums))
+
+    def tile(self) -> int:
+        """Samples in a tile, the same in all layers: as many as leave work for all multiprocessors."""
+        if self.busy:
+            return 32
+        engine = self.engine
+        layers = max(1, len(engine.blueprint.sums))
+        for size in (64, 32):
+            if _parts(engine.width, size) * engine.groups * engine.runs >= PROGRAMS * layers:
+                return size
+        return 16
+
+    def forward(self, plan: SumPlan, group: int, states: Tensor, keep: bool) -> None:
+        """Values of a sum layer; `keep` leaves E, m and q for the backward pass."""
+        e, (g, k, c) = self.engine, plan.shape
+        factors, kinds, bases, _ = self._sums[plan.number]
+        at, unit = e.packing.place[plan.number]
+        weights = e.packed[at]
+        tile, n, width = self.tile(), e.width, weights.shape[2]
+        state_stride = states.stride(0) if states.shape[0] > 1 else 0
+        common = (e.values.stride(0), e.elements.stride(0), e.largest.stride(0))
+        if self.fuses(plan):
+            self.large.forward[(_parts(n, tile), g, e.runs)](
+                e.values, e.elements, e.largest, e.squares, weights, e.table, states, factors, kinds, bases,
+                *common, weights.stride(0), e.table.stride(0), state_stride,
+                plan.rows, plan.elements, group, unit, n, e.stride, k, c, width,
+                J=kinds.shape[1], S=e.columns, BK=_power(k), C2=_power(c), BN=tile,
+                CONTIGUOUS=plan.contiguous, AT_ONCE=kinds.shape[1] <= 6, KEEP=keep, PRECISION=self.dot, num_warps=8,
+            )  # fmt: skip
+            return
+        block = min(128, _power(c))
+        self.large.elements[(_parts(n, tile), g, e.runs)](
+            e.values, e.elements, e.largest, e.squares, e.table, states, factors, kinds, bases,
+            *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c,
+            J=kinds.shape[1], S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
+        )  # fmt: skip
+        bk, bc, bn, warps = _blocks(k, c, n)
+        self.large.sums[(_parts(n, bn) * _parts(k, bk), g, e.runs)](
+            e.values, e.elements, e.largest, weights, *common, weights.stride(0),
+            plan.rows, plan.elements, group, unit, n, e.stride, k, c, width,
+            BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
+        )  # fmt: skip
+
+    def backward(self, plan: SumPlan, group: int, curvature: Tensor | None) -> None:
+        """Ratios A of a sum layer and the flows of its elements; curvature: (R, tiles, 3, M) or None."""
+        e, (g, k, c) = self.engine, plan.shape
+        readers = self._sums[plan.number][3]
+        at, unit = e.packing.place[plan.number]
+        weights = e.packed[at]
+        tile, n, width = self.tile(), e.width, weights.shape[2]
+        tiles = _parts(n, tile)
+        partial = e.sample_weights if curvature is None else curvature
+        first_unit = int(e.packing.starts[plan.number])
+        if self.fuses(plan):
+            self.large.backward[(tiles, g, e.runs)](
+                e.values, e.elements, e.largest, e.squares, e.ratios, e.flows, weights, readers,
+                e.sample_weights, partial,
+                e.values.stride(0), e.elements.stride(0), e.largest.stride(0), weights.stride(0),
+                plan.rows, plan.elements, group, unit, first_unit,
+                n, e.stride, k, c, width, readers.shape[1], e.packing.units, tiles,
+                K2=_power(k), BC=_power(c), BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
+                num_warps=8,
+            )  # fmt: skip
+            return
+        block = min(128, _power(k))
+        self.large.ratios[(tiles * _parts(k, block), g, e.runs)](
+            e.values, e.largest, e.squares, e.ratios, e.flows, readers, e.sample_weights, partial,
+            e.values.stride(0), e.elements.stride(0), e.largest.stride(0),
+            plan.rows, group, first_unit, n, e.stride, k, readers.shape[1], e.packing.units, tiles,
+            BK=block, BN=tile, CURVATURE=curvature is not None, num_warps=8,
+        )  # fmt: skip
+        bc, bk, bn, warps = _blocks(c, k, n)
+        self.large.flows[(_parts(n, bn) * _parts(c, bc), g, e.runs)](
+            e.elements, e.ratios, e.flows, weights,
+            e.values.stride(0), e.elements.stride(0), weights.stride(0),
+            plan.rows, plan.elements, unit, n, e.stride, k, c, width,
+            BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
+        )  # fmt: skip
+
+    def _equal_shapes(self) -> list[tuple[int, int, int, tuple[Tensor, ...]]]:
+        """(K, C, pack, arrays) for each shape of group: rows, elements, numbers and weights of all such groups."""
+        found: dict[tuple[int, int], list[list[int]]] = {}
+        group = 0
+        packing = self.engine.packing
+        for plan in self.engine.blueprint.sums:
+            g, k, c = plan.shape
+            _, unit = packing.place[plan.number]
+            lists = found.setdefault((k, c), [[], [], [], []])
+            for i in range(g):
+                lists[0].append(plan.rows + i * k)
+                lists[1].append(plan.elements + i * c)
+                lists[2].append(group + i)
+                lists[3].append(unit + i * k)
+            group += g
+        packs = {pack.children: at for at, pack in enumerate(packing.packs)}
+        return [
+            (k, c, packs[c], tuple(self._put(np.array(values, dtype=np.int64)) for values in lists))
+            for (k, c), lists in found.items()
+        ]
+
+    def counts(self, mode: int, out: list[Tensor], add: bool) -> None:
+        """Edge sums of all groups into `out`, packed (R, M, C); see the kernel for `mode`."""
+        e = self.engine
+        for k, c, pack, (rows, elements, groups, offsets) in self._shapes:
+            many = mode == 0 and len(rows) * e.runs >= PROGRAMS
+            size, step, warps = (128, 64, 8) if many else (64, 32, 4)
+            bk, bc = min(size, _power(k)), min(size, _power(c))
+            programs = _parts(k, bk) * _parts(c, bc) * len(rows) * e.runs
+            splits, span = _splits(e.width, programs)
+            weights, target = e.packed[pack], out[pack]
+            result = target if splits == 1 else torch.empty(splits, *target.shape, device=e.device, dtype=e.dtype)
+            self.large.counts[(_parts(k, bk) * _parts(c, bc), len(rows), e.runs * splits)](
+                e.values, e.elements, e.largest, e.ratios, weights, e.sample_weights, result,
+                rows, elements, groups, offsets,
+                e.values.stride(0), e.elements.stride(0), e.largest.stride(0), weights.stride(0),
+                weights.numel(), e.width, e.stride, k, c, weights.shape[2], span,
+                MODE=mode, ADD=add and splits == 1, BK=bk, BC=bc, BN=step, SPLITS=splits, PRECISION=self.dot,
+                num_warps=warps,
+            )  # fmt: skip
+            if splits > 1:
+                self._reduce(result, target, k, offsets, add)
+
+    def _reduce(self, parts: Tensor, target: Tensor, units: int, offsets: Tensor, add: bool) -> None:
+        """Add up the parts; rows of other shapes in the same pack are not touched: others may be writing them."""
+        if len(offsets) * units == target.shape[1]:
+            target.copy_(target + parts.sum(0) if add else parts.sum(0))
+            return
+        rows = (offsets[:, None] + torch.arange(units, device=self.engine.device)).flatten()
+        total = parts.index_select(2, rows).sum(0)
+        target.index_copy_(1, rows, target.index_select(1, rows) + total if add else total)
+
+    def states(self, plan: TablePlan, states: Tensor, sums: Tensor, squares: Tensor | None, weights: Tensor) -> None:
+        """Flow of a table's units by state, into (parts, R, rows, S)."""
+        e = self.engine
+        readers, variables = self._tables[plan.inputs]
+        block = min(64, _power(plan.units))
+        splits = sums.shape[0]
+        span = _span(e.width, splits)
+        self.small.by_state[(_parts(plan.units, block), plan.groups, e.runs * splits)](
+            e.flows, states, e.sample_weights, readers, variables, sums, sums if squares is None else squares, weights,
+            e.flows.stride(0), states.stride(0) if states.shape[0] > 1 else 0, sums.stride(1),
+            plan.rows, e.width, e.stride, plan.units, readers.shape[1], span, sums.stride(0),
+            S=e.columns, S2=_power(e.columns, 1), BK=block, BN=64, SPLITS=splits, SQUARES=squares is not None,
+        )  # fmt: skip
+
+    def state_splits(self) -> int:
+        """Into how many parts the samples are cut when flows are added up by state."""
+        e = self.engine
+        groups = sum(plan.groups for plan in e.blueprint.tables)
+        return _splits(e.width, max(1, groups * e.runs // 2))[0]
+
+    def outputs(self, labels: Tensor | None, totals: Tensor) -> None:
+        """The end of the forward pass."""
+        e = self.engine
+        self.small.outputs[(e.runs,)](
+            e.values, e.flows, e.sample_weights, e.sample_weights if labels is None else labels, self._outputs, totals,
+            e.log_values, e.values.stride(0), e.flows.stride(0), e.width, e.stride, len(self._outputs),
+            LABELS=labels is not None, BN=256,
+        )  # fmt: skip
+
+    def received(self, inputs: int) -> Tensor:  # (R, G, K, N)
+        """The flow of an input layer that is no table."""
+        e = self.engine
+        readers = self._written[inputs].long()  # (G, J, K)
+        g, j, k = readers.shape
+        flow = e.flows.index_select(1, readers.flatten()).view(e.runs, g, j, k, e.stride)
+        return flow.sum(2)[..., : e.samples]
+
+    def pick(self, batch: PickFrom, start: int, states: Tensor) -> None:
+        """States (R or 1, V, NS) and weights of `engine.samples` samples of a batch, from number `start` on."""
+        e = self.engine
+        lists, width = batch.rows.shape[1:]
+        weights = e.sample_weights if batch.weights is None else batch.weights
+        self.small.pick[(_parts(e.width, 32), _parts(e.variables, 32), lists)](
+            batch.states, batch.rows, batch.number, weights, states, e.sample_weights,
+            e.variables, e.samples, e.stride, e.runs, states.stride(0), width, start,
+            WEIGHTED=batch.weights is not None, BV=32, BN=32,
+        )  # fmt: skip
+
+    def knows(self, plan: TablePlan) -> bool:
+        """Whether the kernels know the family of a table."""
+        return isinstance(self.engine.program.inputs[plan.inputs].family, Bernoulli | Categorical)
+
+    def _family(self, plan: TablePlan) -> dict[str, Any]:
+        family = self.engine.program.inputs[plan.inputs].family
+        return {"P": len(family.parameter_names), "BERNOULLI": isinstance(family, Bernoulli), "S": self.engine.columns}
+
+    def tabulate(self, plan: TablePlan) -> None:
+        """Columns by state of an input layer, or of the sums on top of it."""
+        e = self.engine
+        parameters = e.inputs[plan.inputs]
+        if plan.sums is None:
+            units = plan.groups * plan.units
+            self.small.input_table[(_parts(units, 256), e.runs)](
+                parameters, e.table, e.table.stride(0), plan.rows, units, BU=256, **self._family(plan)
+            )
+            return
+        g, k, c = e.program.sums[plan.sums].shape
+        at, unit = e.packing.place[plan.sums]
+        weights, leaves = e.packed[at], e.leaves[plan.inputs]
+        block = max(1, min(_power(k), 4096 // _power(c)))
+        self.small.leaf_table[(_parts(k, block), g, e.runs)](
+            parameters, weights, e.table, leaves.elements, leaves.scaled, leaves.log_largest,
+            weights.stride(0), e.table.stride(0), plan.rows, unit, g, k, c, weights.shape[2],
+            BK=block, C2=_power(c), **self._family(plan),
+        )  # fmt: skip
+
+    def leaf_counts(self, plan: TablePlan, flows: Tensor, counts: list[Tensor], add: bool) -> Tensor:  # (R, G x C, S)
+        """Counts of a tabulated sum layer, from flows by state (R, rows, S); returns its inputs' flow by state."""
+        e = self.engine
+        assert plan.sums is not None
+        g, k, c = e.program.sums[plan.sums].shape
+        at, unit = e.packing.place[plan.sums]
+        weights, leaves = e.packed[at], e.leaves[plan.inputs]
+        down = torch.empty(e.runs, g * c, e.columns, device=e.device, dtype=e.dtype)
+        self.small.leaf_counts[(_parts(c, 32), g, e.runs)](
+            flows, weights, leaves.elements, leaves.scaled, counts[at], down,
+            flows.stride(0), weights.stride(0), plan.rows, unit, g, k, c, weights.shape[2],
+            S=e.columns, S2=_power(e.columns, 2), BK=min(64, _power(k)), BC=32, ADD=add,
+        )  # fmt: skip
+        return down
+
+    def leaf_units(self, plan: TablePlan, squares: Tensor, weights: Tensor, out: Tensor) -> None:
+        """F^2, t and T of a tabulated sum layer into out (R, 3, M), from sums by state (R, rows, S)."""
+        e = self.engine
+        assert plan.sums is not None
+        g, k, c = e.program.sums[plan.sums].shape
+        leaves = e.leaves[plan.inputs]
+        self.small.leaf_units[(_parts(k, 64), g, e.runs)](
+            squares, weights, leaves.elements, leaves.scaled, leaves.log_largest, out,
+            squares.stride(0), plan.rows, int(e.packing.starts[plan.sums]), e.packing.units, g, k, c,
+            S=e.columns, BK=64, C2=_power(c),
+        )  # fmt: skip
+
+    def maximize(self, counts: list[Tensor], gates: Tensor, steps: StepSizes, columns: tuple[Tensor, ...]) -> None:
+        """Move the packed weights; gates: (R, M); columns: multiplier, scale and pseudocount, (R,) each."""
+        e = self.engine
+        for at, pack in enumerate(e.packing.packs):
+            width = _power(pack.children)
+            rows = max(1, min(16, 1024 // width))
+            self.small.maximize[(_parts(pack.size, rows), e.runs)](
+                e.packed[at], counts[at], gates, self.units[at], steps.alphas, steps.mus, steps.number, *columns,
+                e.packed[at].stride(0), gates.stride(0), pack.size, e.runs, pack.children, pack.width,
+                FLOOR=steps.floor, C2=width, BR=rows,
+            )  # fmt: skip
+
+    def maximize_inputs(self, plan: TablePlan, flows: Tensor, steps: StepSizes, pseudocount: Tensor) -> None:
+        """Move the parameters of a tabulated input layer, from its flow by state (R, units, S)."""
+        e = self.engine
+        parameters = e.inputs[plan.inputs]
+        units = flows.shape[1]
+        self.small.maximize_inputs[(_parts(units, 256), e.runs)](
+            parameters, flows, flows.stride(0), steps.alphas, steps.number, pseudocount, units, e.runs,
+            FLOOR=INPUT_FLOOR, BU=256, **self._family(plan),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PickFrom:
+    """Where a batch's samples come from."""
+
+    states: Tensor  # (rows, V) int8
+    rows: Tensor  # (steps, R or 1, N), -1 for padding
+    number: Tensor  # (1,), which step
+    weights: Tensor | None  # (rows,)
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """Step sizes and strengths of all steps, (steps, R) float64, and which step it is."""
+
+    alphas: Tensor
+    mus: Tensor
+    number: Tensor
+    floor: float
+
+
+PROGRAMS = 264
+"""Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
+
+LEAST_PART = 256
+"""Samples that are worth a program of their own when sums over samples are cut into parts."""
+
+MUCH = 2
+"""From so many times PROGRAMS tiles of 32 samples on, a layer is more work than waiting. (As measured.)"""
+
+
+def _parts(size: int, part: int) -> int:
+    return -(-size // part)
+
+
+def _power(size: int, least: int = 16) -> int:
+    """The power of two at or above `size`; a product of matrices needs at least 16."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def _blocks(rows: int, inner: int, samples: int) -> tuple[int, int, int, int]:
+    """Block of rows, of the inner axis and of samples for a product of matrices, and the warps; as measured."""
+    if inner <= FUSED:
+        return min(128, _power(rows)), 16, 32, 4
+    return min(128, _power(rows)), 32, min(128, _power(samples)), 8
+
+
+def _splits(samples: int, programs: int) -> tuple[int, int]:
+    """Into how many parts to cut the samples so that all multiprocessors have work, and the size of a part."""
+    wanted = max(1, min(PROGRAMS // max(1, programs), _parts(samples, LEAST_PART)))
+    return wanted, _span(samples, wanted)
+
+
+def _span(samples: int, splits: int) -> int:
+    return _parts(_parts(samples, splits), 64) * 64

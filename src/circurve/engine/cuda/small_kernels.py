@@ -1,0 +1,355 @@
+"""Triton kernels around the sum layers: data and outputs, sums by state, and the weights' M-step."""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = [
+    "by_state",
+    "input_table",
+    "leaf_counts",
+    "leaf_table",
+    "leaf_units",
+    "maximize",
+    "maximize_inputs",
+    "outputs",
+    "pick",
+]
+
+LOG_ZERO_HALF = tl.constexpr(-5e29)
+
+VARIES = [
+    "first_row",
+    "first_pack",
+    "first_unit",
+    "table_stride",
+    "units",
+    "rows",
+    "span",
+    "start",
+    "width",
+    "G",
+    "M",
+    "R",
+    "V",
+]
+"""Numbers that differ from circuit to circuit: kernels are not compiled anew for lucky values of them."""
+
+
+@triton.jit(do_not_specialize=VARIES)
+def pick(
+    data, rows, number, row_weights, states, sample_weights, V, N, NS, R, state_stride, width, start,
+    WEIGHTED: tl.constexpr, BV: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """States and weights of batch `number`: states[r, v, n] = data[rows[number, r, n], v]; a row below 0 is padding.
+
+    rows may be shared by all R runs (then this runs for one run, and the weights are written for all).
+    """
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    v = tl.program_id(1) * BV + tl.arange(0, BV)
+    r = tl.program_id(2).to(tl.int64)
+    lists = tl.num_programs(2)
+    at = (tl.load(number) * lists + r) * width + start + n
+    row = tl.load(rows + at, mask=n < N, other=-1).to(tl.int64)
+    inside = (v < V)[:, None] & (n < NS)[None, :]
+    state = tl.load(data + row[None, :] * V + v[:, None], mask=inside & (row >= 0)[None, :], other=0)
+    tl.store(states + r * state_stride + v[:, None] * NS + n[None, :], state, mask=inside)
+    if tl.program_id(1) == 0:
+        weight = tl.where(row >= 0, 1.0, 0.0)
+        if WEIGHTED:
+            weight = tl.load(row_weights + row, mask=row >= 0, other=0.0)
+        if lists == R:
+            tl.store(sample_weights + r * NS + n, weight, mask=n < NS)
+        else:
+            for run in range(R):
+                tl.store(sample_weights + run * NS + n, weight, mask=n < NS)
+
+
+@triton.jit
+def _log_state(parameters, unit, live, s, P: tl.constexpr, BERNOULLI: tl.constexpr):
+    """log p(state s) of units; 0 for the state "missing", which comes after the family's own."""
+    if BERNOULLI:
+        p = tl.load(parameters + unit, mask=live, other=0.5)
+        logs = tl.where(s == 0, tl.log(1.0 - p), tl.where(s == 1, tl.log(p), 0.0))
+    else:
+        p = tl.load(parameters + unit * P + s, mask=live & (s < P), other=1.0)
+        logs = tl.log(p)
+    return tl.maximum(logs, -1e30)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def input_table(
+    parameters, table, table_stride, first_row, units,
+    P: tl.constexpr, BERNOULLI: tl.constexpr, S: tl.constexpr, BU: tl.constexpr,
+):  # fmt: skip
+    """The logs of all states of an input layer's units; program (block of units, run)."""
+    unit = tl.program_id(0) * BU + tl.arange(0, BU)
+    r = tl.program_id(1).to(tl.int64)
+    live = unit < units
+    for s in tl.static_range(S):
+        logs = _log_state(parameters + r * units * P, unit, live, s, P, BERNOULLI)
+        tl.store(table + r * table_stride + (first_row + unit).to(tl.int64) * S + s, logs, mask=live)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def leaf_table(
+    parameters, weights, table, elements, scaled, largest,
+    weight_stride, table_stride, first_row, first_pack, G, K, C, CW,
+    P: tl.constexpr, BERNOULLI: tl.constexpr, S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr,
+):  # fmt: skip
+    """Sums over inputs, state by state: E (R, G, C, S), m (R, G, S), S (R, G, K, S), and log p into the table.
+
+    Program (block of units, group, run).
+    """
+    k = tl.program_id(0) * BK + tl.arange(0, BK)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    c = tl.arange(0, C2)
+    w = tl.load(
+        weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[:, None] * CW + c[None, :],
+        mask=(k < K)[:, None] & (c < CW)[None, :], other=0.0,
+    )  # fmt: skip
+    group = r * G + g
+    for s in tl.static_range(S):
+        logs = _log_state(parameters + group * C * P, c, c < C, s, P, BERNOULLI)
+        logs = tl.where(c < C, logs, -float("inf"))
+        top = tl.max(logs, axis=0)
+        e = tl.exp(logs - top)
+        total = tl.sum(w * e[None, :], axis=1)
+        tl.store(
+            table + r * table_stride + (first_row + g * K + k).to(tl.int64) * S + s, tl.log(total) + top, mask=k < K
+        )
+        tl.store(scaled + (group * K + k) * S + s, total, mask=k < K)
+        if tl.program_id(0) == 0:
+            tl.store(elements + (group * C + c) * S + s, e, mask=c < C)
+            tl.store(largest + group * S + s, top)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def leaf_counts(
+    flows, weights, elements, scaled, counts, child_flows,
+    table_stride, weight_stride, first_row, first_pack, G, K, C, CW,
+    S: tl.constexpr, S2: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    """Counts of sums over inputs and the inputs' flow by state (R, G, C, S), from flows by state (R, rows, S).
+
+    Program (block of children, group, run).
+    """
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    group = r * G + g
+    column = tl.arange(0, S2)
+    down = tl.zeros((BC, S2), dtype=tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        inside = (k < K)[:, None] & (c < CW)[None, :]
+        at = r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[:, None] * CW + c[None, :]
+        w = tl.load(weights + at, mask=inside, other=0.0)
+        total = tl.zeros((BK, BC), dtype=tl.float32)
+        for s in tl.static_range(S):
+            flow = tl.load(
+                flows + r * table_stride + (first_row + g * K + k).to(tl.int64) * S + s, mask=k < K, other=0.0
+            )
+            ratio = flow / tl.load(scaled + (group * K + k) * S + s, mask=k < K, other=1.0)
+            e = tl.load(elements + (group * C + c) * S + s, mask=c < C, other=0.0)
+            total += ratio[:, None] * e[None, :]
+            part = e * tl.sum(w * ratio[:, None], axis=0)
+            down += tl.where((column == s)[None, :], part[:, None], 0.0)
+        total *= w
+        if ADD:
+            total += tl.load(counts + at, mask=inside, other=0.0)
+        tl.store(counts + at, total, mask=inside)
+    out = child_flows + (group * C + c)[:, None] * S + column[None, :]
+    tl.store(out, down, mask=(c < C)[:, None] & (column < S)[None, :])
+
+
+@triton.jit(do_not_specialize=VARIES)
+def leaf_units(
+    squares, weights, elements, scaled, largest, out, table_stride, first_row, first_unit, M, G, K, C,
+    S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr,
+):  # fmt: skip
+    """Sums of F^2, t and T of sums over inputs, (R, 3, M) float64, from F^2 and the samples' weights by state.
+
+    Program (block of units, group, run).
+    """
+    k, c = tl.program_id(0) * BK + tl.arange(0, BK), tl.arange(0, C2)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    group = r * G + g
+    flow_squared = tl.zeros((BK,), dtype=tl.float64)
+    local = tl.zeros((BK,), dtype=tl.float64)
+    total = tl.zeros((BK,), dtype=tl.float64)
+    for s in tl.static_range(S):
+        row = r * table_stride + (first_row + g * K + k).to(tl.int64) * S + s
+        square = tl.load(squares + row, mask=k < K, other=0.0)
+        weight = tl.load(weights + row, mask=k < K, other=0.0)
+        weight = tl.where(tl.load(largest + group * S + s) > LOG_ZERO_HALF, weight, 0.0)
+        e = tl.load(elements + (group * C + c) * S + s, mask=c < C, other=0.0)
+        inverse = 1.0 / tl.load(scaled + (group * K + k) * S + s, mask=k < K, other=1.0)
+        here = tl.sum(e * e, axis=0) * inverse * inverse
+        flow_squared += square
+        local += weight * here
+        total += square * here
+    at = out + r * 3 * M + first_unit + g * K + k
+    tl.store(at, flow_squared, mask=k < K)
+    tl.store(at + M, local, mask=k < K)
+    tl.store(at + 2 * M, total, mask=k < K)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def maximize_inputs(
+    parameters, flows, flow_stride, alphas, number, pseudocount, units, R, FLOOR: tl.constexpr,
+    P: tl.constexpr, BERNOULLI: tl.constexpr, S: tl.constexpr, BU: tl.constexpr,
+):  # fmt: skip
+    """The M-step of Bernoulli and categorical inputs from their flow by state, (R, units, S); in place."""
+    unit = tl.program_id(0) * BU + tl.arange(0, BU)
+    r = tl.program_id(1).to(tl.int64)
+    live = unit < units
+    flows += r * flow_stride
+    step = tl.load(alphas + tl.load(number) * R + r).to(tl.float32)
+    extra = tl.load(pseudocount + r).to(tl.float32)
+    uses = tl.zeros((BU,), dtype=tl.float32)
+    STATES: tl.constexpr = 2 if BERNOULLI else P
+    for s in tl.static_range(STATES):
+        uses += tl.load(flows + unit.to(tl.int64) * S + s, mask=live, other=0.0)
+    inverse = 1.0 / tl.where(uses > 0, uses + extra, 1.0)
+    if BERNOULLI:
+        ones = tl.load(flows + unit.to(tl.int64) * S + 1, mask=live, other=0.0)
+        best = tl.minimum(tl.maximum((ones + extra / 2) * inverse, FLOOR), 1.0 - FLOOR)
+        at = parameters + r * units + unit
+        old = tl.load(at, mask=live, other=0.0)
+        tl.store(at, tl.where(uses > 0, old + step * (best - old), old), mask=live)
+    else:
+        total = tl.zeros((BU,), dtype=tl.float32)
+        for s in tl.static_range(P):
+            flow = tl.load(flows + unit.to(tl.int64) * S + s, mask=live, other=0.0)
+            total += tl.maximum((flow + extra / P) * inverse, FLOOR)
+        for s in tl.static_range(P):
+            flow = tl.load(flows + unit.to(tl.int64) * S + s, mask=live, other=0.0)
+            best = tl.maximum((flow + extra / P) * inverse, FLOOR) / total
+            at = parameters + (r * units + unit) * P + s
+            old = tl.load(at, mask=live, other=0.0)
+            tl.store(at, tl.where(uses > 0, old + step * (best - old), old), mask=live)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def outputs(
+    values, flows, sample_weights, labels, rows, totals, log_values, value_stride, flow_stride, N, NS, outputs,
+    LABELS: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The end of the forward pass: log p of each sample, its weight as the outputs' flow, and the sums for the history.
+
+    `sample_weights` (R, NS) becomes zero for impossible samples. `totals` (3, R): log-likelihood, weight, impossible.
+    """
+    r = tl.program_id(0).to(tl.int64)
+    R = tl.num_programs(0)
+    likelihood = tl.zeros((BN,), dtype=tl.float64)
+    weight_sum = tl.zeros((BN,), dtype=tl.float64)
+    impossible = tl.zeros((BN,), dtype=tl.float64)
+    for start in range(0, N, BN):
+        n = start + tl.arange(0, BN)
+        live = n < N
+        label = tl.zeros((BN,), dtype=tl.int32)
+        if LABELS:
+            label = tl.load(labels + r * NS + n, mask=live, other=0).to(tl.int32)
+        row = tl.load(rows + label).to(tl.int64)
+        value = tl.load(values + r * value_stride + row * NS + n, mask=live, other=0.0)
+        weight = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
+        possible = value > LOG_ZERO_HALF
+        impossible += tl.where(live & (weight > 0) & (possible == 0), 1.0, 0.0)
+        weight = tl.where(possible & live, weight, 0.0)
+        likelihood += tl.where(weight > 0, value.to(tl.float64) * weight, 0.0)
+        weight_sum += weight
+        tl.store(sample_weights + r * NS + n, weight, mask=live)
+        tl.store(log_values + r * NS + n, value, mask=live)
+        for o in range(outputs):
+            tl.store(flows + r * flow_stride + (1 + o) * NS + n, tl.where(label == o, weight, 0.0), mask=live)
+    tl.store(totals + r, tl.load(totals + r) + tl.sum(likelihood, axis=0))
+    tl.store(totals + R + r, tl.load(totals + R + r) + tl.sum(weight_sum, axis=0))
+    tl.store(totals + 2 * R + r, tl.load(totals + 2 * R + r) + tl.sum(impossible, axis=0))
+
+
+@triton.jit(do_not_specialize=VARIES)
+def by_state(
+    flows, states, sample_weights, readers, variables, sums, squares, weights,
+    flow_stride, state_stride, table_stride, first_row, N, NS, K, J, span, split_stride,
+    S: tl.constexpr, S2: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, SPLITS: tl.constexpr, SQUARES: tl.constexpr,
+):  # fmt: skip
+    """Flow of a table's units by state of their variable, (R, rows, S); also its square and the samples' weights.
+
+    Program (block of units, group, run x part of the samples).
+    """
+    k = tl.program_id(0) * BK + tl.arange(0, BK)
+    g, r, part = tl.program_id(1), (tl.program_id(2) // SPLITS).to(tl.int64), tl.program_id(2) % SPLITS
+    flows += r * flow_stride
+    state_row = states + r * state_stride + tl.load(variables + g).to(tl.int64) * NS
+    column = tl.arange(0, S2)
+    total = tl.zeros((BK, S2), dtype=tl.float32)
+    square = tl.zeros((BK, S2), dtype=tl.float32)
+    count = tl.zeros((S2,), dtype=tl.float32)
+    for start in range(part * span, tl.minimum(part * span + span, N), BN):
+        n = start + tl.arange(0, BN)
+        live = n < N
+        state = tl.load(state_row + n, mask=live, other=-1).to(tl.int32)
+        flow = tl.zeros((BK, BN), dtype=tl.float32)
+        for j in range(J):
+            rows = tl.load(readers + (g * J + j).to(tl.int64) * K + k, mask=k < K, other=0).to(tl.int64)
+            flow += tl.load(
+                flows + rows[:, None] * NS + n[None, :], mask=(rows > 0)[:, None] & live[None, :], other=0.0
+            )
+        if SQUARES:
+            weight = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
+            scaled = flow * flow * tl.where(weight > 0, 1.0 / weight, 0.0)[None, :]
+        for s in tl.static_range(S):
+            here = (state == s)[None, :]
+            one = (column == s)[None, :]
+            total += tl.where(one, tl.sum(tl.where(here, flow, 0.0), axis=1)[:, None], 0.0)
+            if SQUARES:
+                square += tl.where(one, tl.sum(tl.where(here, scaled, 0.0), axis=1)[:, None], 0.0)
+                count += tl.where(column == s, tl.sum(tl.where(state == s, weight, 0.0), axis=0), 0.0)
+    at = part.to(tl.int64) * split_stride + r * table_stride
+    at += (first_row + g * K + k).to(tl.int64)[:, None] * S + column[None, :]
+    inside = (k < K)[:, None] & (column < S)[None, :]
+    tl.store(sums + at, total, mask=inside)
+    if SQUARES:
+        tl.store(squares + at, square, mask=inside)
+        tl.store(weights + at, tl.broadcast_to(count[None, :], (BK, S2)), mask=inside)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def maximize(
+    weights, counts, gates, units, alphas, mus, number, multiplier, scale, pseudocount,
+    weight_stride, gate_stride, rows, R, C, CW, FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr,
+):  # fmt: skip
+    """The M-step of all sums with C children: the root of the surrogate penalty at a fixed multiplier, normalised.
+
+    Step size and mu of batch `number` are alphas[number, r] and mus[number, r]; the strength of unit u is mu times
+    gates[r, u], and 0 is plain EM. All terms are positive, so float32 loses nothing; the weights are moved in place.
+    """
+    row = tl.program_id(0) * BR + tl.arange(0, BR)
+    r = tl.program_id(1).to(tl.int64)
+    c = tl.arange(0, C2)
+    at = r * weight_stride + row.to(tl.int64)[:, None] * CW + c[None, :]
+    padded = (row < rows)[:, None] & (c < CW)[None, :]
+    inside = (row < rows)[:, None] & (c < C)[None, :]
+    old = tl.load(weights + at, mask=padded, other=0.0)
+    n = tl.load(counts + at, mask=padded, other=0.0)
+    place = tl.load(number) * R + r
+    used = tl.sum(n, axis=1)
+    extra = tl.load(pseudocount + r).to(tl.float32) / C
+    n = tl.where(inside, n + extra, 0.0)
+    mu = tl.load(mus + place)
+    theta = n
+    if mu > 0:
+        n = n * (1.0 / tl.load(scale + r)).to(tl.float32)
+        unit = tl.load(units + row, mask=row < rows, other=0)
+        m = mu * tl.load(gates + r * gate_stride + unit, mask=row < rows, other=0.0) * 4.0 * tl.load(multiplier + r)
+        theta = n + tl.sqrt(n * (n + m.to(tl.float32)[:, None]))
+    total = tl.sum(theta, axis=1)
+    theta = theta * (1.0 / tl.where(total > 0, total, 1.0))[:, None]
+    theta = tl.where(inside, tl.maximum(theta, FLOOR), 0.0)
+    total = tl.sum(theta, axis=1)
+    best = theta * (1.0 / tl.where(total > 0, total, 1.0))[:, None]
+    step = tl.load(alphas + place).to(tl.float32)
+    moved = tl.where((used > 0)[:, None], old + step * (best - old), old)
+    tl.store(weights + at, moved, mask=padded)

@@ -1,0 +1,38 @@
+"""Whether the fused kernels can serve a program on a device, and if not, why."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import lru_cache
+
+import torch
+
+from circurve.engine.cuda.blueprint import Blueprint, Unfit, draw
+from circurve.engine.program import Program
+
+__all__ = ["blueprint_for", "why_not"]
+
+
+@lru_cache(maxsize=8)
+def blueprint_for(program: Program) -> Blueprint | str:
+    """The layout for the kernels, or the reason why there is none."""
+    try:
+        return draw(program)
+    except Unfit as reason:
+        return str(reason)
+
+
+def why_not(program: Program, device: torch.device, dtype: torch.dtype) -> str | None:
+    """The reason for which a program runs on the reference backend there, or None if the fused kernels serve it.
+
+    Triton's interpreter (TRITON_INTERPRET=1) runs the kernels on a CPU, slowly, for tests.
+    """
+    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"fused kernels are for CUDA devices, not for {device.type}"
+    if dtype != torch.float32:
+        return "fused kernels work in float32"
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    blueprint = blueprint_for(program)
+    return blueprint if isinstance(blueprint, str) else None

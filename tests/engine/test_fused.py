@@ -1,0 +1,190 @@
+"""The fused kernels give what the reference gives: on a GPU where there is one, else in Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from shapes import SHAPES, case_of
+
+from circuits import ALL, Case, Shape, all_sums, assert_close, cases, with_parameters
+from circurve.engine import Batch, Request, Samples, Statistics, bind_engine, compile, log_prob, stack, statistics
+from circurve.engine.cuda import FusedEngine, blueprint_for, why_not
+from circurve.errors import OptionError
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.inputs import Bernoulli, Gaussian
+from circurve.structures import hclt
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+FLOAT32 = 2e-4
+"""Relative; a sum of a few hundred terms in float32, and logs of them."""
+
+some = settings(max_examples=60 if DEVICE.type == "cuda" else 30, deadline=None)
+
+
+def fused(case: Case, precision: str = "float32") -> FusedEngine:
+    engine = bind_engine(case.program, on_device(case), "fused", precision)
+    assert isinstance(engine, FusedEngine)
+    return engine
+
+
+def on_device(case: Case):
+    return case.params.to(DEVICE, torch.float32)
+
+
+def batch_of(case: Case, dtype: torch.dtype = torch.float32) -> Batch:
+    samples = case.samples(dtype)
+    moved = Samples(
+        samples.values.to(DEVICE),
+        samples.has_missing,
+        None if samples.weights is None else samples.weights.to(DEVICE),
+        None if samples.labels is None else samples.labels.to(DEVICE),
+        dtype,
+    )
+    return moved.rows(0, len(samples))
+
+
+def assert_same(found: Statistics, wanted: Statistics, tolerance: float = FLOAT32) -> None:
+    for a, b in zip(all_sums(found), all_sums(wanted), strict=True):
+        scale = float(b.abs().max()) if b.numel() else 0.0
+        torch.testing.assert_close(a.double().cpu(), b.double(), rtol=tolerance, atol=tolerance * max(scale, 1e-3))
+    assert torch.equal(found.impossible.cpu(), wanted.impossible)
+
+
+def check(case: Case) -> None:
+    engine, batch = fused(case), batch_of(case)
+    wanted = log_prob(case.engine(), case.params, case.samples().rows(0, len(case.x)))
+    assert_close(log_prob(engine, on_device(case), batch).cpu(), wanted, FLOAT32)
+    assert_same(statistics(engine, on_device(case), [batch], ALL), case.statistics())
+
+
+@given(case=cases(masks=False, samples=5))
+@some
+def test_random_circuits(case):
+    assume(why_not(case.program, DEVICE, torch.float32) is None)
+    assume(not case.careful)
+    check(case)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_awkward_shapes(name):
+    case = case_of(name)
+    reason = why_not(case.program, DEVICE, torch.float32)
+    if reason is not None:
+        assert "output" in reason
+        return
+    check(case)
+
+
+def tree(units: int, samples: int = 5, variables: int = 4, seed: int = 0) -> Case:
+    rng = np.random.default_rng(seed)
+    rows = (rng.random((50, variables)) < 0.5).astype(np.int64)
+    circuit = hclt(rows, units)
+    return with_parameters(circuit, ("binary",) * variables, Shape(samples=samples, missing=False), rng)
+
+
+@pytest.mark.parametrize("units", [1, 7, 16, 20, 130])
+def test_any_number_of_units(units):
+    check(tree(units, samples=3, variables=3))
+
+
+@pytest.mark.parametrize("samples", [1, 16, 17, 70])
+def test_any_number_of_samples(samples):
+    check(tree(5, samples))
+
+
+def test_much_work_takes_other_kernels(monkeypatch):
+    monkeypatch.setattr("circurve.engine.cuda.launch.MUCH", 0)
+    case = tree(5, samples=40)
+    assert not any(fused(case).launch.fuses(plan) for plan in fused(case).blueprint.sums)
+    check(case)
+
+
+def test_sums_over_parts_of_the_samples_add_up(monkeypatch):
+    monkeypatch.setattr("circurve.engine.cuda.launch.LEAST_PART", 16)
+    case = tree(4, samples=100)
+    engine = fused(case)
+    engine.reserve(100, backward=True)
+    assert engine.launch.state_splits() > 1
+    check(case)
+
+
+def test_batches_add_up():
+    case = tree(6, samples=9)
+    engine, batch = fused(case), batch_of(case)
+    once = statistics(engine, on_device(case), [batch], ALL)
+    twice = statistics(engine, on_device(case), [batch, batch], ALL)
+    for a, b in zip(all_sums(twice), all_sums(once), strict=True):
+        torch.testing.assert_close(a, 2 * b, rtol=1e-5, atol=1e-6)
+
+
+def test_each_run_of_a_fleet_has_its_own_data_and_parameters():
+    one, other = tree(6, samples=9, seed=0), tree(6, samples=9, seed=0)
+    rng = np.random.default_rng(5)
+    flipped = {node: weights.flip(1) for node, weights in other.weights.items()}
+    other = replace(other, weights=flipped, x=rng.integers(0, 2, one.x.shape) * 1.0)
+    params = stack([one.params, other.params]).to(DEVICE, torch.float32)
+    engine = bind_engine(one.program, params, "fused")
+    parts = [batch_of(one), batch_of(other)]
+    batch = Batch(
+        torch.cat([part.x for part in parts]),
+        None,
+        torch.stack([one.weight, other.weight]).to(DEVICE, torch.float32),
+        None,
+    )
+    found = statistics(engine, params, [batch], ALL)
+    for run, case in enumerate((one, other)):
+        wanted = case.statistics()
+        for a, b in zip(all_sums(found), all_sums(wanted), strict=True):
+            torch.testing.assert_close(a[run].double().cpu(), b[0].double(), rtol=FLOAT32, atol=1e-5)
+
+
+def test_a_sample_of_probability_zero_is_left_out():
+    circuit = Circuit(Sum(Product([Input(0, Bernoulli(), 2), Input(1, Bernoulli(), 2)])))
+    case = with_parameters(circuit, ("binary", "binary"), Shape(samples=4, missing=False), np.random.default_rng(0))
+    impossible = {node: torch.ones_like(values) for node, values in case.inputs.items()}
+    case = replace(case, inputs=impossible, x=np.array([[1.0, 1.0], [0.0, 1.0], [1, 1], [0, 0]]), sample_weights=None)
+    found = statistics(fused(case), on_device(case), [batch_of(case)], Request(curvature=True))
+    assert found.impossible.tolist() == [2]
+    assert found.weight.tolist() == [2.0]
+    assert all(bool(tensor.isfinite().all()) for tensor in all_sums(found))
+    values = log_prob(fused(case), on_device(case), batch_of(case))[0, 0].tolist()
+    assert [value == -np.inf for value in values] == [False, True, False, True]
+
+
+def test_masked_sums_are_left_to_the_reference():
+    circuit = Circuit(Sum(Input(0, Bernoulli(), 2), 1, np.array([[True, False]])))
+    case = with_parameters(circuit, ("binary",), Shape(), np.random.default_rng(0))
+    with pytest.raises(OptionError, match="backend='fused' cannot be used: masked sums"):
+        bind_engine(case.program, on_device(case), "fused")
+
+
+def test_weights_of_zero_are_left_to_the_reference():
+    case = tree(3)
+    zero = {node: torch.eye(*w.shape, dtype=torch.float64)[:, : w.shape[1]] for node, w in case.weights.items()}
+    case = replace(case, weights=zero)
+    with pytest.raises(OptionError, match="weights of zero"):
+        bind_engine(case.program, on_device(case), "fused")
+
+
+def test_a_product_at_the_root_is_left_to_the_reference():
+    program = compile(Circuit(Product([Input(0, Gaussian()), Input(1, Gaussian())])))
+    assert blueprint_for(program) == "an output is a product or a single input"
+
+
+def test_float64_is_left_to_the_reference():
+    case = tree(3)
+    with pytest.raises(OptionError, match="work in float32"):
+        bind_engine(case.program, case.params.to(DEVICE), "fused")
+
+
+def test_the_kernels_are_named():
+    text = fused(tree(5)).describe()
+    assert "fused CUDA kernels" in text
+    assert "one kernel" in text

@@ -1,0 +1,298 @@
+"""The tuned path for latent trees against the reference backend, which the definitions are held against elsewhere."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import circurve as cc
+from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters, random_weights, with_parameters
+from circurve.engine import Engine, Request, compile, log_prob, stack, statistics
+from circurve.engine.cpu import messages
+from circurve.engine.cpu.ranges import RANGES, Range
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator
+from circurve.structures import hmm, mixture
+
+CPU = torch.device("cpu")
+FAMILIES = {"binary": (Bernoulli(), Binomial(1), Categorical(2)), "ternary": (Categorical(3), Binomial(2))}
+some = settings(max_examples=60, deadline=None)
+few = settings(max_examples=15, deadline=None)
+
+
+class Builder:
+    """Random latent trees over given variables."""
+
+    def __init__(self, rng: random.Random, domains: Sequence[str], units: int) -> None:
+        self.rng, self.domains, self.units = rng, domains, units
+
+    def product(self, scope: list[int], depth: int = 0) -> Product:
+        parts: list[list[int]] = [[] for _ in range(self.rng.randint(min(2, len(scope)), len(scope)))]
+        for place, variable in enumerate(self.rng.sample(scope, len(scope))):
+            parts[place if place < len(parts) else self.rng.randrange(len(parts))].append(variable)
+        return Product([self.child(part, depth + 1) for part in parts])
+
+    def child(self, scope: list[int], depth: int) -> Node:
+        if len(scope) > 1 or (depth < 3 and self.rng.random() < 0.2):
+            return Sum(self.product(scope, depth), self.units)
+        family = self.rng.choice(FAMILIES[self.domains[scope[0]]])
+        if self.rng.random() < 0.5:
+            return Input(scope[0], family, self.units)
+        return Sum(Input(scope[0], family, self.rng.randint(1, 3)), self.units)
+
+
+@st.composite
+def trees(draw: st.DrawFn, **options: object) -> Case:
+    """A latent tree with parameters, samples, and perhaps missing values, weights and several outputs."""
+    rng = draw(st.randoms(use_true_random=False))
+    domains = tuple(rng.choice(list(FAMILIES)) for _ in range(draw(st.integers(1, 9))))
+    builder = Builder(rng, domains, draw(st.integers(1, 4)))
+    circuit = Circuit(Sum(builder.product(list(range(len(domains)))), draw(st.integers(1, 3))))
+    shape = replace(Shape(samples=draw(st.sampled_from([5, 31]))), **options)
+    return with_parameters(circuit, domains, shape, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
+
+
+def tuned(case: Case, dtype: torch.dtype = torch.float64, runs: int = 1) -> Engine:
+    engine = Engine(case.program, runs, CPU, dtype, tables=True)
+    assert engine.tree is not None
+    return engine
+
+
+def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.float64) -> Engine:
+    engine, samples, params = tuned(case, dtype), case.samples(dtype), case.params.to(dtype=dtype)
+    batch = samples.rows(0, len(samples))
+    found, wanted = statistics(engine, params, [batch], ALL), case.statistics()
+    for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
+        assert_close(one, other, tolerance)
+    assert torch.equal(found.impossible, wanted.impossible)
+    values = log_prob(case.engine(), case.params, case.samples().rows(0, len(samples)))
+    assert_close(log_prob(engine, params, batch), values, tolerance)
+    return engine
+
+
+def rescale_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RANGES, torch.float64, Range(1e-300, 1e-150, small=2.0))
+
+
+def give_up_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RANGES, torch.float64, Range(1e-300, lost=2.0, small=1e-60))
+
+
+@given(case=trees())
+@some
+def test_a_latent_tree_has_the_sums_of_the_reference(case):
+    compare(case)
+
+
+@given(case=trees())
+@few
+def test_scaling_changes_nothing(case):
+    with pytest.MonkeyPatch.context() as patch:
+        rescale_always(patch)
+        compare(case)
+
+
+@given(case=trees())
+@few
+def test_chunks_beyond_the_range_go_to_the_reference_and_add_up(case):
+    samples = case.samples()
+    batches = [samples.rows(0, 2), samples.rows(2, 4), samples.rows(4, len(samples))]
+    engine, real = tuned(case), messages.upward
+
+    def gives_up_on_two(views, weights, tally):
+        return None if views.samples == 2 else real(views, weights, tally)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("circurve.engine.cpu.engine.upward", gives_up_on_two)
+        found = statistics(engine, case.params, batches, ALL)
+    for one, other in zip(all_sums(found), all_sums(case.statistics()), strict=True):
+        assert_close(one, other)
+
+
+@given(case=trees(missing=False))
+@few
+def test_single_precision_agrees_to_four_digits(case):
+    compare(case, 1e-3, torch.float32)
+
+
+@given(case=trees(zeros=True))
+@few
+def test_impossible_samples_are_counted_and_left_out(case):
+    """Zeros among the inputs only: a weight of zero asks for a careful engine, which has no tuned path."""
+    rng = np.random.default_rng(0)
+    positive = replace(case, weights={node: random_weights(node, False, rng) for node in case.circuit.sums})
+    compare(positive)
+
+
+@given(case=trees(), seed=st.integers(0, 1000))
+@few
+def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed):
+    rng = np.random.default_rng(seed)
+    drawn = [
+        replace(
+            case,
+            weights={node: random_weights(node, False, rng) for node in case.circuit.sums},
+            inputs={node: random_parameters(node, False, rng) for node in case.circuit.inputs},
+        ).params
+        for _ in range(2)
+    ]
+    members, samples = [case.params, *drawn], case.samples()
+    index = torch.from_numpy(rng.integers(0, len(samples), (3, 4)))
+    batches = [samples.pick(index), samples.rows(0, len(samples))]
+    together = statistics(tuned(case, runs=3), stack(members), batches, ALL)
+    for run, params in enumerate(members):
+        alone = statistics(case.engine(), params, [samples.pick(index[run : run + 1]), batches[1]], ALL)
+        for one, other in zip(all_sums(together), all_sums(alone), strict=True):
+            assert_close(one[run], other[0])
+
+
+@given(case=trees())
+@few
+def test_plain_sums_need_no_curvature(case):
+    samples = case.samples()
+    batch = [samples.rows(0, len(samples))]
+    found, wanted = (statistics(engine, case.params, batch) for engine in (tuned(case), case.engine()))
+    assert found.curvature is None
+    for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
+        assert_close(one, other)
+
+
+@pytest.mark.parametrize("asked", ["curvature", "mean_ratio", "second_moment"])
+@given(case=trees())
+@settings(max_examples=5, deadline=None)
+def test_each_request_alone_gives_the_same_as_all_together(asked, case):
+    samples = case.samples()
+    batch = [samples.rows(0, len(samples))]
+    found, wanted = (
+        statistics(engine, case.params, batch, Request(**{asked: True})) for engine in (tuned(case), case.engine())
+    )
+    for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
+        assert_close(one, other)
+
+
+def with_samples(circuit: Circuit, samples: int, seed: int = 0) -> Case:
+    domains = ("binary",) * circuit.variables
+    return with_parameters(circuit, domains, Shape(samples=samples, missing=False), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("samples", [1, 2, 63, 1021, 2048])
+def test_rows_of_any_length_have_the_same_sums(samples):
+    """63, 1021 and 2048 samples are padded; the padding must not count."""
+    engine = compare(with_samples(hmm(5, 3), samples))
+    width = engine.tree.memory.views(samples, missing=False).width
+    assert width == {63: 64, 1021: 1056, 2048: 2080}.get(samples, samples)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_product_of_very_many_factors_and_messages(weighted):
+    """200 factors in many tables and 30 messages: without scaling in between, their product underflows."""
+    messages = [Sum(Product([Input(v, Bernoulli(), 3), Sum(Input(v + 30, Bernoulli(), 3), 3)]), 3) for v in range(30)]
+    factors = [Input(v, Bernoulli(), 3) for v in range(60, 260)]
+    case = with_samples(Circuit(Sum(Product([*messages, *factors]))), 12)
+    weights = torch.linspace(0.5, 2, 12).double() if weighted else None
+    compare(replace(case, sample_weights=weights), 2e-3, torch.float32)
+
+
+@pytest.mark.parametrize("kind", ["factors", "leaves", "messages"])
+def test_a_unit_that_falls_far_behind_and_wins_in_the_end(kind):
+    """Half of the variables speak for unit 0, the other half, slightly louder, for unit 1: exp(-200) in between."""
+    half, speaks = 100, [[0.9], [0.1]]
+    inputs = [Input(v, Bernoulli(), 2) for v in range(2 * half)]
+    parameters = {node: torch.tensor(speaks if node.variable < half else speaks[::-1]).double() for node in inputs}
+    parameters[inputs[-1]] = torch.tensor([[0.05], [0.95]]).double()
+    on_top = {
+        "factors": lambda node: node,
+        "leaves": lambda node: Sum(node, 2),
+        "messages": lambda node: Sum(Product(node), 2),
+    }[kind]
+    circuit = Circuit(Sum(Product([on_top(node) for node in inputs])))
+    weights = {node: torch.eye(2).double() * (1 - 2e-6) + 1e-6 for node in circuit.sums if node.units == 2}
+    weights[circuit.roots[0]] = torch.tensor([[0.5, 0.5]]).double()
+    case = Case(circuit, ("binary",) * len(inputs), weights, parameters, np.ones((3, len(inputs))))
+    compare(case, 1e-3, torch.float32)
+
+
+def test_a_chain_of_500_variables_in_single_precision():
+    compare(with_samples(hmm(500, 3), 8), 2e-3, torch.float32)
+
+
+def test_a_state_that_no_unit_can_have_makes_its_samples_impossible():
+    node = Input(0, Bernoulli(), 2)
+    circuit = Circuit(Sum(Product([node, Sum(Input(1, Bernoulli(), 2), 2)])))
+    case = with_samples(circuit, 20)
+    impossible = replace(case, inputs={**case.inputs, node: torch.zeros(2, 1).double()})
+    assert 0 < int(impossible.statistics().impossible) < 20
+    compare(impossible)
+
+
+def test_parts_that_go_to_the_reference_need_no_more_memory(monkeypatch):
+    give_up_always(monkeypatch)
+    case = with_samples(hmm(6, 4), 100)
+    engine = compare(case)
+    assert engine.reference_bytes_per_sample(backward=True) > engine.bytes_per_sample(backward=True)
+    assert engine.samples < 100
+    assert engine.values.buffer.numel() < 100 * case.program.values.rows
+
+
+def test_buffers_are_kept_from_batch_to_batch():
+    case = with_samples(hmm(4, 2), 10)
+    memory = tuned(case).tree.memory
+    first = memory.views(10, missing=False)
+    assert memory.views(10, missing=False) is first
+    smaller = memory.views(4, missing=False)
+    assert smaller.levels[0].elements.data_ptr() == first.levels[0].elements.data_ptr()
+    for samples in range(20, 30):
+        memory.views(samples, missing=False)
+    assert len(memory._views) <= 4
+
+
+# --- which circuits are latent trees ---
+
+
+def is_tuned(root: Node | list[Node], careful: bool = False) -> bool:
+    return Engine(compile(Circuit(root)), 1, CPU, torch.float64, careful, tables=True).tree is not None
+
+
+def leaf(variable: int, units: int = 2) -> Sum:
+    return Sum(Input(variable, Bernoulli(), units), units)
+
+
+def test_hidden_trees_and_mixtures_are_recognised():
+    rows = np.random.default_rng(0).integers(0, 2, (50, 6))
+    for circuit in (cc.hclt(rows, units=3), hmm(5, 3), mixture(5, 3)):
+        assert is_tuned(list(circuit.roots))
+    assert is_tuned(Sum(Product([leaf(0), leaf(1)]), 4))
+
+
+SHARED = Input(0, Bernoulli(), 2)
+
+OTHERS: dict[str, Node | list[Node]] = {
+    "a leaf alone": leaf(0),
+    "a sum over two products": Sum([Product([leaf(0), leaf(1)]), Product([leaf(0), leaf(1)])]),
+    "a shared input": Sum([Sum(Product([SHARED, leaf(1)]), 2), Sum(Product([SHARED, leaf(1)]), 2)]),
+    "two roots": [Sum(Product([leaf(0), leaf(1)])), Sum(Product([leaf(0), leaf(1)]))],
+    "a product is the root": Product([leaf(0, 1), leaf(1, 1)]),
+    "a product of products": Sum(Product([Product([leaf(0), leaf(1)]), leaf(2)])),
+    "a sum over a sum": Sum(Product([Sum(leaf(0), 2), leaf(1)])),
+    "units differ": Sum(Product([Sum(Product([leaf(0, 3), leaf(1, 3)]), 2), leaf(2)])),
+    "units are selected": Sum(Product([leaf(0), leaf(1)], [[1, 0], None])),
+    "a mask": Sum(Product([leaf(0), leaf(1)]), mask=[[True, False]]),
+    "a mask inside": Sum(Product([Sum(Product([leaf(0), leaf(1)]), 2, mask=[[True, False]] * 2), leaf(2)])),
+    "a continuous factor": Sum(Product([leaf(0), Input(1, Gaussian(), 2)])),
+    "an indicator": Sum(Product([leaf(0), Input(1, Indicator((0, 1)), 2)])),
+    "very many states": Sum(Product([leaf(0), Input(1, Categorical(40), 2)])),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_circuits_are_left_to_the_reference(name):
+    assert not is_tuned(OTHERS[name])
+
+
+def test_a_careful_engine_has_no_tuned_path():
+    assert not is_tuned(Sum(Product([leaf(0), leaf(1)])), careful=True)
