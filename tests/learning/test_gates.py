@@ -18,6 +18,7 @@ from circurve.learning.gates import (
     log_norm,
     max_norm,
     ones,
+    power,
     rank,
     sigmoid,
     top_fraction,
@@ -29,7 +30,7 @@ some = settings(max_examples=30, deadline=None)
 
 FRACTIONS = [top_fraction(q, by) for q in (0.01, 0.3, 0.5, 1.0) for by in ("local", "total")]
 ALL = [*GATES.values(), *FRACTIONS]
-MONOTONE = [ones, max_norm, log_norm, rank, sigmoid, top_fraction(0.3), top_fraction(0.01)]
+MONOTONE = [ones, max_norm, log_norm, rank, sigmoid, top_fraction(0.3), top_fraction(0.01), power(2), power(0.5)]
 TIES_BY_ORDER = top_fraction
 
 
@@ -213,12 +214,13 @@ def test_a_gate_is_found_by_its_name(name):
 def test_top_fraction_by_name_carries_its_arguments():
     assert as_gate("top_fraction:0.1") == top_fraction(0.1, by="local")
     assert as_gate("top_fraction:0.25:total") == top_fraction(0.25, by="total")
+    assert as_gate("power:2") == power(2.0)
 
 
 @pytest.mark.parametrize(
     ("gate", "message"),
     [
-        ("max", r"gate must be a function or one of ones, max_norm, .*, top_fraction:Q, not 'max'"),
+        ("max", r"gate must be a function or one of ones, max_norm, .*, top_fraction:Q, power:P, not 'max'"),
         ("top_fraction", r"gate must be .*, not 'top_fraction'"),
         ("top_fraction:0.1:local:x", r"gate must be .*, not 'top_fraction:0.1:local:x'"),
         ("top_fraction:x", r"gate 'top_fraction:x': could not convert"),

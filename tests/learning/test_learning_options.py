@@ -156,8 +156,8 @@ def test_select_must_be_best_or_last(value):
 
 
 @pytest.mark.parametrize("value", ["float16", 64, None, torch.float64, ["float32"]], ids=shown)
-def test_precision_must_be_float32_or_float64(value):
-    with refuses("^precision must be one of float32, float64, not"):
+def test_precision_must_be_known(value):
+    with refuses("^precision must be one of float32, float64, tf32, not"):
         quick(CIRCUIT, X, precision=value)
 
 

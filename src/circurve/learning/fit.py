@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from circurve.engine import Params, Program, Samples, compile, stack
+from circurve.engine import Backend, Params, Program, Samples, compile, stack
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
 from circurve.learning.examples import Examples, Prepared, prepare
 from circurve.learning.history import FitResult, FleetResult
-from circurve.learning.initialize import initial_params
+from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Callback, Trainer
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.options import PRECISIONS, Run, Settings
@@ -35,6 +35,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     labels: Any = None,
     method: Method | None = None,
     seed: int = 0,
+    init: Initialization = "random",
     epochs: int = 100,
     batch_size: int | None = 200,
     step_size: float | Schedule | None = None,
@@ -42,7 +43,8 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     patience: int | None = None,
     select: Literal["best", "last"] | None = None,
     device: str | torch.device = "auto",
-    precision: Literal["float32", "float64"] = "float32",
+    precision: Literal["float32", "float64", "tf32"] = "float32",
+    backend: Backend = "auto",
     memory_budget: int | None = None,
     track: bool = False,
     refit: bool = False,
@@ -56,6 +58,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     labels or another mark for missing values. `weights` and `labels` are short for those of `train`.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
     by validation likelihood, with all candidates trained in one pass (`result.path`).
+    init: how parameters start, "random" or "prototypes": each unit around a row of the training data.
     batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by default 0.1 for mini-batches and 1
     for the full batch.
     select: which epoch's parameters to return, "best" by validation log-likelihood (the default when `valid` is given)
@@ -63,7 +66,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     once more on training and validation data together. start: go on from this model's parameters.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
     """
-    run = Run(method=method if method is not None else Vanilla(), seed=seed)
+    run = Run(method=method if method is not None else Vanilla(), seed=seed, init=init)
     fleet = fit_fleet(
         circuit,
         train,
@@ -80,6 +83,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
         select=select,
         device=device,
         precision=precision,
+        backend=backend,
         memory_budget=memory_budget,
         track=track,
         refit=refit,
@@ -106,7 +110,8 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     patience: int | None = None,
     select: Literal["best", "last"] | None = None,
     device: str | torch.device = "auto",
-    precision: Literal["float32", "float64"] = "float32",
+    precision: Literal["float32", "float64", "tf32"] = "float32",
+    backend: Backend = "auto",
     memory_budget: int | None = None,
     track: bool = False,
     refit: bool = False,
@@ -116,7 +121,7 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
 
-    All runs share the data and the options of `fit`; seed, method and step size are each run's own. A run with
+    All runs share the data and the options of `fit`; seed, method, step size and init are each run's own. A run with
     mu="auto" or gate="auto" is trained once for each candidate, in the same pass; its result is the best of them by
     validation likelihood.
     """
@@ -129,6 +134,7 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
         select=select,
         device=device,
         precision=precision,
+        backend=backend,
         memory_budget=memory_budget,
         track=track,
     )
@@ -196,7 +202,7 @@ def _check_does_without_validation(runs: Sequence[Run], settings: Settings) -> N
 def _start(program: Program, runs: Sequence[Run], train: Prepared, start: Model | None) -> Params:
     if start is not None:
         return stack([start.params.to("cpu", torch.float64)] * len(runs))
-    return stack([initial_params(program, run.seed, train.table) for run in runs])
+    return stack([initial_params(program, run.seed, train.table, run.init) for run in runs])
 
 
 def _same_structure(start: Model, circuit: Circuit) -> Program:

@@ -21,9 +21,12 @@ __all__ = [
     "NodeCurvature",
     "apply_gate",
     "flow_local",
+    "gate_name",
+    "is_ours",
     "log_norm",
     "max_norm",
     "ones",
+    "power",
     "rank",
     "sigmoid",
     "top_fraction",
@@ -82,6 +85,20 @@ def unused_sharp(curvature: NodeCurvature) -> Tensor:
 
 
 @dataclass(frozen=True)
+class power:  # noqa: N801 - used like a function, printed like a record
+    """omega_n = (t^_n / max_m t^_m)^p: `max_norm` that spares nodes of middling curvature the more, the larger p."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.p, bool) or not isinstance(self.p, int | float) or not 0 < self.p < float("inf"):
+            raise OptionError(f"power: p must be positive and finite, not {self.p!r}")
+
+    def __call__(self, curvature: NodeCurvature) -> Tensor:
+        return _share_of_largest(curvature.local) ** self.p
+
+
+@dataclass(frozen=True)
 class top_fraction:  # noqa: N801 - used like a function, printed like a record
     """omega_n = 1 for the fraction q of nodes with the largest t^ (or T^), else 0; at least one node, ties by order."""
 
@@ -113,9 +130,25 @@ GATES: dict[str, Gate] = {
 """The gates that need no argument, by name."""
 
 
+def gate_name(gate: Gate | str) -> str:
+    """What `Gated(gate=...)` takes for this gate; a user's function goes by its own name."""
+    if isinstance(gate, str):
+        return gate
+    if isinstance(gate, power):
+        return f"power:{gate.p:g}"
+    if isinstance(gate, top_fraction):
+        return f"top_fraction:{gate.q:g}" + (":total" if gate.by == "total" else "")
+    return next((name for name, ours in GATES.items() if ours is gate), getattr(gate, "__name__", repr(gate)))
+
+
+def is_ours(gate: Gate) -> bool:
+    """Whether a gate is of this file: it then takes a whole fleet, and needs no check."""
+    return isinstance(gate, top_fraction | power) or any(gate is ours for ours in GATES.values())
+
+
 def apply_gate(gate: Gate, curvature: NodeCurvature) -> Tensor:  # (R, M) -> (R, M)
     """Call a gate for a fleet: ours in one go, anybody else's run by run with a check of what comes back."""
-    if isinstance(gate, top_fraction) or any(gate is ours for ours in GATES.values()):
+    if is_ours(gate):
         return gate(curvature)
     parts = zip(curvature.local, curvature.total, curvature.flow_squared, strict=True)
     return torch.stack([_checked(gate, NodeCurvature(*part)) for part in parts])

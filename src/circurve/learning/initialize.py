@@ -1,17 +1,42 @@
-"""Starting parameters, reproducible from a seed on every device."""
+"""Starting parameters, reproducible from a seed on every device: at random, or around rows of the data."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, cast
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from circurve.data import Table
 from circurve.engine import Params, Program, random_weights
+from circurve.engine.program import SumLayer
+from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
+from circurve.inputs.common import FLOOR
+from circurve.inputs.gaussian import LARGEST
 
-__all__ = ["generator", "initial_params"]
+__all__ = ["INITIALIZATIONS", "Initialization", "generator", "initial_params"]
+
+Initialization: TypeAlias = Literal["random", "prototypes"]
+INITIALIZATIONS = ("random", "prototypes")
 
 ROWS = 20_000
 """Inputs start from the first so many rows: enough for means and variances."""
+
+SHARE = 0.6
+"""How much of a prototype's distribution is its own row; the rest says nothing."""
+
+JITTER = 0.1
+"""Units that share a row, or a value, still differ by about this much."""
+
+LOYALTY = 0.9
+"""How much of its weight a unit starts by giving to the child unit of its own number. With little of it, the first
+steps mix all rows into units that are alike, and EM takes long to part them again."""
+
+Column: TypeAlias = NDArray[np.float64]
 
 
 def generator(seed: int, stream: int) -> torch.Generator:
@@ -20,16 +45,120 @@ def generator(seed: int, stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % (1 << 63))
 
 
-def initial_params(program: Program, seed: int, table: Table) -> Params:
-    """Random parameters for one run, float64: weights near uniform, inputs spread around their column."""
+def initial_params(program: Program, seed: int, table: Table, init: Initialization = "random") -> Params:
+    """Parameters for one run, float64.
+
+    random: weights near uniform, inputs spread around their column.
+    prototypes: unit k of every input starts around the value that row i_k has there (see `PROTOTYPES`), the rows drawn
+    by the seed; a unit whose row misses the value starts at random. A sum with as many units as child units gives most
+    of its weight to the child unit of the same number, so that the values of one row stay together.
+    """
     source = generator(seed, stream=0)
+    rows = None
+    if init == "prototypes":
+        rows = _draw_rows(len(table.values), max(layer.units for layer in program.inputs), source)
     columns = table.values[:ROWS].numpy().T
     inputs = []
     for layer in program.inputs:
         drawn = []
         for node in layer.nodes:
-            column = columns[node.variable]
-            observed = column[~np.isnan(column)] if column.dtype.kind == "f" else column[column >= 0]
-            drawn.append(layer.family.initialize(observed.astype(np.float64), layer.units, source))
+            column = _observed(columns[node.variable])
+            start = layer.family.initialize(column, layer.units, source)
+            if rows is not None:
+                values = table.values[rows[: layer.units], node.variable].double()
+                start = _around(layer.family, values, start, column, source)
+            drawn.append(start)
         inputs.append(torch.stack(drawn).unsqueeze(0))
-    return Params(random_weights(program, source), tuple(inputs))
+    weights = random_weights(program, source) if rows is None else _loyal_weights(program, source)
+    return Params(weights, tuple(inputs))
+
+
+def _observed(column: NDArray[Any]) -> Column:
+    present = ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
+    return column[present].astype(np.float64)
+
+
+def _draw_rows(count: int, units: int, source: torch.Generator) -> Tensor:  # (units,)
+    """Numbers of distinct rows; rows repeat only when there are fewer than units."""
+    rounds = -(-units // count)
+    return torch.cat([torch.randperm(count, generator=source) for _ in range(rounds)])[:units]
+
+
+def _loyal_weights(program: Program, source: torch.Generator) -> tuple[Tensor, ...]:
+    """Random weights; in each sum with as many units as child units they are mixed with the identity."""
+    drawn = random_weights(program, source)
+    return tuple(_mixed(layer, weight) for layer, weight in zip(program.sums, drawn, strict=True))
+
+
+def _mixed(layer: SumLayer, weight: Tensor) -> Tensor:  # (1, G, K, C) -> (1, G, K, C)
+    if layer.units != layer.child_units:
+        return weight
+    mixed = (1 - LOYALTY) * weight + LOYALTY * torch.eye(layer.units, dtype=torch.float64)
+    present = mixed if layer.mask is None else mixed * torch.from_numpy(layer.mask)
+    return present / present.sum(-1, keepdim=True)
+
+
+def _around(family: Family, values: Tensor, start: Tensor, column: Column, source: torch.Generator) -> Tensor:
+    """Parameters (K, P) around the values (K,); those of `start` where a value is missing or the family has none."""
+    prototype = PROTOTYPES.get(type(family))
+    if prototype is None:
+        return start
+    missing = values.isnan() if not family.discrete else ~(values >= 0)
+    placed = prototype(family, torch.where(missing, 0.0, values), column, source)
+    return torch.where(missing.unsqueeze(-1), start, placed)
+
+
+def _uniform(source: torch.Generator, *shape: int) -> Tensor:
+    """From -1 to below 1."""
+    return 2 * torch.rand(shape, generator=source, dtype=torch.float64) - 1
+
+
+def _near_zero_or_one(share: Tensor, source: torch.Generator) -> Tensor:  # (K,) in [0, 1] -> (K, 1)
+    """0.2 + 0.6 share, give or take half of JITTER."""
+    probability = (1 - SHARE) / 2 + SHARE * share + JITTER / 2 * _uniform(source, *share.shape)
+    return probability.clamp_(FLOOR, 1 - FLOOR).unsqueeze(-1)
+
+
+def _bernoulli(_: Family, values: Tensor, __: Column, source: torch.Generator) -> Tensor:
+    return _near_zero_or_one(values, source)
+
+
+def _binomial(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
+    return _near_zero_or_one(values / cast("Binomial", family).trials, source)
+
+
+def _categorical(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
+    """0.6 for the row's state and 0.4 for all of them, nearly evenly."""
+    states = cast("Categorical", family).states
+    spread = 1 + JITTER * _uniform(source, len(values), states)
+    own = torch.nn.functional.one_hot(values.long(), states).double()
+    return (1 - SHARE) * spread / spread.sum(-1, keepdim=True) + SHARE * own
+
+
+def _gaussian(family: Family, values: Tensor, column: Column, source: torch.Generator) -> Tensor:
+    """Means at the values, jittered by a tenth of the spread; the variance of the column."""
+    spread = float(column.var()) if column.size else 1.0
+    variance = max(spread, cast("Gaussian", family).min_variance)
+    jitter = torch.randn(len(values), generator=source, dtype=torch.float64)
+    mean = (values + JITTER * math.sqrt(variance) * jitter).clamp_(-LARGEST, LARGEST)
+    return torch.stack([mean, torch.full_like(mean, variance)], dim=-1)
+
+
+def _poisson(_: Family, values: Tensor, column: Column, source: torch.Generator) -> Tensor:
+    """0.6 of the value and 0.4 of the column's mean, give or take a tenth."""
+    mean = float(column.mean()) if column.size else 1.0
+    rate = (SHARE * values + (1 - SHARE) * mean) * (1 + JITTER * _uniform(source, len(values)))
+    return rate.clamp_min_(FLOOR).unsqueeze(-1)
+
+
+Prototype: TypeAlias = Callable[[Family, Tensor, Column, torch.Generator], Tensor]
+"""A family, values (K,), the observed values of their column, and randomness -> parameters (K, P) around the values."""
+
+PROTOTYPES: dict[type[Family], Prototype] = {
+    Bernoulli: _bernoulli,
+    Binomial: _binomial,
+    Categorical: _categorical,
+    Gaussian: _gaussian,
+    Poisson: _poisson,
+}
+"""The families that can start around a value; the units of others start at random."""

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine import Engine, Params, Program, Request, Samples, Statistics, stack, statistics
+from circurve.engine import AnyEngine, Params, Program, Request, Samples, bind_engine, stack, statistics
+from circurve.engine.cuda import FusedEngine
 from circurve.engine.memory import chunk_size
 from circurve.errors import CircurveWarning
 from circurve.learning.checks import check_at_least_zero
+from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.initialize import generator
 from circurve.learning.methods import Grid, Vanilla
@@ -21,6 +23,7 @@ from circurve.learning.options import Run, Settings, as_schedule
 from circurve.learning.plan import Plan
 from circurve.learning.schedules import by_overfitting
 from circurve.learning.score import chunks, mean_log_likelihood
+from circurve.learning.steps import Batches, ReferenceSteps, Steps, Totals
 from circurve.model import Model
 
 __all__ = ["Callback", "EpochEnd", "Trainer"]
@@ -59,7 +62,7 @@ class Trainer:
         """EM from the given parameters (R = number of runs) until every run has stopped."""
         self.started = time.perf_counter()
         self.active = list(range(len(self.runs)))
-        self._take(params)
+        self.plan, self.steps, self.scorer = self._bind(params, self.active)
         self.best, self.best_ll = params, torch.full((params.runs,), -torch.inf, dtype=torch.float64)
         self.best_epoch = [0] * len(self.runs)
         epoch = 0
@@ -76,34 +79,37 @@ class Trainer:
             self._stop(dict.fromkeys(self.active, "interrupted"), epoch)
         return self._results()
 
-    def _take(self, params: Params) -> None:
-        """Continue with these parameters and an engine of their number of runs."""
-        self.params = params
-        careful = self.program.masked or params.may_underflow()
-        self.engine = Engine(self.program, params.runs, params.device, params.dtype, careful, tables=True)
-        self.chunk = chunk_size(self.engine, backward=True, memory_budget=self.settings.memory_budget)
-        methods = [self.runs[i].method for i in self.active]
-        self.plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
+    def _bind(self, params: Params, active: Sequence[int]) -> tuple[Plan, Steps, AnyEngine]:
+        """What continues with these parameters: M-step, steps and an engine for scores."""
+        methods = [self.runs[i].method for i in active]
+        plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
+        engine = self._engine(params)
+        train, budget = self.data["train"], self.settings.memory_budget
+        if isinstance(engine, FusedEngine):
+            # scores need an engine of their own: a recorded step must find its memory where it was
+            return plan, GraphSteps(engine, plan, train, params, budget), self._engine(params)
+        return plan, ReferenceSteps(engine, plan, train, params, budget), engine
+
+    def _engine(self, params: Params) -> AnyEngine:
+        return bind_engine(self.program, params, self.settings.backend, self.settings.precision)
+
+    @property
+    def params(self) -> Params:
+        """The present parameters of the runs that are still training."""
+        return self.steps.params
 
     def _epoch(self, epoch: int) -> None:
         train = self.data["train"]
         size = self.settings.batch_size
-        steps = 1 if size is None else -(-len(train) // size)
-        orders = None if size is None else self._orders(len(train))
-        bounds = [len(train) * i // steps for i in range(steps + 1)]
-        seen = _Totals(self.params)
+        batches = Batches.even(None if size is None else self._orders(len(train)), len(train), size)
+        steps = len(batches)
         total = max(1, self.settings.epochs * steps - 1)
-        alphas: list[float] = []
-        mus: list[float] = []
-        for i in range(steps):
-            progress = ((epoch - 1) * steps + i) / total
-            alphas = [self.schedules[run](progress) for run in self.active]
-            mus = [self._mu(run, progress) for run in self.active]
-            sums = self._e_step(train, None if orders is None else orders[:, bounds[i] : bounds[i + 1]])
-            self.params = self.plan.maximize(self.params, sums, alphas, mus)
-            seen.add(sums)
-        self._warn(seen.impossible)
-        self._record(epoch, seen, alphas, mus)
+        progress = [((epoch - 1) * steps + i) / total for i in range(steps)]
+        alphas = [[self.schedules[run](at) for run in self.active] for at in progress]
+        mus = [[self._mu(run, at) for run in self.active] for at in progress]
+        seen = self.steps.run(batches, alphas, mus)
+        self._warn(seen.impossible())
+        self._record(epoch, seen, alphas[-1], mus[-1])
 
     def _mu(self, run: int, progress: float) -> float:
         """The strength of a run's penalty now."""
@@ -124,25 +130,19 @@ class Trainer:
         orders = [torch.randperm(rows, generator=self.shuffles[run]) for run in self.active]
         return torch.stack(orders).to(self.params.device)
 
-    def _e_step(self, train: Samples, index: Tensor | None) -> Statistics:
-        if index is None:
-            return statistics(self.engine, self.params, chunks(train, self.chunk), self.plan.request)
-        parts = (train.pick(part) for part in torch.split(index, self.chunk, dim=1))
-        return statistics(self.engine, self.params, parts, self.plan.request)
-
-    def _score(self, name: str, params: Params, engine: Engine) -> list[float] | None:
+    def _score(self, name: str, params: Params, engine: AnyEngine) -> list[float] | None:
         if name not in self.data:
             return None
         chunk = chunk_size(engine, backward=False, memory_budget=self.settings.memory_budget)
         values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
         return values
 
-    def _record(self, epoch: int, seen: _Totals, alphas: list[float], mus: list[float]) -> None:
+    def _record(self, epoch: int, seen: Totals, alphas: list[float], mus: list[float]) -> None:
         train_ll, sharpness = seen.mean_log_likelihood().tolist(), seen.mean_trace().tolist()
         tracked = self.settings.track
         gates = self.plan.gate_summaries() if tracked else [None] * len(self.active)
-        valid = self._score("valid", self.params, self.engine)
-        test = self._score("test", self.params, self.engine)
+        valid = self._score("valid", self.params, self.scorer)
+        test = self._score("test", self.params, self.scorer)
         seconds = time.perf_counter() - self.started
         for place, run in enumerate(self.active):
             self.history[run].append(
@@ -197,11 +197,13 @@ class Trainer:
         if not kept:
             self.active = active
             return
-        memory, params, bests, best_ll = self.plan, self.params.select(kept), self.best.select(kept), self.best_ll[kept]
+        params, bests, best_ll = self.params.select(kept), self.best.select(kept), self.best_ll[kept]
+        plan, steps, scorer = self._bind(params, active)
+        plan.remember(self.plan, kept)
         # all at once: an interruption must not find runs and parameters of different fleets
-        self.active, self.params, self.best, self.best_ll = active, params, bests, best_ll
-        self._take(params)
-        self.plan.remember(memory, kept)
+        self.plan, self.steps, self.scorer, self.active, self.best, self.best_ll = (
+            plan, steps, scorer, active, bests, best_ll
+        )  # fmt: skip
 
     def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
         records = {run: self.history[run][-1] for run in self.active}
@@ -213,11 +215,8 @@ class Trainer:
         answers = [callback(event) for callback in callbacks]
         return any(answers)
 
-    def _warn(self, impossible: Tensor) -> None:
-        if self.warned:
-            return
-        most = int(impossible.max())
-        if most:
+    def _warn(self, most: int) -> None:
+        if most and not self.warned:
             self.warned = True
             warnings.warn(
                 f"{most} training samples have probability zero under the present parameters; EM leaves them out",
@@ -225,7 +224,7 @@ class Trainer:
                 stacklevel=2,
             )
 
-    def _sharpness(self, params: Params, engine: Engine) -> list[float | None]:
+    def _sharpness(self, params: Params, engine: AnyEngine) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
         chunk = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
         sums = statistics(engine, params, chunks(self.data["train"], chunk), Request(curvature=True))
@@ -235,8 +234,7 @@ class Trainer:
 
     def _results(self) -> FleetResult:
         params = stack([self.finished[run][0] for run in range(len(self.runs))])
-        careful = self.program.masked or params.may_underflow()
-        engine = Engine(self.program, params.runs, params.device, params.dtype, careful, tables=True)
+        engine = self._engine(params)
         train, valid, test = (self._score(name, params, engine) for name in ("train", "valid", "test"))
         assert train is not None
         sharpness = self._sharpness(params, engine) if self.settings.track else [None] * params.runs
@@ -258,31 +256,6 @@ class Trainer:
                 for i, run in enumerate(self.runs)
             )
         )
-
-
-class _Totals:
-    """Sums over the batches of an epoch, one for each run, kept on the device until the epoch ends."""
-
-    def __init__(self, params: Params) -> None:
-        self.log_likelihood = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
-        self.weight, self.trace = torch.zeros_like(self.log_likelihood), torch.zeros_like(self.log_likelihood)
-        self.impossible = torch.zeros_like(self.log_likelihood)
-
-    def add(self, sums: Statistics) -> None:
-        """Another batch."""
-        self.log_likelihood += sums.log_likelihood
-        self.weight += sums.weight
-        self.impossible += sums.impossible
-        if sums.curvature is not None and sums.curvature.total is not None:
-            self.trace += sums.curvature.trace()
-
-    def mean_log_likelihood(self) -> Tensor:  # (R,)
-        """-inf if a sample had probability zero."""
-        return torch.where(self.impossible > 0, -torch.inf, self.log_likelihood / self.weight)
-
-    def mean_trace(self) -> Tensor:  # (R,)
-        """The mean trace of the Hessian, where it was asked for."""
-        return self.trace / self.weight
 
 
 def _overfitting(record: EpochRecord) -> float | None:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
-from circurve.learning.gates import GATES, Gate, max_norm, top_fraction
+from circurve.learning.gates import GATES, Gate, max_norm, power, top_fraction
 from circurve.learning.schedules import Schedule, by_overfitting
 
 __all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate"]
@@ -124,19 +124,24 @@ def _shown(method: Method) -> str:
 
 
 def as_gate(gate: object) -> Gate:
-    """A gate by its name ("top_fraction:0.1" and "top_fraction:0.1:total" included), or a function as it is."""
+    """A gate by its name (also "top_fraction:0.1", "top_fraction:0.1:total", "power:2"), or a function as it is."""
     if callable(gate):
         return gate
     if isinstance(gate, str):
         if gate in GATES:
             return GATES[gate]
         name, *arguments = gate.split(":")
+        if name == "power" and len(arguments) == 1:
+            try:
+                return power(float(arguments[0]))
+            except ValueError as error:
+                raise OptionError(f"gate {gate!r}: {error}") from error
         if name == "top_fraction" and 1 <= len(arguments) <= 2:
             try:
                 return top_fraction(float(arguments[0]), *arguments[1:])  # type: ignore[arg-type]
             except ValueError as error:
                 raise OptionError(f"gate {gate!r}: {error}") from error
-    known = ", ".join([*GATES, "top_fraction:Q"])
+    known = ", ".join([*GATES, "top_fraction:Q", "power:P"])
     raise OptionError(f"gate must be a function or one of {known}, not {gate!r}")
 
 

@@ -7,14 +7,16 @@ from typing import Literal
 
 import torch
 
+from circurve.engine import Backend
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, is_number
+from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Gated, Global, Method, Vanilla
 from circurve.learning.schedules import Schedule, constant
 
 __all__ = ["PRECISIONS", "Run", "Settings", "as_schedule"]
 
-PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
 
 
 def as_schedule(value: float | Schedule, name: str = "step_size") -> Schedule:
@@ -40,10 +42,13 @@ class Run:
     seed: int = 0
     step_size: float | Schedule | None = None
     label: str | None = None
+    init: Initialization = "random"
+    """How parameters start: "random", or "prototypes", where the units of all inputs start around rows of the data."""
 
     def __post_init__(self) -> None:
         check_count("seed", self.seed, at_least=0)
         object.__setattr__(self, "seed", int(self.seed))
+        check_choice("init", self.init, INITIALIZATIONS)
         if not isinstance(self.method, Vanilla | Global | Gated):
             raise OptionError(f"method must be Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
         if self.step_size is not None:
@@ -72,7 +77,12 @@ class Settings:
     """Which epoch's parameters to return; None is "best" with validation data, else "last"."""
 
     device: str | torch.device = "auto"
-    precision: Literal["float32", "float64"] = "float32"
+    precision: Literal["float32", "float64", "tf32"] = "float32"
+    """tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32."""
+
+    backend: Backend = "auto"
+    """"reference" is plain torch; "fused" insists on the CUDA kernels; "auto" takes them where they serve."""
+
     memory_budget: int | None = None
     """Bytes for buffers; None is a share of what is free."""
 
@@ -89,6 +99,7 @@ class Settings:
         if self.select is not None:
             check_choice("select", self.select, ("best", "last"))
         check_choice("precision", self.precision, tuple(PRECISIONS))
+        check_choice("backend", self.backend, ("auto", "reference", "fused"))
         as_schedule(self.step)
 
     @property

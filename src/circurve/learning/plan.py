@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine import Params, Program, Request, Statistics
-from circurve.learning.gates import NodeCurvature, apply_gate
+from circurve.engine import CurvatureSums, Params, Program, Request, Statistics
+from circurve.learning.gates import Gate, NodeCurvature, apply_gate
 from circurve.learning.methods import Gated, Global, Method, Vanilla, as_gate
 from circurve.learning.mstep import LayerSums, Penalty, normalized_counts, regularised_weights
 
@@ -46,28 +46,35 @@ class Plan:
             [not isinstance(m, Vanilla) and m.mu_scale == "mean" for m in methods], device=self.device
         )
         self.masks = [None if s.mask is None else torch.from_numpy(s.mask).to(self.device) for s in program.sums]
-        self.memory: dict[tuple[int, ...], NodeCurvature] = {}
+        self.units = sum(s.shape[0] * s.shape[1] for s in program.sums)
+        self.fixed = self._fixed_gates()
+        self.gated = self._gated_runs()
         self.omega: Tensor | None = None  # (R, M), the gates of the last M-step
 
-    def maximize(self, params: Params, sums: Statistics, step_size: Sequence[float], mu: Sequence[float]) -> Params:
+    def maximize(
+        self, params: Params, sums: Statistics, step_size: Sequence[float] | Tensor, mu: Sequence[float] | Tensor
+    ) -> Params:
         """theta <- (1 - alpha) theta + alpha theta~, for sums and inputs; the given parameters stay as they are."""
         alpha = self._column(step_size, self.dtype)
         targets = self._targets(params, sums, mu)
         weights = tuple(torch.lerp(old, new, alpha) for old, new in zip(params.weights, targets, strict=True))
-        inputs = tuple(
+        return Params(weights, self.maximize_inputs(params.inputs, sums.inputs, alpha))
+
+    def maximize_inputs(self, inputs: Sequence[Tensor], sums: Sequence[Tensor], alpha: Tensor) -> tuple[Tensor, ...]:
+        """The M-step of the input layers; alpha: (R, 1, 1, 1)."""
+        return tuple(
             layer.family.maximize(values, statistics, self.pseudocount, alpha)
-            for layer, values, statistics in zip(self.program.inputs, params.inputs, sums.inputs, strict=True)
+            for layer, values, statistics in zip(self.program.inputs, inputs, sums, strict=True)
         )
-        return Params(weights, inputs)
 
     def remember(self, earlier: Plan, kept: Sequence[int]) -> None:
         """Take over the running curvature of a plan of which only the runs `kept` go on."""
         place = {old: new for new, old in enumerate(kept)}
-        for runs, curvature in earlier.memory.items():
-            rows = [i for i, run in enumerate(runs) if run in place]
-            if rows:
-                values = (curvature.local, curvature.total, curvature.flow_squared)
-                self.memory[tuple(place[runs[i]] for i in rows)] = NodeCurvature(*(value[rows] for value in values))
+        for old in earlier.gated:
+            for new in self.gated:
+                if old.key == new.key and new.memory is not None and old.memory is not None:
+                    rows = [i for i, run in enumerate(old.runs) if run in place]
+                    new.memory.take(old.memory, rows)
 
     def gate_summaries(self) -> list[GateSummary | None]:
         """The gates of the last M-step, for each run that has any."""
@@ -76,7 +83,22 @@ class Plan:
         gated = [isinstance(m, Gated) for m in self.methods]
         return [_summary(omega) if has else None for omega, has in zip(self.omega, gated, strict=True)]
 
-    def _targets(self, params: Params, sums: Statistics, mu: Sequence[float]) -> list[Tensor]:
+    def strengths(self, sums: Statistics, mu: Sequence[float] | Tensor) -> Tensor:  # (R, M)
+        """mu * omega of every sum unit."""
+        return self._column(mu)[..., 0, 0] * self.gates(
+            _unit_sums(sums.curvature), _ratios(sums.curvature), sums.weight
+        )
+
+    def scale(self, weight: Tensor) -> Tensor:  # (R,)
+        """What counts are divided by first: the batch's weight (R,) where mu_scale is "mean"."""
+        return torch.where(self.per_sample, weight, 1.0)
+
+    @property
+    def plain(self) -> bool:
+        """Whether all runs use the surrogate penalty with a fixed multiplier; `Vanilla` does, with strength 0."""
+        return set(self.forms) == {(False, False)}
+
+    def _targets(self, params: Params, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Tensor]:
         moments = sums.curvature.second_moment if sums.curvature is not None else None
         layers = [
             LayerSums(counts, None if moments is None else moments[i], self.masks[i])
@@ -85,17 +107,16 @@ class Plan:
         if not layers or all(isinstance(m, Vanilla) for m in self.methods):
             pairs = zip(layers, params.weights, strict=True)
             return [normalized_counts(layer, old, self.pseudocount) for layer, old in pairs]
-        self.omega = self._gates(sums)
-        strength = self._column(mu)[..., 0, 0] * self.omega  # (R, M)
+        strength = self.strengths(sums, mu)
         sizes = [s.shape[0] * s.shape[1] for s in self.program.sums]
-        scale = torch.where(self.per_sample, sums.weight, 1.0).view(-1, 1, 1, 1)
+        scale = self.scale(sums.weight).view(-1, 1, 1, 1)
         targets = []
         for i, part in enumerate(torch.split(strength, sizes, dim=1)):
             g, k, _ = self.program.sums[i].shape
-            targets.append(self._layer(layers[i], params.weights[i], part.view(-1, g, k, 1), scale))
+            targets.append(self.layer_target(layers[i], params.weights[i], part.view(-1, g, k, 1), scale))
         return targets
 
-    def _layer(self, sums: LayerSums, weights: Tensor, strength: Tensor, scale: Tensor) -> Tensor:
+    def layer_target(self, sums: LayerSums, weights: Tensor, strength: Tensor, scale: Tensor) -> Tensor:
         """theta~ of one layer: runs with the same form of update are taken together."""
         result = None
         for (exact_penalty, exact_simplex), runs in self.forms.items():
@@ -123,53 +144,113 @@ class Plan:
             return dict.fromkeys(found)
         return {form: torch.tensor(runs, device=self.device) for form, runs in found.items()}
 
-    def _gates(self, sums: Statistics) -> Tensor:  # (R, M)
-        units = sum(s.shape[0] * s.shape[1] for s in self.program.sums)
-        omega = torch.zeros(len(self.methods), units, dtype=torch.float64, device=self.device)
-        if not units:
-            return omega
-        alike: dict[tuple[object, str, float], list[int]] = {}
+    def _fixed_gates(self) -> Tensor:  # (R, M)
+        """1 for runs of `Global`, 0 for the others until their gates are known."""
+        fixed = torch.zeros(len(self.methods), self.units, dtype=torch.float64, device=self.device)
         for run, method in enumerate(self.methods):
             if isinstance(method, Global):
-                omega[run] = 1.0
-            elif isinstance(method, Gated):
+                fixed[run] = 1.0
+        return fixed
+
+    def _gated_runs(self) -> list[_GatedRuns]:
+        """Runs with the same gate, estimator and memory are taken together."""
+        alike: dict[Hashable, list[int]] = {}
+        for run, method in enumerate(self.methods):
+            if isinstance(method, Gated):
                 same = method.gate if isinstance(method.gate, Hashable) else id(method.gate)
                 alike.setdefault((same, method.estimator, method.gate_memory), []).append(run)
-        for (_, estimator, memory), runs in alike.items():
+        found = []
+        for key, runs in alike.items():
             first = self.methods[runs[0]]
             assert isinstance(first, Gated)
-            omega[runs] = apply_gate(as_gate(first.gate), self._curvature(sums, runs, estimator, memory))
-        return omega
+            memory = None
+            if first.gate_memory:
+                memory = _Memory(first.gate_memory, len(runs), self.units, self.device)
+            index = torch.tensor(runs, device=self.device)
+            found.append(_GatedRuns(key, runs, index, as_gate(first.gate), first.estimator, memory))
+        return found
 
-    def _curvature(self, sums: Statistics, runs: list[int], estimator: str, memory: float) -> NodeCurvature:
+    def gates(self, units: Tensor | None, ratios: Sequence[Tensor] | None, weight: Tensor) -> Tensor:  # (R, M)
+        """The gates of all sum units, kept in `omega`.
+
+        units: sums over samples of F^2, t and T, (R, 3, M); ratios: sums of rho, (R, G, K, C) for each sum layer, where
+        a method asks for them; weight: of the samples, (R,).
+        """
+        self.omega = self.fixed
+        if self.units and self.gated:
+            assert units is not None
+            self.omega = self.fixed.clone()
+            for gated in self.gated:
+                curvature = self._curvature(units, ratios, weight, gated)
+                self.omega.index_copy_(0, gated.index, apply_gate(gated.gate, curvature))
+        return self.omega
+
+    def _curvature(
+        self, units: Tensor, ratios: Sequence[Tensor] | None, weight: Tensor, gated: _GatedRuns
+    ) -> NodeCurvature:
         """Mean curvature of the chosen runs, (runs, M), mixed with what was seen before."""
-        measured = sums.curvature
-        assert measured is not None
-        assert measured.total is not None
-        assert measured.flow_squared is not None
-        weight = sums.weight[runs, None].clamp_min(torch.finfo(torch.float64).tiny)
-        if estimator == "mean_ratio":
-            assert measured.ratio is not None
-            local = [
-                (ratio[runs].double() / weight[..., None, None]).square().sum(-1).flatten(1) for ratio in measured.ratio
-            ]
-        else:
-            assert measured.local is not None
-            local = [layer[runs].flatten(1) / weight for layer in measured.local]
-        total = torch.cat([layer[runs].flatten(1) for layer in measured.total], dim=1) / weight
-        flow = torch.cat([layer[runs].flatten(1) for layer in measured.flow_squared], dim=1) / weight
+        weight = weight.index_select(0, gated.index)[:, None, None].clamp_min(torch.finfo(torch.float64).tiny)
         largest = torch.finfo(torch.float64).max  # an edge of weight zero can have infinite curvature
-        now = NodeCurvature(torch.cat(local, dim=1).clamp_max(largest), total.clamp_max(largest), flow)
-        before = self.memory.get(tuple(runs)) if memory else None
-        if before is not None:
-            pairs = ((before.local, now.local), (before.total, now.total), (before.flow_squared, now.flow_squared))
-            now = NodeCurvature(*(torch.lerp(new, old, memory) for old, new in pairs))
-        if memory:
-            self.memory[tuple(runs)] = now
-        return now
+        means = (units.index_select(0, gated.index) / weight).clamp_max_(largest)  # (runs, 3, M)
+        flow_squared, local, total = means.unbind(1)
+        if gated.estimator == "mean_ratio":
+            assert ratios is not None
+            chosen = (ratio.index_select(0, gated.index).double() for ratio in ratios)
+            parts = [(ratio / weight[..., None]).square().sum(-1).flatten(1) for ratio in chosen]
+            local = torch.cat(parts, dim=1).clamp_max(largest)
+        now = NodeCurvature(local, total, flow_squared)
+        return now if gated.memory is None else gated.memory.mix(now)
 
-    def _column(self, values: Sequence[float], dtype: torch.dtype = torch.float64) -> Tensor:  # (R, 1, 1, 1)
-        return torch.tensor(values, dtype=dtype, device=self.device).view(-1, 1, 1, 1)
+    def _column(self, values: Sequence[float] | Tensor, dtype: torch.dtype = torch.float64) -> Tensor:  # (R, 1, 1, 1)
+        return torch.as_tensor(values, dtype=dtype, device=self.device).view(-1, 1, 1, 1)
+
+
+class _Memory:
+    """A running mean of the curvature, (runs, M): changed in place, so that a recorded step can be repeated."""
+
+    def __init__(self, share: float, runs: int, units: int, device: torch.device) -> None:
+        self.share = share
+        self.values = torch.zeros(3, runs, units, dtype=torch.float64, device=device)
+        self.seen = torch.zeros((), dtype=torch.float64, device=device)
+        """0 until the first measurement, which counts in full."""
+
+    def mix(self, now: NodeCurvature) -> NodeCurvature:
+        """The past with weight `share`, the present with the rest."""
+        fresh = torch.stack([now.local, now.total, now.flow_squared])
+        self.values.copy_(torch.lerp(fresh, self.values, self.share * self.seen))
+        self.seen.fill_(1.0)
+        return NodeCurvature(*self.values.clone().unbind())
+
+    def take(self, other: _Memory, rows: Sequence[int]) -> None:
+        """The past of other runs."""
+        self.values.copy_(other.values[:, list(rows)])
+        self.seen.copy_(other.seen)
+
+
+@dataclass(frozen=True)
+class _GatedRuns:
+    """Runs whose gates come from one call."""
+
+    key: Hashable
+    runs: list[int]
+    index: Tensor
+    gate: Gate
+    estimator: str
+    memory: _Memory | None
+
+
+def _unit_sums(measured: CurvatureSums | None) -> Tensor | None:  # (R, 3, M)
+    """Sums of F^2, t and T of all units, layer after layer."""
+    if measured is None or measured.local is None:
+        return None
+    assert measured.flow_squared is not None
+    assert measured.total is not None
+    kinds = (measured.flow_squared, measured.local, measured.total)
+    return torch.stack([torch.cat([layer.flatten(1) for layer in kind], dim=1) for kind in kinds], dim=1)
+
+
+def _ratios(measured: CurvatureSums | None) -> tuple[Tensor, ...] | None:
+    return None if measured is None else measured.ratio
 
 
 def _pick(values: Tensor, runs: Tensor | None) -> Tensor:

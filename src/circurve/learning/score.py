@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from circurve.engine import Batch, Engine, Params, Samples, log_prob
+from circurve.engine import AnyEngine, Batch, Params, Samples, log_prob
 
 __all__ = ["chunks", "mean_log_likelihood"]
 
@@ -20,7 +20,7 @@ def chunks(samples: Samples, size: int) -> Iterator[Batch]:
         yield samples.rows(start, min(start + even, len(samples)))
 
 
-def mean_log_likelihood(engine: Engine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
+def mean_log_likelihood(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
     total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
     weight = torch.zeros_like(total)

@@ -1,0 +1,236 @@
+"""The steps of an epoch on a GPU: one EM step recorded as a CUDA graph and replayed for every batch.
+
+A recorded step reads everything that changes from tensors: which batch is next, its rows, step sizes and mu of all
+runs. It ends with the next parameters in place, so an epoch is a row of replays without a word from the host.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from circurve.engine import Params, Samples
+from circurve.engine.batch import Batch
+from circurve.engine.cuda.estep import FusedSums
+from circurve.engine.cuda.fused import FusedEngine
+from circurve.engine.cuda.launch import PickFrom, StepSizes
+from circurve.engine.memory import chunk_size
+from circurve.errors import CircurveWarning
+from circurve.learning.gates import is_ours
+from circurve.learning.mstep import FLOOR, LayerSums
+from circurve.learning.plan import Plan
+from circurve.learning.steps import Batches, Totals
+
+__all__ = ["GraphSteps"]
+
+
+class GraphSteps:
+    """EM steps of a fleet on the fused kernels. Gates that users wrote may wait for the host: then nothing is recorded.
+
+    Batches of an epoch may differ in size by a row or so: shorter ones are filled up with samples of weight zero.
+    """
+
+    def __init__(
+        self, engine: FusedEngine, plan: Plan, train: Samples, params: Params, memory_budget: int | None = None
+    ) -> None:
+        self.engine, self.plan, self.train = engine, plan, train
+        engine.load(params)
+        engine.expect_missing(train.has_missing)
+        engine.inputs = [values.clone(memory_format=torch.contiguous_format) for values in params.inputs]
+        self.states = self._states(train) if not engine.blueprint.written else None
+        self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
+        self.records = engine.device.type == "cuda" and all(is_ours(gated.gate) for gated in plan.gated)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.shape: tuple[int, ...] = ()
+        self.tried = False
+        self.bounds: tuple[int, ...] = ()
+
+    @property
+    def params(self) -> Params:
+        """Views of the parameters, which the next step changes in place."""
+        return self.engine.params
+
+    def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
+        """One EM step for each batch; nothing waits for the device until the totals are read."""
+        self._prepare(batches, step_sizes, mus)
+        totals = self.totals
+        totals.values.zero_()
+        for _ in range(len(batches)):
+            if self.graph is None:
+                self._step()
+            else:
+                self.graph.replay()
+        done = Totals(self.engine.runs, self.engine.device)
+        done.values.copy_(totals.values)
+        return done
+
+    def _prepare(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> None:
+        """Put what an epoch needs where the recorded step reads it; record the step when its shape is new."""
+        device = self.engine.device
+        rows = self._rows(batches)
+        if rows.shape != self.shape:
+            self.shape, self.graph, self.tried = tuple(rows.shape), None, False
+            self.rows, self.number = torch.empty_like(rows), torch.zeros(1, dtype=torch.int64, device=device)
+            self.alphas = torch.zeros(len(batches), self.engine.runs, dtype=torch.float64, device=device)
+            self.mus = torch.zeros_like(self.alphas)
+            self.totals = Totals(self.engine.runs, device)
+        self.rows.copy_(rows)
+        self.alphas.copy_(torch.tensor(step_sizes, dtype=torch.float64))
+        self.mus.copy_(torch.tensor(mus, dtype=torch.float64))
+        if not self.tried:
+            self._try_out()
+            self.tried = True
+        self.number.zero_()
+
+    def _rows(self, batches: Batches) -> Tensor:  # (steps, R or 1, N), -1 for padding
+        device = self.engine.device
+        if batches.orders is None:
+            return torch.arange(len(self.train), device=device).expand(1, 1, -1)
+        if self.bounds != batches.bounds:
+            self.bounds = batches.bounds
+            starts = torch.tensor(batches.bounds[:-1])[:, None]
+            stops = torch.tensor(batches.bounds[1:])[:, None]
+            place = starts + torch.arange(int((stops - starts).max()))
+            self.places = torch.where(place < stops, place, -1).to(device)  # (steps, N)
+        steps, width = self.places.shape
+        orders = torch.nn.functional.pad(batches.orders.to(device), (0, 1), value=-1)  # place -1 is the padding
+        return orders[:, self.places.flatten()].view(-1, steps, width).transpose(0, 1).contiguous()
+
+    def _try_out(self) -> None:
+        """Run the step once and take it back: kernels are compiled, memory is there. Then record it.
+
+        Where memory is short, the batch is cut into smaller chunks.
+        """
+        engine, plan = self.engine, self.plan
+        state = [*engine.packed, *engine.inputs, self.totals.values, self.number]
+        state += [tensor for gated in plan.gated if gated.memory for tensor in (gated.memory.values, gated.memory.seen)]
+        saved = [tensor.clone() for tensor in state]
+        while True:
+            try:
+                self._first_step()
+                done = True
+            except torch.OutOfMemoryError:
+                done = False
+                if self.chunk == 1:
+                    raise
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+            if done:
+                return
+            self._halve()
+
+    def _first_step(self) -> None:
+        device = self.engine.device
+        if not self.records:
+            self._step()
+            return
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            self._step()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()
+        self.graph = graph
+
+    def _halve(self) -> None:
+        """Half as many samples at once, with a warning."""
+        self.engine.release()
+        torch.cuda.empty_cache()
+        self.chunk = max(1, min(self.chunk, self.rows.shape[2]) // 2)
+        warnings.warn(
+            f"out of memory on {self.engine.device}: going on with {self.chunk} samples at once",
+            CircurveWarning,
+            stacklevel=2,
+        )
+
+    def _step(self) -> None:
+        sums = FusedSums(self.engine, self.plan.request)
+        width = self.rows.shape[2]
+        for start in range(0, width, self.chunk):
+            self._e_step(sums, start, min(start + self.chunk, width))
+        self._m_step(sums)
+        self.totals.values[:3] += sums.totals
+        if sums.units is not None:
+            self.totals.values[3] += sums.units[:, 2].sum(-1)
+        self.number += 1
+
+    def _e_step(self, sums: FusedSums, start: int, stop: int) -> None:
+        """Samples `start` to `stop` of the batch."""
+        engine, train = self.engine, self.train
+        engine.reserve(stop - start, backward=True)
+        batch: Batch | None = None
+        labels: Tensor | None = None
+        if self.states is not None:
+            shape = (self.rows.shape[1], engine.variables, engine.stride)
+            states = torch.empty(shape, dtype=torch.int8, device=engine.device)
+            engine.launch.pick(PickFrom(self.states, self.rows, self.number, train.weights), start, states)
+        if self.states is None or train.labels is not None:
+            rows = self.rows.index_select(0, self.number)[0, :, start:stop]  # (R or 1, N)
+            index = rows.clamp_min(0)
+            if train.labels is not None:
+                labels = engine.padded_labels(train.labels[index])
+            if self.states is None:
+                batch = train.pick(index)
+                states, _ = engine.accept(batch)
+                engine.sample_weights[:, : stop - start] *= rows >= 0
+        sums.add(states, labels, batch)
+
+    def _m_step(self, sums: FusedSums) -> None:
+        engine, plan = self.engine, self.plan
+        weight = sums.totals[1]
+        steps = StepSizes(self.alphas, self.mus, self.number, FLOOR)
+        ratios = engine.packing.layers(sums.ratio) if sums.ratio else None
+        gates = plan.gates(sums.units, ratios, weight)
+        if plan.plain:
+            scale = plan.scale(weight)
+            engine.launch.maximize(
+                sums.counts, gates, steps, (plan.multiplier.view(-1), scale, plan.pseudocount.view(-1))
+            )
+        else:
+            self._other_forms(sums, gates, weight)
+        alpha: Tensor | None = None
+        inputs: tuple[Tensor, ...] = ()
+        known = {plan.inputs for plan in engine.blueprint.tables if engine.launch.knows(plan)}
+        for table in engine.blueprint.tables:
+            if table.inputs in known:
+                engine.launch.maximize_inputs(table, sums.by_state[table.inputs], steps, plan.pseudocount)
+        for number, layer in enumerate(engine.program.inputs):
+            if number not in known:
+                if alpha is None:
+                    alpha, inputs = self._alpha(), sums.input_sums()
+                old = engine.inputs[number]
+                old.copy_(layer.family.maximize(old, inputs[number], plan.pseudocount, alpha))
+
+    def _alpha(self) -> Tensor:  # (R, 1, 1, 1)
+        return self.alphas.index_select(0, self.number)[0].to(self.engine.dtype).view(-1, 1, 1, 1)
+
+    def _other_forms(self, sums: FusedSums, gates: Tensor, weight: Tensor) -> None:
+        """Exact simplex or exact penalty: torch operations, all sums with as many children at once."""
+        engine, plan = self.engine, self.plan
+        alpha, strength = self._alpha(), self.mus.index_select(0, self.number)[0][:, None] * gates
+        scale = plan.scale(weight).view(-1, 1, 1, 1)
+        for at, pack in enumerate(engine.packing.packs):
+            units = engine.launch.units[at].long()
+            counts, second, weights = (
+                packed[at][:, None, :, : pack.children] if packed else None
+                for packed in (sums.counts, sums.second, engine.packed)
+            )
+            assert counts is not None
+            assert weights is not None
+            layer = LayerSums(counts, second, None)
+            strengths = strength.index_select(1, units).view(-1, 1, pack.size, 1)
+            weights.copy_(torch.lerp(weights, plan.layer_target(layer, weights, strengths, scale), alpha))
+
+    def _states(self, train: Samples) -> Tensor:  # (rows, V) int8
+        """The states of all rows; a missing value is the last one of all tables."""
+        values = train.values
+        if not train.has_missing:
+            return values.to(torch.int8).contiguous()
+        missing = values.isnan() if values.is_floating_point() else values < 0
+        states = values.nan_to_num(0).to(torch.int8)
+        return torch.where(missing, self.engine.blueprint.states, states).to(torch.int8).contiguous()

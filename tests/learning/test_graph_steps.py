@@ -1,0 +1,120 @@
+"""Training on the fused kernels follows the reference: every method, ragged batches, chunks, fleets that shrink."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from learning_helpers import binary_rows, parameters, small_circuit
+
+from circurve import CircurveWarning, Examples, Gated, Global, Vanilla, fit_fleet, gates, hclt
+from circurve.engine.cuda.estep import FusedSums
+from circurve.learning import FleetResult, Run
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+ROWS = binary_rows(25, variables=4)
+
+METHODS = {
+    "vanilla": [Vanilla()],
+    "smoothed": [Vanilla(pseudocount=0.5), Global(0.1, pseudocount=0.2)],
+    "all three": [Vanilla(), Global(0.05), Gated(0.1)],
+    "mean scale": [Gated(0.3, mu_scale="mean"), Global(0.1, multiplier=2.0)],
+    "other gates": [
+        Gated(0.1, gate=gates.rank),
+        Gated(0.1, gate="top_fraction:0.3"),
+        Gated(0.1, gate=gates.flow_local),
+    ],
+    "memory": [Gated(0.2, gate_memory=0.5)],
+    "mean ratio": [Gated(0.2, estimator="mean_ratio")],
+    "exact simplex": [Gated(0.2, simplex="exact"), Vanilla()],
+    "exact penalty": [Global(0.1, penalty="exact"), Gated(0.1, penalty="exact", simplex="exact")],
+    "a user's gate": [Gated(0.1, gate=lambda curvature: 0 * curvature.local + 0.5)],
+}
+
+
+def both(train, methods, circuit=None, **options) -> tuple[FleetResult, FleetResult]:
+    runs = [Run(method=method, seed=seed) for seed, method in enumerate(methods)]
+    options = {"epochs": 1, "batch_size": 12, "device": DEVICE, "track": True, **options}
+    circuit = circuit or small_circuit(ROWS)
+    wanted = fit_fleet(circuit, train, runs, backend="reference", **options)
+    return fit_fleet(circuit, train, runs, backend="fused", **options), wanted
+
+
+def assert_same(found: FleetResult, wanted: FleetResult) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        assert a.train_ll == pytest.approx(b.train_ll, rel=1e-5)
+        assert a.sharpness == pytest.approx(b.sharpness, rel=1e-4)
+        assert [r.train_ll for r in a.history] == pytest.approx([r.train_ll for r in b.history], rel=1e-5)
+        assert [r.sharpness for r in a.history] == pytest.approx([r.sharpness for r in b.history], rel=1e-4)
+        for one, other in zip(parameters(a), parameters(b), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method(name):
+    assert_same(*both(ROWS, METHODS[name]))
+
+
+def test_full_batches():
+    assert_same(*both(ROWS, [Vanilla(), Gated(0.1)], batch_size=None))
+
+
+def test_batches_in_chunks():
+    circuit = small_circuit(ROWS)
+    found, wanted = both(ROWS, [Gated(0.1)], circuit, memory_budget=4000)
+    assert_same(found, wanted)
+
+
+def test_weights_and_missing_values():
+    rows = ROWS.astype(float)
+    rows[np.random.default_rng(0).random(rows.shape) < 0.2] = np.nan
+    weights = np.random.default_rng(1).random(len(rows)) + 0.1
+    assert_same(*both(Examples(rows, weights), [Vanilla(), Gated(0.1)]))
+
+
+def test_other_inputs():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([ROWS[:, :2], rng.normal(size=len(ROWS)), rng.integers(0, 5, len(ROWS))])
+    assert_same(*both(rows, [Vanilla(), Gated(0.1)], hclt(rows, 3)))
+
+
+def test_runs_that_stop_leave_the_fleet():
+    methods = [Vanilla(), Global(1.0), Gated(0.1, gate_memory=0.9)]
+    found, wanted = both(ROWS, methods, valid=binary_rows(20, seed=1, variables=4), patience=1, epochs=4)
+    assert [len(result.history) for result in found] == [len(result.history) for result in wanted]
+    assert len({len(result.history) for result in found}) > 1
+    assert_same(found, wanted)
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="graphs are recorded on a GPU")
+def test_memory_does_not_grow_over_a_thousand_steps():
+    circuit, used = small_circuit(ROWS), []
+
+    def remember(end) -> None:
+        used.append(torch.cuda.memory_allocated())
+
+    fit_fleet(circuit, ROWS, [Run(method=Gated(0.1))], epochs=400, batch_size=15, device=DEVICE, callbacks=[remember])
+    assert used[-1] <= used[10] + 1024
+
+
+def test_out_of_memory_halves_the_chunk_and_goes_on(monkeypatch):
+    tried = []
+    add = FusedSums.add
+
+    def short_of_memory(self, states, labels, batch) -> None:
+        tried.append(self.engine.samples)
+        if self.engine.samples > 7:
+            raise torch.OutOfMemoryError("pretended")
+        add(self, states, labels, batch)
+
+    monkeypatch.setattr(FusedSums, "add", short_of_memory)
+    with pytest.warns(CircurveWarning, match="out of memory on .*: going on with 6 samples at once"):
+        found = fit_fleet(small_circuit(ROWS), ROWS, [Run()], backend="fused", device=DEVICE, epochs=1, batch_size=13)
+    monkeypatch.undo()
+    assert tried[0] == 13
+    assert max(tried[1:]) == 6
+    wanted = fit_fleet(small_circuit(ROWS), ROWS, [Run()], backend="fused", device=DEVICE, epochs=1, batch_size=13)
+    assert found[0].train_ll == pytest.approx(wanted[0].train_ll, rel=1e-6)
