@@ -29,6 +29,7 @@ from cli_helpers import error_line, write_csv
         ("--structure tree", "'tree' is not one of 'hclt', 'hmm', 'rat', 'mixture', 'factorized'"),
         ("--method newton", "'newton' is not one of"),
         ("--select worst", "'worst' is not one of 'best', 'last'"),
+        ("--init kmeans", "'kmeans' is not one of 'random', 'prototypes'"),
         ("--precision float16", "'float16' is not one of 'float32', 'float64'"),
         ("--device tpu", "device must be 'auto', 'cpu', 'cuda' or a torch device, not 'tpu'"),
         ("--split 0.8,0.3", "--split must be shares for train, valid and test that add up to 1, not '0.8,0.3'"),
@@ -56,7 +57,7 @@ def test_wrong_options_of_fit(invoke, table, rows, options, expected):
     ("data", "expected"),
     [
         ("digit", "unknown data set 'digit' (did you mean digits?)"),
-        ("nltcs", "'nltcs' is not embedded: give a folder"),
+        ("nltcs --data-dir sets", "no data set 'nltcs' in sets; found there: tiny; without --data-dir it is"),
         ("tiny_", "unknown data set 'tiny_'"),
         ("tin --data-dir sets", "no data set 'tin' in sets (did you mean tiny?)"),
         ("tiny --data-dir nowhere", "--data-dir nowhere: no such folder"),

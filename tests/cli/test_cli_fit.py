@@ -216,3 +216,10 @@ def test_ctrl_c_before_training_says_so(invoke, table, monkeypatch):
     monkeypatch.setattr("circurve.cli.fit.load_for", interrupt)
     result = invoke(f"fit {table} {TINY} --out m")
     assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")
+
+
+def test_training_can_start_around_rows_of_the_data(answer, table):
+    words = f"fit {table} --units 3 --epochs 2"
+    random, again, prototypes = (answer(words + more) for more in ("", " --init random", " --init prototypes"))
+    assert (random["init"], prototypes["init"]) == ("random", "prototypes")
+    assert random["train_ll"] == again["train_ll"] != prototypes["train_ll"]

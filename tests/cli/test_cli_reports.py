@@ -136,7 +136,7 @@ def test_data_list_tells_what_is_there(answer, invoke, folder, rows):
     assert listed["tiny"]["rows"] == {"train": 100, "valid": 100, "test": 100}
     assert not listed["nltcs"]["available"]
     text = invoke("data list").stdout
-    assert "needs --data-dir" in text
+    assert "download on first use" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -164,7 +164,8 @@ def test_data_info_of_a_data_set(invoke):
 
 def test_version_and_help(invoke):
     assert invoke("--version").stdout == f"circurve {cc.__version__}\n"
-    for command in ("", "fit", "evaluate", "curvature", "sweep", "info", "data", "data list", "data info", "demo"):
+    data = ("data", "data list", "data info", "data download")
+    for command in ("", "fit", "evaluate", "curvature", "sweep", "info", "demo", *data):
         result = invoke(f"{command} --help")
         assert result.exit_code == 0
         assert "Usage: circurve" in result.stdout

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import typer
 
-from circurve.errors import CircurveWarning, DataError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import CircurveWarning, DataError, DownloadError, FileAccessError, FileFormatError, OptionError
 
 __all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "one_line_warnings", "report"]
 
@@ -25,7 +25,9 @@ BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAcce
 ON_THE_COMMAND_LINE = {
     "say missing=-1": "say --missing -1",
     "say header=True": "say --header",
-    "with data_dir or --data-dir": "with --data-dir",
+    "data_dir='DEBD' (--data-dir DEBD)": "--data-dir DEBD",
+    "without data_dir": "without --data-dir",
+    "give it as data_dir": "give it as --data-dir",
     ": Value error, ": ": ",
 }
 """What is said for Python, and what it is called here."""
@@ -66,7 +68,7 @@ def one_line_warnings() -> Iterator[None]:
 def _message(error: Exception) -> str:
     if isinstance(error, USAGE_ERROR):
         return _one_line(getattr(error, "format_message", error.__str__)())
-    if isinstance(error, (*BAD_USE_ERRORS, NotSavedError)):
+    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError)):
         return _one_line(error)
     return f"{type(error).__name__}: {_one_line(error)} (--debug shows where)"
 

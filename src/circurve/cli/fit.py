@@ -14,6 +14,7 @@ from circurve.cli.files import check_target, save_model
 from circurve.cli.fit_options import (
     BatchSizeOption,
     EpochsOption,
+    InitOption,
     NoSplitOption,
     OutOption,
     PatienceOption,
@@ -55,6 +56,7 @@ from circurve.cli.options import (
     DataDirOption,
     DeviceOption,
     HeaderOption,
+    Init,
     JsonOption,
     MissingOption,
     Precision,
@@ -95,6 +97,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     batch_size: BatchSizeOption = "200",
     step_size: StepSizeOption = None,
     seed: SeedOption = 0,
+    init: InitOption = Init.random,
     select: SelectOption = None,
     patience: PatienceOption = None,
     tolerance: ToleranceOption = None,
@@ -120,7 +123,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     options = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]
-    run = Run(build_methods([method], mus, gates, options)[0], seed)
+    run = Run(build_methods([method], mus, gates, options)[0], seed, init=init.value)
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
     job = Job.of(Shape(structure, units), [run], typed)
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)

@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from circurve.cli.models import Structure
-from circurve.cli.options import DATA, MODEL, TRAINING, Precision, Select
+from circurve.cli.options import DATA, MODEL, TRAINING, Init, Precision, Select
 
 __all__ = [
     "BatchSizeOption",
     "EpochsOption",
+    "InitOption",
     "NoSplitOption",
     "OutOption",
     "PatienceOption",
@@ -60,6 +61,12 @@ StepSizeOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Fixes all that is random.")]
+InitOption = Annotated[
+    Init,
+    typer.Option(
+        rich_help_panel=TRAINING, help="Start at random, or with each unit around a row of the training data."
+    ),
+]
 SelectOption = Annotated[
     Select | None,
     typer.Option(

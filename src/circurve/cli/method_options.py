@@ -25,7 +25,7 @@ __all__ = [
     "SimplexOption",
 ]
 
-GATE_NAMES = ", ".join([*(name for name in GATES), "top_fraction:Q[:total]"])
+GATE_NAMES = ", ".join([*(name for name in GATES), "top_fraction:Q[:total]", "power:P"])
 
 MethodOption = Annotated[
     MethodName,

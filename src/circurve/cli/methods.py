@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from circurve.errors import OptionError
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
-from circurve.learning.gates import GATES, Gate, top_fraction
+from circurve.learning.gates import GATES, gate_name
 from circurve.learning.methods import as_gate
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Simplex",
     "build_methods",
     "describe_method",
-    "gate_name",
     "method_label",
     "parse_gate",
     "parse_gates",
@@ -172,8 +171,8 @@ def parse_gate(text: str) -> str:
         try:
             as_gate(text)
         except OptionError as error:
-            known = ", ".join([*GATES, "top_fraction:Q[:total]", "auto"])
-            why = f": {error}" if text.startswith("top_fraction:") else ""
+            known = ", ".join([*GATES, "top_fraction:Q[:total]", "power:P", "auto"])
+            why = f": {error}" if text.startswith(("top_fraction:", "power:")) else ""
             raise OptionError(f"--gate must be one of {known}, not {text!r}{why}") from None
     return text
 
@@ -199,15 +198,6 @@ def describe_method(method: Method) -> dict[str, Any]:
     names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount")
     fields = {"method": type(method).__name__.lower(), **{name: getattr(method, name, None) for name in names}}
     return {**fields, "gate": gate_name(method.gate) if isinstance(method, Gated) else None}
-
-
-def gate_name(gate: Gate | str) -> str:
-    """What `parse_gate` takes for this gate."""
-    if isinstance(gate, str):
-        return gate
-    if isinstance(gate, top_fraction):
-        return f"top_fraction:{gate.q:g}" + (":total" if gate.by == "total" else "")
-    return next((name for name, ours in GATES.items() if ours is gate), getattr(gate, "__name__", repr(gate)))
 
 
 def method_label(fields: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ __all__ = [
     "DataDirOption",
     "DeviceOption",
     "HeaderOption",
+    "Init",
     "JsonOption",
     "MissingOption",
     "ModelArgument",
@@ -58,7 +59,12 @@ DataArgument = Annotated[
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", metavar="FOLDER", rich_help_panel=DATA, help="Where data sets lie, laid out like DEBD."),
+    typer.Option(
+        "--data-dir",
+        metavar="FOLDER",
+        rich_help_panel=DATA,
+        help="Where data sets lie, laid out like DEBD; else sets of DEBD are downloaded.",
+    ),
 ]
 HeaderOption = Annotated[
     bool | None,
@@ -89,6 +95,13 @@ class Precision(StrEnum):
 
     float32 = "float32"
     float64 = "float64"
+
+
+class Init(StrEnum):
+    """How parameters start."""
+
+    random = "random"
+    prototypes = "prototypes"
 
 
 class Part(StrEnum):

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from circurve._version import __version__
-from circurve.cli import curvature, data, demo, evaluate, fit, info, sweep
+from circurve.cli import curvature, data, demo, evaluate, fit, info, reproduce, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
 
 __all__ = ["app", "main"]
@@ -82,12 +82,14 @@ data_app = typer.Typer(help="Look at data sets and data files.")
 data_app.callback(invoke_without_command=True)(_help_if_alone)
 data_app.command("list")(data.list_known)
 data_app.command("info")(data.describe)
+data_app.command("download")(data.download)
 
 app.command("demo")(demo.demo)
 app.command("fit")(fit.fit)
 app.command("evaluate")(evaluate.evaluate)
 app.command("curvature")(curvature.curvature)
 app.command("sweep")(sweep.sweep)
+app.command("reproduce")(reproduce.reproduce_command)
 app.command("info")(info.info)
 app.add_typer(data_app, name="data")
 

@@ -137,6 +137,7 @@ def describe_run(result: FitResult, data: Dataset) -> dict[str, Any]:
     return {
         **describe_method(result.run.method),
         "seed": result.run.seed,
+        "init": result.run.init,
         "epochs": len(result.history),
         "epoch": result.epoch,
         "stopped": result.stopped,

@@ -1,0 +1,253 @@
+"""Claims about fit: who scores how on test rows, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from circurve.experiments.claim import CLEAR, KEPT, Claim, Shelves, gap, judge, listed, mean, rows_with, signed
+from circurve.experiments.compare import paired, verdict
+from circurve.experiments.paper_numbers import LABELS, TEST_LL, paper_test_ll
+from circurve.experiments.summary import Chosen, choose_all, spread
+from circurve.experiments.table_a import improvement
+from circurve.experiments.table_b import p_text
+from circurve.experiments.table_d import SMOOTHED
+
+__all__ = [
+    "early_stopping_wins",
+    "exact_updates_help",
+    "gated_beats_global",
+    "gated_helps_beside_stopping",
+    "gated_helps_small_sets",
+    "gated_keeps_the_fit",
+    "global_underfits",
+    "low_data_helps",
+    "penalties_beat_smoothing",
+    "smaller_strengths_rescue_global",
+    "tables_of_the_paper_agree",
+    "vanilla_matches",
+]
+
+LARGE, SMALL = ("nltcs", "plants", "baudio"), ("dna", "bbc")
+CLOSE = 0.1
+"""Nats: near the paper."""
+
+PAPER_GRID = 0.01
+"""The smallest strength that the paper tries."""
+
+
+def vanilla_matches(shelves: Shelves) -> Claim | None:
+    """Our baseline is the paper's."""
+    rows = rows_with(shelves, "paper", "table-b", "vanilla")
+    gaps = {}
+    for name, row in rows.items():
+        paper = paper_test_ll(name, "vanilla")
+        if paper is not None:
+            gaps[name] = mean(row["vanilla"]) - paper.mean
+    answers = [abs(gap) <= CLOSE for name, gap in gaps.items() if name in LARGE]
+    if not answers:
+        return None
+    told = listed([f"{name} {signed(gap)}" for name, gap in gaps.items()])
+    return Claim(
+        f"Vanilla EM by the protocol `paper` comes within {CLOSE:g} nats of the paper's vanilla column on "
+        f"{listed([name for name in LARGE if name in gaps])}.",
+        judge(answers),
+        f"Ours minus the paper's: {told}.",
+    )
+
+
+def gated_keeps_the_fit(shelves: Shelves) -> Claim | None:
+    """Gating does not cost fit where there is enough data."""
+    rows = {n: r for n, r in rows_with(shelves, "paper", "table-b", "vanilla", "gated").items() if n in LARGE}
+    if not rows:
+        return None
+    gaps = {name: gap(row, "gated", "vanilla") for name, row in rows.items()}
+    return Claim(
+        f"Gated is at or above vanilla minus {KEPT:g} nats on {listed(list(rows))}.",
+        judge([gap >= -KEPT for gap in gaps.values()]),
+        f"Gated minus vanilla: {listed([f'{name} {signed(gap, 3)}' for name, gap in gaps.items()])}.",
+    )
+
+
+def gated_helps_small_sets(shelves: Shelves) -> Claim | None:
+    """Gating helps where vanilla overfits, as long as nothing else stops it."""
+    return _small_sets(shelves, "paper", "With the last epoch of the protocol `paper`")
+
+
+def gated_helps_beside_stopping(shelves: Shelves) -> Claim | None:
+    """The same, once the epoch is chosen by validation too."""
+    return _small_sets(shelves, "best", "With step, smoothing and epoch chosen as well (protocol `best`)")
+
+
+def _small_sets(shelves: Shelves, protocol: str, opening: str) -> Claim | None:
+    rows = {n: r for n, r in rows_with(shelves, protocol, "table-b", "vanilla", "gated").items() if n in SMALL}
+    if not rows:
+        return None
+    found = {name: paired(row["gated"], row["vanilla"]) for name, row in rows.items()}
+    told = [f"{n} {signed(f.mean)} (p {p_text(f.p)})" for n, f in found.items()]
+    return Claim(
+        f"{opening}, gated is clearly (by {CLEAR:g} nats and more) above vanilla on the small sets "
+        f"{listed(list(rows))}.",
+        judge([f.mean >= CLEAR and (f.p is None or f.p < 0.05) for f in found.values()]),
+        f"Gated minus vanilla: {listed(told)}.",
+    )
+
+
+def global_underfits(shelves: Shelves) -> Claim | None:
+    """The penalty on all nodes lowers train and test likelihood alike."""
+    rows = rows_with(shelves, "paper", "table-b", "vanilla", "global")
+    rows = {n: r for n, r in rows.items() if n not in SMALL}
+    if not rows:
+        return None
+    gaps = {n: [mean(r["global"], s) - mean(r["vanilla"], s) for s in ("train_ll", "test_ll")] for n, r in rows.items()}
+    told = listed([f"{n} {signed(train)} / {signed(test)}" for n, (train, test) in gaps.items()])
+    return Claim(
+        f"Global underfits with the paper's strengths (from {PAPER_GRID:g} up): on sets that are not small it is below "
+        "vanilla in training and in test likelihood.",
+        judge(
+            [
+                train < 0 and test < 0 and verdict(rows[n]["global"].spread(), rows[n]["vanilla"].spread()) == "loss"
+                for n, (train, test) in gaps.items()
+            ]
+        ),
+        f"Global minus vanilla, train / test: {told}.",
+    )
+
+
+def smaller_strengths_rescue_global(shelves: Shelves) -> Claim | None:
+    """How much of the underfitting is the grid's."""
+    if "best" not in shelves:
+        return None
+    records = shelves["best"].of_table("table-b")
+    coarse = [r for r in records if r["label"] != "global" or r["method"]["mu"] >= PAPER_GRID]
+    wide, narrow = _by_dataset(choose_all(records)), _by_dataset(choose_all(coarse))
+    gaps = {n: gap(row, "global", "vanilla") for n, row in narrow.items() if {"global", "vanilla"} <= row.keys()}
+    before = {n: gap for n, gap in gaps.items() if gap < -KEPT}  # elsewhere there is nothing to explain
+    names = list(before)
+    if not names:
+        return None
+    after = {n: gap(wide[n], "global", "vanilla") for n in names}
+    told = [f"{n} {signed(before[n])} to {signed(after[n])} (mu {wide[n]['global'].method['mu']:g})" for n in names]
+    return Claim(
+        f"Much of that is the grid: with strengths below {PAPER_GRID:g} to choose from, at least half of global's loss "
+        "against vanilla is gone.",
+        judge([after[n] >= before[n] / 2 for n in names]),
+        f"Global minus vanilla by the protocol `best`, from {PAPER_GRID:g} up and with all strengths: {listed(told)}.",
+    )
+
+
+def _by_dataset(chosen: Sequence[Chosen]) -> dict[str, dict[str, Chosen]]:
+    found: dict[str, dict[str, Chosen]] = {}
+    for item in chosen:
+        found.setdefault(item.dataset, {})[item.label] = item
+    return found
+
+
+def gated_beats_global(shelves: Shelves) -> Claim | None:
+    """The paper's comparison of its two regularisers."""
+    rows = rows_with(shelves, "paper", "table-b", "global", "gated")
+    if not rows:
+        return None
+    found = {name: verdict(row["gated"].spread(), row["global"].spread()) for name, row in rows.items()}
+    told = [f"{name} {signed(gap(rows[name], 'gated', 'global'))}" for name in rows]
+    answer = judge([result == "win" for result in found.values()])
+    return Claim("Gated is above global.", answer, f"Gated minus global: {listed(told)}.")
+
+
+def early_stopping_wins(shelves: Shelves) -> Claim | None:
+    """The epoch chosen by validation, without any penalty, against all of the paper's columns."""
+    rows = rows_with(shelves, "paper", "table-b", "vanilla")
+    told, answers = [], []
+    for name, row in rows.items():
+        printed = [p.mean for label in LABELS if (p := paper_test_ll(name, label)) is not None]
+        ours = [mean(chosen) for label, chosen in row.items() if label in LABELS]
+        rivals = [*printed, *ours]
+        stopped = spread([record["best"]["test_ll"] for record in row["vanilla"].records]).mean
+        answers.append(stopped >= max(rivals) - 0.01)
+        told.append(f"{name} {stopped:.2f} against {max(rivals):.2f}")
+    if not rows:
+        return None
+    return Claim(
+        "Vanilla stopped at its best epoch by validation is at or above every column of the table, ours and the "
+        "paper's (within 0.01).",
+        judge(answers),
+        f"Vanilla at its best epoch, against the best last epoch of all columns: {listed(told)}.",
+    )
+
+
+def penalties_beat_smoothing(shelves: Shelves) -> Claim | None:
+    """Trace regularisation acts much like smoothing: is it more than that?"""
+    rows = rows_with(shelves, "paper", "table-d", SMOOTHED, "gated", "global")
+    if not rows:
+        return None
+    told, answers = [], []
+    for name, row in rows.items():
+        best = max(("global", "gated"), key=lambda label: mean(row[label], "valid_ll"))
+        answers.append(verdict(row[best].spread(), row[SMOOTHED].spread()) == "win")
+        told.append(f"{name} {signed(gap(row, best, SMOOTHED))} ({best})")
+    return Claim(
+        "The better of global and gated (by validation) beats plain EM with the best of several pseudocounts.",
+        judge(answers),
+        f"Penalty minus smoothing: {listed(told)}.",
+    )
+
+
+def exact_updates_help(shelves: Shelves) -> Claim | None:
+    """Solving the paper's own objective, instead of its surrogate."""
+    rows = rows_with(shelves, "paper", "table-d", "gated", "gated-exact-both")
+    if not rows:
+        return None
+    told, answers = [], []
+    for name, row in rows.items():
+        labels = [label for label in row if "-exact-" in label]
+        best = max(labels, key=lambda label: mean(row[label], "valid_ll"))
+        plain = max((label for label in ("global", "gated") if label in row), key=lambda x: mean(row[x], "valid_ll"))
+        answers.append(verdict(row[best].spread(), row[plain].spread()) == "win")
+        told.append(f"{name} {signed(gap(row, best, plain))} ({best})")
+    return Claim(
+        "Exact penalty or exact simplex beat the surrogate with plain normalisation.",
+        judge(answers),
+        f"Best exact variant minus best surrogate, both by validation: {listed(told)}.",
+    )
+
+
+def low_data_helps(shelves: Shelves) -> Claim | None:
+    """Table A's trend."""
+    shelf = shelves.get("paper")
+    if shelf is None or "table-a" not in shelf.options:
+        return None
+    means: dict[float, float] = {}
+    for fraction in shelf.study("table-a").fractions:
+        rows = shelf.chosen("table-a", fraction)
+        changes = [
+            improvement(r["global"], r["vanilla"])["test_nll"]
+            for r in rows.values()
+            if {"global", "vanilla"} <= r.keys()
+        ]
+        if changes:
+            means[fraction] = float(np.mean(changes))
+    if len(means) < 2:
+        return None
+    low, high = min(means), max(means)
+    return Claim(
+        f"Global lowers the test NLL when data are scarce ({low:.0%}) and raises it with all data ({high:.0%}).",
+        judge([means[low] > 0, means[high] < 0]),
+        f"Mean improvement of the test NLL: {listed([f'{signed(x)} % at {f:.0%}' for f, x in means.items()])}.",
+    )
+
+
+def tables_of_the_paper_agree(shelves: Shelves) -> Claim | None:
+    """Whether the paper's two tables mean the same by a column; our numbers play no part."""
+    gaps = {}
+    for name in TEST_LL:
+        for label in LABELS:
+            first, second = paper_test_ll(name, label), paper_test_ll(name, label, 1.0)
+            if first is not None and second is not None:
+                gaps[f"{label} on {name}"] = second.mean - first.mean
+    worst = sorted((case for case in gaps if abs(gaps[case]) > CLEAR), key=lambda case: -abs(gaps[case]))
+    return Claim(
+        f"The paper's table of data fractions agrees, at 100 %, with its main table (within {CLEAR:g} nats).",
+        not worst,
+        f"They differ by more in {listed([f'{case} ({signed(gaps[case])})' for case in worst]) or 'no case'}.",
+    )

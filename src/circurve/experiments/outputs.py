@@ -1,0 +1,207 @@
+"""`reproduce`: from the name of a table or figure to its files, with all the training that takes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from circurve.errors import OptionError
+from circurve.experiments.datasets import StudyData
+from circurve.experiments.environment import describe_environment
+from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.plan import load_all
+from circurve.experiments.provenance import describe, provenance
+from circurve.experiments.records import RecordFile
+from circurve.experiments.render import FORMATS
+from circurve.experiments.runner import run_study
+from circurve.experiments.spec import Study
+from circurve.experiments.table import Report
+from circurve.experiments.table_a import report_a, study_a
+from circurve.experiments.table_b import report_b, report_c, study_b, study_c
+from circurve.experiments.table_d import report_d, study_d
+from circurve.persistence import replace_file
+
+if TYPE_CHECKING:
+    from circurve.experiments.figures import FigureSpec
+
+__all__ = ["ALL", "FIGURE_NAMES", "TABLES", "FigureOutput", "TableSpec", "reproduce", "targets_of"]
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
+
+    study: Callable[[ReproduceOptions], Study]
+    report: Callable[[Study, Sequence[Record]], Report]
+
+
+TABLES = {
+    "table-a": TableSpec(study_a, report_a),
+    "table-b": TableSpec(study_b, report_b),
+    "table-c": TableSpec(study_c, report_c),
+    "table-d": TableSpec(study_d, report_d),
+}
+FIGURE_NAMES = tuple(f"fig-{number}" for number in range(1, 8))
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class FigureOutput:
+    """A figure that was drawn."""
+
+    name: str
+    title: str
+    reading: str
+    findings: tuple[str, ...]
+    """What was measured, in sentences."""
+
+    notes: tuple[str, ...]
+    """How it came about."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What came of a reproduction."""
+
+    reports: list[Report] = field(default_factory=list)
+    figures: list[FigureOutput] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+
+
+def targets_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The tables and figures of these names, each once; `all` is every one."""
+    known = (*TABLES, *FIGURE_NAMES)
+    for name in names:
+        if name not in (*known, ALL):
+            raise OptionError(f"no table or figure '{name}'; there are {', '.join((*known, ALL))}")
+    return tuple(dict.fromkeys(name for given in names for name in (known if given == ALL else (given,))))
+
+
+def reproduce(
+    targets: Sequence[str],
+    options: ReproduceOptions,
+    *,
+    resume: bool = False,
+    command: str | None = None,
+    tell: Callable[[Report | FigureOutput], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Outputs:
+    """Train what is needed and write the files of each table and figure into `options.out`.
+
+    resume: go on with the records that are there; without it, a folder with records is refused. tell: called with each
+    table and figure as soon as its files are written. progress: called with a line now and then.
+    """
+    targets = targets_of(targets)
+    outputs = Outputs()
+    with RecordFile(options.out) as file:
+        if file.records and not resume:
+            raise _occupied(options.out, file.records, targets)
+        work = _Work(options, file, command, progress, _load(targets, options))
+        for name in targets:
+            output: Report | FigureOutput
+            if name in TABLES:
+                output, contents = _table(name, work)
+                outputs.reports.append(output)
+            else:
+                output, contents = _figure(name, work)
+                outputs.figures.append(output)
+            outputs.files.extend(_write(options.out, name, contents))
+            tell(output)
+    return outputs
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all tables and figures of one call share."""
+
+    options: ReproduceOptions
+    file: RecordFile
+    command: str | None
+    progress: Callable[[str], None]
+    data: dict[str, StudyData]
+
+    def run(self, study: Study) -> list[Record]:
+        return run_study(study, self.file, command=self.command, data=self.data)
+
+
+def _load(targets: Sequence[str], options: ReproduceOptions) -> dict[str, StudyData]:
+    """The data of all targets, before any training: what is missing should not come to light hours later."""
+    data: dict[str, StudyData] = {}
+    for name in targets:
+        study = TABLES[name].study(options) if name in TABLES else _figure_spec(name).study(options)
+        data |= {} if study is None else load_all(study, data)
+    return data
+
+
+def _table(name: str, work: _Work) -> tuple[Report, dict[str, bytes]]:
+    spec = TABLES[name]
+    study = spec.study(work.options)
+    records = work.run(study)
+    report = spec.report(study, records)
+    files = {ending: render(report).encode() for ending, render in FORMATS.items()}
+    return report, {**files, "json": _document(_about(report, work.options, records))}
+
+
+def _about(report: Report, options: ReproduceOptions, records: Sequence[Record]) -> Record:
+    """The table as plain values, with the options that make its study anew from records (see `view`)."""
+    kept = {name: getattr(options, name) for name in ("protocol", "epochs", "mu", "gate", "units", "quick")}
+    names = tuple(dict.fromkeys(record["dataset"] for record in records))
+    seeds = tuple(sorted({record["seed"] for record in records}))
+    return {
+        "name": report.name,
+        "title": report.title,
+        "options": {**kept, "datasets": names, "seeds": seeds},
+        "notes": report.notes,
+        "values": [{key: _plain(value) for key, value in row.items()} for row in report.values],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON has neither NaN nor infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _document(about: Record) -> bytes:
+    return (json.dumps(about, allow_nan=False) + "\n").encode()
+
+
+def _figure_spec(name: str) -> FigureSpec:
+    from circurve.experiments.figures import FIGURES  # noqa: PLC0415 - matplotlib is slow to import
+
+    return FIGURES[name]
+
+
+def _figure(name: str, work: _Work) -> tuple[FigureOutput, dict[str, bytes]]:
+    from circurve.experiments.drawing import figure_files  # noqa: PLC0415 - matplotlib is slow to import
+
+    spec = _figure_spec(name)
+    study = spec.study(work.options)
+    records = [] if study is None else work.run(study)
+    data = spec.data(work.options, records, work.progress)
+    words = [] if study is None else [study.protocol.in_words()]
+    origin = provenance(records) if records else describe(describe_environment(work.command, work.options.device))
+    output = FigureOutput(name, spec.title, spec.reading, tuple(data.get("notes", ())), (*words, *origin))
+    files = figure_files(spec.draw(data), spec.metadata)
+    return output, {**files, "json": _document({**asdict(output), "data": data})}
+
+
+def _write(folder: Path, name: str, contents: dict[str, bytes]) -> list[Path]:
+    paths = []
+    for ending, content in contents.items():
+        paths.append(folder / f"{name}.{ending}")
+        replace_file(paths[-1], content)
+    return paths
+
+
+def _occupied(folder: Path, records: Sequence[Record], targets: Sequence[str]) -> OptionError:
+    there = sorted({record["study"] for record in records})
+    found = f"{folder} holds {len(records)} runs of {', '.join(there)}"
+    if set(there) <= set(targets):
+        return OptionError(f"{found}: add --resume to go on with them, or name another folder with --out")
+    return OptionError(f"{found}: name another folder with --out, or add --resume to keep them and work beside them")

@@ -1,0 +1,69 @@
+"""One Markdown page about a reproduction: which claims hold, all tables, all figures; nothing typed in by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from circurve.experiments.claim import Claim
+from circurve.experiments.claims import check_claims
+from circurve.experiments.options import PROTOCOL_NAMES
+from circurve.experiments.outputs import FIGURE_NAMES, TABLES
+from circurve.experiments.render import as_markdown, markdown_table
+from circurve.experiments.table import Report, Table
+from circurve.experiments.view import Shelf
+
+__all__ = ["load_shelves", "reproduction_page"]
+
+INTRODUCTION = """# Reproduction
+
+The paper's tables and figures, computed anew, with what goes beyond them. This page is made from the result records
+beside it by `python docs/make_reproduction.py`; every verdict and every number is computed from them.
+"""
+
+
+def load_shelves(folder: Path) -> dict[str, Shelf]:
+    """FOLDER/paper and FOLDER/best, each made by `circurve reproduce --out`; one that is not there is left out."""
+    shelves = {protocol: Shelf.load(folder / protocol) for protocol in PROTOCOL_NAMES}
+    return {protocol: shelf for protocol, shelf in shelves.items() if shelf.records}
+
+
+def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> str:
+    """The page; figures lie in `folder`/PROTOCOL, and `link` is how the page refers to that folder."""
+    parts = [INTRODUCTION, "## What holds", _claims(check_claims(shelves))]
+    for protocol, shelf in shelves.items():
+        parts.append(f"## Protocol {protocol}")
+        parts += [_table(report) for table in TABLES if (report := shelf.report(table)) is not None]
+        parts += [_figure(folder / protocol, f"{link}/{protocol}", name) for name in FIGURE_NAMES]
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _table(report: Report) -> str:
+    whole = as_markdown(replace(report, notes=()), level=3).rstrip()
+    return f"{whole}\n\n{_folded(report.notes)}"
+
+
+def _folded(notes: Sequence[str]) -> str:
+    """How numbers came about, there for those who ask."""
+    lines = "\n".join(f"- {note}" for note in notes)
+    return f"<details><summary>How these numbers came about</summary>\n\n{lines}\n\n</details>"
+
+
+def _claims(claims: list[Claim]) -> str:
+    rows = tuple((claim.text, claim.verdict, claim.evidence) for claim in claims)
+    return markdown_table(Table(("claim", "verdict", "numbers"), rows, text_columns=(0, 1, 2)))
+
+
+def _figure(folder: Path, link: str, name: str) -> str:
+    """A figure with its caption, findings and origin; nothing where it was not drawn."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return ""
+    about: dict[str, Any] = json.loads(path.read_text())
+    found = "\n".join(f"- {line}" for line in about["findings"])
+    picture = f"![{about['title']}]({link}/{name}.svg)" if (folder / f"{name}.svg").exists() else ""
+    parts = [f"### {name}: {about['title']}", picture, about["reading"], found, _folded(about["notes"])]
+    return "\n\n".join(part for part in parts if part)

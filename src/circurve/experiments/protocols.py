@@ -1,0 +1,107 @@
+"""How a study is trained and how its strengths and epochs are chosen: the paper's way, and the best we know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from circurve.errors import OptionError
+from circurve.experiments.options import ReproduceOptions
+from circurve.learning.initialize import Initialization
+from circurve.learning.schedules import cosine
+
+__all__ = ["BEST", "PAPER", "PROTOCOLS", "Protocol", "protocol_for"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Everything about a training but data, method and seed."""
+
+    name: str
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    mus: tuple[float, ...] = (0.01, 0.05, 0.1, 0.5, 1.0)
+    """The strengths of global and gated to choose from."""
+
+    pseudocounts: tuple[float, ...] = (0.0,)
+    """Of vanilla, to choose from."""
+
+    mixed_pseudocounts: tuple[float, ...] = (0.0,)
+    """Of global and gated, each with each strength."""
+
+    units: int = 100
+    batch_size: int = 200
+    step: float | cosine = 0.1
+    inits: tuple[Initialization, ...] = ("random",)
+    """How parameters start, to choose from."""
+
+    epochs: int = 100
+    small_epochs: int = 300
+    """The epochs on fewer than `small_rows` training rows: there an epoch has few steps."""
+
+    small_rows: int = 5000
+    choose_epoch: Literal["last", "best"] = "last"
+    """Whose scores count: the last epoch's, or those of each run's epoch with the best validation log-likelihood."""
+
+    def epochs_for(self, rows: int) -> int:
+        """How long to train on so many rows."""
+        return self.small_epochs if rows < self.small_rows else self.epochs
+
+    @property
+    def step_name(self) -> str:
+        """The step size as `circurve fit --step-size` takes it."""
+        return f"cosine:{self.step.start:g}:{self.step.end:g}" if isinstance(self.step, cosine) else f"{self.step:g}"
+
+    def in_words(self) -> str:
+        """The protocol in one sentence."""
+        longer = "" if self.small_epochs == self.epochs else (
+            f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
+        )  # fmt: skip
+        epoch = "the last epoch" if self.choose_epoch == "last" else "each run's best epoch by validation likelihood"
+        return (
+            f"Protocol {self.name}: {self.units} units, mini-batch EM with batches of {self.batch_size}, "
+            f"step size {self.step_name}, {' or '.join(self.inits)} start, {self.epochs} epochs{longer}, "
+            f"scores of {epoch}."
+        )
+
+
+PAPER = Protocol("paper")
+"""The paper prints neither batch, step nor epochs; these give its vanilla column."""
+
+BEST = Protocol(
+    "best",
+    mus=(0.0001, 0.001, *PAPER.mus),
+    pseudocounts=(0.0, 0.003, 0.01, 0.03),
+    mixed_pseudocounts=(0.0, 0.01),
+    step=cosine(0.2, 0.005),
+    inits=("random", "prototypes"),
+    epochs=150,
+    small_epochs=100,
+    choose_epoch="best",
+)
+"""A wider grid, two starts, a falling step, small pseudocounts, and the epoch chosen by validation like all else."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
+
+QUICK_UNITS, QUICK_EPOCHS, QUICK_SMALL_EPOCHS, QUICK_SEEDS, QUICK_MUS = 16, 10, 60, (0, 1), (0.001, 0.01, 0.1, 1.0)
+
+
+def protocol_for(options: ReproduceOptions) -> Protocol:
+    """The protocol with the changes that the options ask for."""
+    if options.protocol not in PROTOCOLS:
+        raise OptionError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {options.protocol!r}")
+    protocol = PROTOCOLS[options.protocol]
+    if options.quick:
+        protocol = replace(
+            protocol,
+            seeds=QUICK_SEEDS,
+            mus=tuple(mu for mu in protocol.mus if mu in QUICK_MUS),
+            pseudocounts=protocol.pseudocounts[:2],
+            mixed_pseudocounts=(0.0,),
+            inits=protocol.inits[:1],
+            units=QUICK_UNITS,
+            epochs=QUICK_EPOCHS,
+            small_epochs=QUICK_SMALL_EPOCHS,
+        )
+    changes = {"seeds": options.seeds, "mus": options.mu, "units": options.units}
+    changes |= {"epochs": options.epochs, "small_epochs": options.epochs}
+    return replace(protocol, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]

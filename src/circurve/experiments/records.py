@@ -1,0 +1,154 @@
+"""Result records on disk: one JSON line for each run, appended whole, by one writer at a time.
+
+A run's id is a hash of all that determines its result, so that a run is known by its id wherever it was trained, and no
+run is recorded twice. A process that is killed while it writes leaves at most a torn last line, which the next one cuts
+off.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from circurve.errors import FileAccessError, FileFormatError, OptionError
+
+__all__ = ["FILE_NAME", "RecordFile", "identify", "read_records"]
+
+FILE_NAME = "records.jsonl"
+LOCK_NAME = ".lock"
+
+Record = dict[str, Any]
+
+
+def identify(facts: Any) -> str:
+    """The hash of plain values: equal for equal facts, whatever the order of their keys."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def read_records(path: str | Path) -> list[Record]:
+    """All complete records of a file, plain or compressed (.gz); none if there is no file."""
+    path = Path(path)
+    if not path.exists():
+        return []
+    try:
+        content = path.read_bytes()
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+    return _parse(content, path)[0]
+
+
+class RecordFile:
+    """The records of one folder, open for appending; a lock keeps other writers out."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / FILE_NAME
+        self.records: list[Record] = []
+        self.by_id: dict[str, Record] = {}
+        self._lock = -1
+        self._file = -1
+
+    def __enter__(self) -> RecordFile:
+        with _named_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        if not _lock(self._lock):
+            os.close(self._lock)
+            raise OptionError(f"{self.folder}: another process is writing records there")
+        try:
+            with _named_errors(self.path):
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+                content = self.path.read_bytes()
+            self.records, complete = _parse(content, self.path)
+            if complete < len(content):
+                os.ftruncate(self._file, complete)
+                os.fsync(self._file)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        self.by_id = {record["id"]: record for record in self.records}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number in (self._file, self._lock):  # closing the lock's file releases the lock
+            if number >= 0:
+                os.close(number)
+        self._file = self._lock = -1
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Add records, all of them in one write that is on disk when this returns."""
+        new = {record["id"]: record for record in records}
+        known = [name for name in new if name in self.by_id]
+        if known or len(new) < len(records):
+            raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is recorded already")
+        content = b"".join(line_of(record) for record in records)
+        with _named_errors(self.path):
+            while content:  # one turn, unless the system takes only a part
+                content = content[os.write(self._file, content) :]
+            os.fsync(self._file)
+        self.records += records
+        self.by_id |= new
+
+
+def line_of(record: Record) -> bytes:
+    """A record as its line."""
+    return (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode()
+
+
+def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
+    """The records, and how many bytes they take: less than there are if the last line is torn."""
+    records: list[Record] = []
+    place = 0
+    while place < len(content):
+        end = content.find(b"\n", place) + 1
+        record = _record(content[place:end]) if end else None
+        if record is None:
+            if end and content[end:].strip():
+                raise FileFormatError(f"{path}: line {len(records) + 1} is not a result record")
+            break
+        records.append(record)
+        place = end
+    return records, place
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "id" in record else None
+
+
+def _lock(number: int) -> bool:
+    """Whether the file is ours alone, until it is closed or the process ends, however it ends."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415 - only there
+
+            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415 - not on Windows
+
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileAccessError(f"cannot write {path}: {error.strerror or error}") from error

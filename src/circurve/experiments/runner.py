@@ -1,0 +1,130 @@
+"""The runner: trains the fleets of a study one after the other and records each run as soon as it is known.
+
+It can be stopped in any way at any moment: started again, it trains the fleets that are not recorded. A fleet that is
+recorded in part is trained again whole and only its missing runs are recorded, so that rounding, which may depend on
+the size of a fleet, is the same as in an undisturbed study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import circurve.learning
+from circurve.experiments.datasets import StudyData, circuit_for
+from circurve.experiments.display import Display
+from circurve.experiments.environment import describe_environment
+from circurve.experiments.measure import measure_run
+from circurve.experiments.plan import Fleet, PlannedRun, describe_settings, plan_study
+from circurve.experiments.records import RecordFile
+from circurve.experiments.spec import Study, describe_setting, describe_use
+from circurve.learning import FitResult, Run
+
+__all__ = ["run_study"]
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a fleet still needs: the runs to train, and those of them to record."""
+
+    fleet: Fleet
+    train: tuple[PlannedRun, ...]
+    missing: tuple[PlannedRun, ...]
+
+    @property
+    def cost(self) -> float:
+        return self.fleet.cost(len(self.train))
+
+
+def run_study(
+    study: Study,
+    file: RecordFile,
+    *,
+    command: str | None = None,
+    data: Mapping[str, StudyData] | None = None,
+    shown: bool | None = None,
+) -> list[Record]:
+    """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
+
+    data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
+    None shows it to people only. On Ctrl-C the fleet at work is given up and KeyboardInterrupt goes on; all that was
+    recorded stays.
+    """
+    fleets = plan_study(study, data)
+    work = [item for fleet in fleets if (item := _work(fleet, file)).missing]
+    known = sum(len(fleet.runs) for fleet in fleets) - sum(len(item.missing) for item in work)
+    environment = describe_environment(command, study.device)
+    with Display(study.name, [item.cost for item in work], known, shown) as display:
+        for item in work:
+            file.append(_train(study, item, environment, display))
+    return [
+        file.by_id[run.id] | describe_use(study, label) | {"dataset": fleet.data.name}
+        for fleet in fleets
+        for run in fleet.runs
+        for label in run.labels
+    ]
+
+
+def _work(fleet: Fleet, file: RecordFile) -> _Work:
+    """Runs recorded by another fleet are known; those of this one are trained together or not at all."""
+    train = tuple(
+        run for run in fleet.runs if run.id not in file.by_id or file.by_id[run.id]["fleet"]["key"] == fleet.key
+    )
+    return _Work(fleet, train, tuple(run for run in train if run.id not in file.by_id))
+
+
+def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[Record]:
+    fleet, protocol = work.fleet, study.protocol
+    display.start(fleet.name, len(work.train), fleet.epochs)
+    train = fleet.data.part(fleet.fraction, fleet.rows_seed)
+    results = circurve.learning.fit_fleet(
+        circuit_for(fleet.data, train, protocol.units),
+        train,
+        [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train],
+        valid=fleet.data.valid,
+        test=fleet.data.test,
+        epochs=fleet.epochs,
+        batch_size=protocol.batch_size,
+        step_size=protocol.step,
+        select="last",
+        device=study.device,
+        track=True,
+        callbacks=[display.epoch],
+        progress=False,
+    )
+    if any(result.stopped == "interrupted" for result in results):
+        raise KeyboardInterrupt
+    missing = {run.id for run in work.missing}
+    pairs = [pair for pair in zip(work.train, results, strict=True) if pair[0].id in missing]
+    records = []
+    for number, (run, result) in enumerate(pairs, 1):
+        display.measure(number, len(pairs))
+        records.append(_record(study, fleet, run, result, environment) | measure_run(result, train))
+    seconds = round(results[0].seconds, 3)
+    for record in records:
+        record["seconds"] = round(seconds / len(results), 3)
+        record["fleet"] = {"key": fleet.key, "runs": len(results), "seconds": seconds}
+    display.finish()
+    return records
+
+
+def _record(study: Study, fleet: Fleet, run: PlannedRun, result: FitResult, environment: Record) -> Record:
+    """The part of a record that says what was done, and where."""
+    return {
+        "id": run.id,
+        **describe_use(study, run.labels[0]),
+        "dataset": fleet.data.name,
+        "fraction": fleet.fraction,
+        "seed": run.seed,
+        "method": describe_setting(run.setting),
+        "settings": {
+            **describe_settings(study, fleet.epochs),
+            "rows": fleet.rows,
+            "variables": fleet.data.data.train.shape[1],
+            "parameters": result.model.circuit.describe().parameters,
+        },
+        "environment": {**environment, "data_hash": fleet.data.digest},
+    }

@@ -1,0 +1,190 @@
+"""Table D: what goes beyond the paper. Exact penalty and exact simplex, other gates, and plain smoothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from circurve.experiments.compare import TIE_RULE, count, paired
+from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.protocols import Protocol, protocol_for
+from circurve.experiments.provenance import choice_note, provenance
+from circurve.experiments.spec import Setting, Study, gated_settings, global_settings, make_study
+from circurve.experiments.summary import Chosen, choose_all
+from circurve.experiments.table import Cell, Number, Report, Table, mark_best
+from circurve.experiments.table_b import describe_chosen, p_text, setting_text
+from circurve.learning import Vanilla
+
+__all__ = ["LABELS", "SMOOTHED", "report_d", "study_d"]
+
+SMOOTHED = "smoothed"
+PSEUDOCOUNTS, QUICK_PSEUDOCOUNTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1), (0.0, 0.01)
+LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001), (0.0001, 0.001)
+"""The exact simplex does not weigh mu against counts, and the exact penalty is another quantity: both need less."""
+
+EXACT = {
+    "": {},
+    "-exact-simplex": {"simplex": "exact"},
+    "-exact-penalty": {"penalty": "exact"},
+    "-exact-both": {"simplex": "exact", "penalty": "exact"},
+}
+MOST_COLUMNS = 6
+"""Data sets in the overview; with more, it shows ranks and counts alone."""
+
+GATES = ("log_norm", "rank", "sigmoid", "flow_local", "unused_sharp")
+LABELS = {
+    "vanilla": "plain EM, no smoothing",
+    SMOOTHED: "plain EM with the best of several pseudocounts",
+    "global": "surrogate penalty on all nodes, weights normalised (the paper's global)",
+    "global-exact-simplex": "the same, solved for the multiplier of each node",
+    "global-exact-penalty": "the true trace as penalty",
+    "global-exact-both": "the true trace, solved for the multiplier: the stationary point of the paper's objective",
+    "gated": "surrogate penalty gated by t / max t, weights normalised (the paper's gated)",
+    "gated-exact-simplex": "the same, solved for the multiplier of each node",
+    "gated-exact-penalty": "the gated true trace as penalty",
+    "gated-exact-both": "the gated true trace, solved for the multiplier",
+    "gated-log_norm": "gate log(1 + t) / max",
+    "gated-rank": "gate by rank of t",
+    "gated-sigmoid": "gate by the logistic of standardised log t",
+    "gated-flow_local": "joint gate: sharp and used",
+    "gated-unused_sharp": "joint gate: sharp and unused",
+    "gated-mean_ratio": "gated, with the other estimator of t",
+    "gated-memory": "gated, with a running mean of t (weight of the past 0.9)",
+}
+COLUMNS = (
+    *("dataset", "fraction", "label", "mean", "std", "seeds", "mu", "gate", "pseudocount", "candidates", "valid_ll"),
+    *("train_ll", "dof", "sharpness", "minus_vanilla", "p_vanilla", "minus_smoothed", "p_smoothed", "seconds"),
+)
+
+Record = dict[str, Any]
+Rows = dict[str, dict[str, Chosen]]
+
+
+def study_d(options: ReproduceOptions) -> Study:
+    """All variants on all training rows, each with its own grid of strengths."""
+    protocol = replace(protocol_for(options), mixed_pseudocounts=(0.0,))  # penalties alone, against smoothing alone
+    low = protocol
+    if options.mu is None:
+        lower = QUICK_LOW_MUS if options.quick else LOW_MUS
+        low = replace(protocol, mus=tuple(sorted({*lower, *protocol.mus})))
+    settings = [Setting("vanilla", Vanilla())]
+    pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
+    settings += [Setting(SMOOTHED, Vanilla(pseudocount)) for pseudocount in pseudocounts]
+    for ending, exact in EXACT.items():
+        settings += global_settings(low if exact else protocol, f"global{ending}", **exact)
+    for ending, exact in EXACT.items():
+        settings += gated_settings(low if exact else protocol, label=f"gated{ending}", **exact)
+    settings += _gates(protocol)
+    settings += gated_settings(protocol, label="gated-mean_ratio", estimator="mean_ratio")
+    settings += gated_settings(protocol, label="gated-memory", gate_memory=0.9)
+    return make_study("table-d", options, settings)
+
+
+def _gates(protocol: Protocol) -> list[Setting]:
+    return [setting for gate in GATES for setting in gated_settings(protocol, [gate], f"gated-{gate}")]
+
+
+def report_d(study: Study, records: Sequence[Record]) -> Report:
+    """All variants, each against plain EM and against plain EM with smoothing."""
+    rows: Rows = {}
+    for chosen in choose_all(records):
+        rows.setdefault(chosen.dataset, {})[chosen.label] = chosen
+    rows = {name: {label: row[label] for label in LABELS if label in row} for name, row in rows.items()}
+    labels = [label for label in LABELS if any(label in row for row in rows.values())]
+    notes = (
+        study.protocol.in_words(),
+        choice_note(study),
+        *_grids(study),
+        "Rank: by mean test log-likelihood among all methods, mean over data sets. " + TIE_RULE,
+        "p is that of a two-sided paired t-test over seeds.",
+        *(f"{label}: {LABELS[label]}." for label in labels),
+        *provenance(records),
+    )
+    values = tuple(_values(chosen, row) for row in rows.values() for chosen in row.values())
+    title = "Table D: exact updates, other gates and plain smoothing"
+    return Report("table-d", title, (_overview(rows, labels), _main(rows)), notes, COLUMNS, values)
+
+
+def _overview(rows: Rows, labels: Sequence[str]) -> Table:
+    """One line for each method: its test log-likelihoods, mean rank, and counts against both baselines."""
+    scores = _marked(rows)
+    ranks: dict[str, list[float]] = {label: [] for label in labels}
+    for row in rows.values():
+        for label, rank in zip(row, _ranks([chosen.spread().mean for chosen in row.values()]), strict=True):
+            ranks[label].append(rank)
+    shown = tuple(rows) if len(rows) <= MOST_COLUMNS else ()
+    lines: list[tuple[Cell, ...]] = []
+    for label in labels:
+        against = [_counts(rows, label, base) for base in ("vanilla", SMOOTHED)]
+        cells = [scores.get((name, label), "-") for name in shown]
+        lines.append((label, *cells, f"{np.mean(ranks[label]):.1f}", *against))
+    return Table(("method", *shown, "rank", "w / t / l\nvanilla", "w / t / l\nsmoothed"), tuple(lines))
+
+
+def _marked(rows: Rows) -> dict[tuple[str, str], Number]:
+    """Test log-likelihood by data set and method, best and second of each data set marked."""
+    marked: dict[tuple[str, str], Number] = {}
+    for name, row in rows.items():
+        numbers = mark_best([Number.of(chosen.spread()) for chosen in row.values()])
+        marked |= {(name, label): number for label, number in zip(row, numbers, strict=True)}
+    return marked
+
+
+def _ranks(means: Sequence[float]) -> list[float]:
+    """1 for the highest; equals share a rank, and what is not known comes last."""
+    from scipy.stats import rankdata  # noqa: PLC0415 - slow to import
+
+    ranks: list[float] = rankdata([math.inf if math.isnan(mean) else -mean for mean in means]).tolist()
+    return ranks
+
+
+def _counts(rows: Rows, label: str, base: str) -> str:
+    if label == base:
+        return "-"
+    found = count((row[label].spread(), row[base].spread()) for row in rows.values() if label in row and base in row)
+    return f"{found.wins} / {found.ties} / {found.losses}"
+
+
+def _main(rows: Rows) -> Table:
+    scores = _marked(rows)
+    lines: list[tuple[Cell, ...]] = []
+    for name, row in rows.items():
+        for label, chosen in row.items():
+            gaps: list[Cell] = []
+            for base in ("vanilla", SMOOTHED):
+                if label == base or base not in row:
+                    gaps += ["-", "-"]
+                else:
+                    found = paired(chosen, row[base])
+                    gaps += [Number(found.mean, None, 3, signed=True), p_text(found.p)]
+            grid = setting_text({**chosen.method, "gate": None})
+            lines.append((name, label, scores[name, label], grid, *gaps, f"{chosen.spread('sharpness').mean:.4g}"))
+    heads = ("data set", "method", "test LL", "mu", "- vanilla", "p", "- smoothed", "p", "sharpness")
+    return Table(heads, tuple(lines), "By data set, with differences over seeds", text_columns=(0, 1))
+
+
+def _values(chosen: Chosen, row: dict[str, Chosen]) -> Record:
+    gaps: Record = {}
+    for base in ("vanilla", SMOOTHED):
+        found = paired(chosen, row[base]) if base in row and chosen.label != base else None
+        gaps |= {
+            f"minus_{base}": None if found is None else found.mean,
+            f"p_{base}": None if found is None else found.p,
+        }
+    return describe_chosen(chosen) | gaps | {"seconds": sum(record["seconds"] for record in chosen.records)}
+
+
+def _grids(study: Study) -> list[str]:
+    """What validation chose from."""
+    found: dict[str, list[str]] = {}
+    for label in study.labels:
+        methods = [setting.method for setting in study.settings if setting.label == label]
+        values = [m.pseudocount if isinstance(m, Vanilla) else m.mu for m in methods]
+        if len(values) > 1:
+            name = "pseudocounts" if isinstance(methods[0], Vanilla) else "mu"
+            found.setdefault(f"{name} of {', '.join(f'{value:g}' for value in values)}", []).append(label)
+    return [f"{', '.join(labels)}: {grid}." for grid, labels in found.items()]

@@ -1,0 +1,106 @@
+"""How much of a quantity the largest sum nodes hold: cumulative share against the share of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike, NDArray
+
+from circurve.curvature import Curvature
+from circurve.curvature import concentration as measure
+from circurve.curvature.record import By
+from circurve.plots.style import (
+    FAINT,
+    HAIR,
+    LINE,
+    QUANTITIES,
+    SMALL_FONT,
+    SYMBOLS,
+    entitle,
+    grid_of_panels,
+    legend_above,
+    name_axes,
+)
+
+__all__ = ["concentration"]
+
+Curves: TypeAlias = Curvature | Mapping[str, ArrayLike]
+Points: TypeAlias = NDArray[np.float64]  # (points, 2)
+MARKERS = {0.9: "o", 0.99: "s", 0.9999: "D"}
+"""The shares that are marked on the curves."""
+
+
+def concentration(panels: Mapping[str, Curves], by: By = "total", compare: Sequence[By] = ()) -> Figure:
+    """One panel for each data set (or model): the share of the sum of T^ ("total"), t^ ("local") or F^2 ("flow") that
+    the largest nodes hold. Marks, and the numbers beside them, show which share of the nodes holds 90, 99 and 99.99 %.
+
+    panels[name] is a `Curvature`, or a mapping from a quantity to its curve: a list of points (share of nodes,
+    cumulative share), or a list of such curves, one for each seed. All of them are drawn, and the numbers are means.
+    `compare` names further quantities, drawn thin and without marks; the diagonal is an even spread over the nodes.
+    """
+    figure, axes = grid_of_panels(len(panels))
+    for ax, (name, given) in zip(axes, panels.items(), strict=True):
+        entitle(ax, name)
+        ax.plot([0, 100], [0, 100], color=FAINT, linewidth=HAIR, zorder=1)
+        for other in compare:
+            _draw(ax, _points(given, other), other, HAIR * 1.5)
+        curves = _points(given, by)
+        _draw(ax, curves, by, LINE)
+        _mark(ax, curves, by)
+        ax.set_xlim(-1, 101)
+        ax.set_ylim(0, 103)
+        ax.set_xticks([0, 25, 50, 75, 100])
+        ax.set_yticks([0, 25, 50, 75, 100])
+    name_axes(axes, "share of sum nodes (%)", "cumulative share (%)")
+    lines = [
+        Line2D([], [], color=QUANTITIES[q], linewidth=LINE if q == by else HAIR * 1.5, label=f"nodes by {SYMBOLS[q]}")
+        for q in (by, *compare)
+    ]
+    legend_above(figure, [*lines, *(_mark_key(by, m, f"{100 * level:g} %") for level, m in MARKERS.items())])
+    return figure
+
+
+def _points(given: Curves, by: By) -> list[Points]:  # one for each seed
+    if isinstance(given, Curvature):
+        curve = measure(given, by)
+        return [np.stack([curve.curve_nodes, curve.curve_share], axis=1)]
+    stored = given[by]
+    curves: list[ArrayLike] = list(stored) if np.ndim(stored[0]) == 2 else [stored]  # type: ignore[arg-type, index]
+    return [np.asarray(curve, dtype=np.float64) for curve in curves]
+
+
+def _draw(ax: Axes, curves: Sequence[Points], by: By, width: float) -> None:
+    for curve in curves:
+        ax.plot(100 * curve[:, 0], 100 * curve[:, 1], color=QUANTITIES[by], linewidth=width, label=by)
+
+
+def _mark(ax: Axes, curves: Sequence[Points], by: By) -> None:
+    """Marks on the curves, and which share of the nodes they stand for, below the diagonal, where no curve comes."""
+    keys = []
+    for level, marker in MARKERS.items():
+        reached = 100 * float(np.mean([_reaches(curve, level) for curve in curves]))
+        place = _mark_key(by, marker, "")
+        place.set_data([reached], [100 * level])
+        place.set_clip_on(False)
+        place.set_zorder(3)
+        ax.add_line(place)
+        keys.append(_mark_key(by, marker, f"{reached:.2g} %" if reached < 99.5 else f"{reached:.0f} %"))
+    ax.legend(handles=keys, loc="lower right", fontsize=SMALL_FONT, frameon=False, handletextpad=0.1, borderaxespad=0.2)
+
+
+def _reaches(curve: Points, level: float) -> float:
+    """The share of the nodes at which a curve first holds `level`, up to rounding."""
+    place = int(np.searchsorted(curve[:, 1], level * (1 - 1e-9)))
+    return float(curve[min(place, len(curve) - 1), 0])
+
+
+def _mark_key(by: By, marker: str, label: str) -> Line2D:
+    return Line2D(
+        [], [], linestyle="none", label=label, color=QUANTITIES[by], marker=marker, markersize=4.0,
+        markeredgecolor="white", markeredgewidth=0.6,
+    )  # fmt: skip

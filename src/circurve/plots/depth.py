@@ -1,0 +1,69 @@
+"""Where in the circuit a quantity sits: its share by partitions of the sum depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy.typing import ArrayLike
+
+from circurve.curvature import Curvature
+from circurve.curvature import depth_profile as measure
+from circurve.curvature.record import By
+from circurve.plots.style import INK, QUANTITIES, SYMBOLS, entitle, grid_of_panels, legend_above, name_axes
+
+__all__ = ["depth_profile"]
+
+Profile: TypeAlias = Curvature | Mapping[str, ArrayLike]
+
+
+def depth_profile(panels: Mapping[str, Profile], by: By = "total") -> Figure:
+    """One panel for each data set (or model): the share of T^ ("total"), t^ ("local") or F^2 ("flow") by depth.
+
+    panels[name] is a `Curvature`, or a mapping with `share`, one number for each partition, the shallowest first, or a
+    list of such lists, one for each seed: then bars show the means and whiskers the range. It may also have `nodes`,
+    the share of the sum nodes in each partition, drawn as an outline: what an even spread over the nodes would give.
+    """
+    figure, axes = grid_of_panels(len(panels))
+    outlined = False
+    for ax, (name, given) in zip(axes, panels.items(), strict=True):
+        entitle(ax, name)
+        profile = _measured(given, by) if isinstance(given, Curvature) else given
+        outlined |= "nodes" in profile
+        _bars(ax, profile, by)
+    name_axes(axes, "depth partition (1: root)", "share (%)")
+    keys = [Patch(color=QUANTITIES[by], linewidth=0, label=f"share of the sum of {SYMBOLS[by]}")]
+    if outlined:
+        keys.append(Patch(facecolor="none", edgecolor=INK, linewidth=0.7, label="share of the sum nodes"))
+    legend_above(figure, keys)
+    return figure
+
+
+def _measured(curv: Curvature, by: By) -> Mapping[str, ArrayLike]:
+    profile = measure(curv, by)
+    return {"share": profile.share, "nodes": profile.units / max(int(profile.units.sum()), 1)}
+
+
+def _bars(ax: Axes, profile: Mapping[str, ArrayLike], by: By) -> None:
+    share = 100 * np.atleast_2d(np.asarray(profile["share"], dtype=np.float64))  # (seeds, partitions)
+    place = np.arange(1, share.shape[1] + 1)
+    mean = share.mean(0)
+    ax.bar(place, mean, width=0.8, color=QUANTITIES[by])
+    if len(share) > 1:
+        spread = np.stack([mean - share.min(0), share.max(0) - mean])
+        ax.errorbar(place, mean, spread, fmt="none", ecolor=INK, elinewidth=0.7, capsize=1.5)
+    if "nodes" in profile:
+        nodes = 100 * np.atleast_2d(np.asarray(profile["nodes"], dtype=np.float64)).mean(0)
+        ax.bar(place, nodes, width=0.8, facecolor="none", edgecolor=INK, linewidth=0.7)
+    ax.set_xticks(_some(place.tolist()))
+    ax.set_ylim(bottom=0)
+
+
+def _some(places: Sequence[int]) -> list[int]:
+    """At most about ten of the numbers, so that their labels do not meet."""
+    step = -(-len(places) // 10)
+    return list(places[::step])

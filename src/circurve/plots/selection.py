@@ -1,0 +1,65 @@
+"""What a penalty on some of the nodes does to the fit, when they are chosen by T^ and when they are chosen by t^."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
+
+from circurve.plots.style import INK, LINE, QUANTITIES, SYMBOLS, entitle, grid_of_panels, legend_above, name_axes
+
+__all__ = ["node_selection"]
+
+Criterion = Literal["total", "local"]
+MARKERS = {"total": "o", "local": "s"}
+
+
+def node_selection(panels: Mapping[str, Mapping[str, ArrayLike]], fractions: Sequence[float]) -> Figure:
+    """One panel for each data set: the change of test log-likelihood against the unpenalised model.
+
+    fractions: the shares of the nodes that were penalised, in the order in which they are drawn.
+    panels[data set]["total"] and ["local"]: a change for each fraction, nodes ranked by T^ and by t^; or a list of such
+    lists, one for each seed: then marks show the means and whiskers the range. NaN leaves a fraction out.
+    """
+    figure, axes = grid_of_panels(len(panels))
+    for ax, (name, changes) in zip(axes, panels.items(), strict=True):
+        entitle(ax, name)
+        ax.axhline(0, color=INK, linewidth=0.7, dashes=(4, 2))
+        for shift, by in ((-0.08, "total"), (0.08, "local")):
+            if by in changes:
+                _series(ax, np.asarray(changes[by], dtype=np.float64), by, shift)
+        ax.set_xticks(range(len(fractions)), [_percent(q) for q in fractions])
+        ax.set_xlim(-0.4, len(fractions) - 0.6)
+    name_axes(axes, "penalised sum nodes (%)", "change of test\nlog-likelihood (nats)")
+    keys: list[Line2D] = [
+        Line2D(
+            [], [], color=QUANTITIES[by], marker=MARKERS[by], markersize=4, linewidth=LINE, label=f"largest {symbol}"
+        )
+        for by, symbol in SYMBOLS.items()
+        if by in MARKERS
+    ]
+    unpenalised = Line2D([], [], color=INK, linewidth=0.7, dashes=(4, 2), label="no penalty")
+    legend_above(figure, [*keys, unpenalised])
+    return figure
+
+
+def _series(ax: Axes, values: np.ndarray, by: str, shift: float) -> None:
+    runs = np.atleast_2d(values)  # (seeds, fractions)
+    shown = np.isfinite(runs).all(0)
+    place = np.flatnonzero(shown) + shift
+    runs = runs[:, shown]
+    mean = runs.mean(0)
+    spread = np.stack([mean - runs.min(0), runs.max(0) - mean]) if len(runs) > 1 else None
+    ax.errorbar(
+        place, mean, spread, color=QUANTITIES[by], marker=MARKERS[by], markersize=4, linewidth=LINE,
+        elinewidth=0.7, capsize=1.5, markeredgecolor="white", markeredgewidth=0.5, label=by,
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return "all" if share == 1 else f"{100 * share:g}"

@@ -1,0 +1,74 @@
+"""Log-likelihood by epoch: does a penalty close the gap between training and test, or does it lower both?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+from circurve.plots.style import INK, LINE, colour, entitle, grid_of_panels, legend_above, name_axes
+
+__all__ = ["training_curves"]
+
+DASHES = {"train": (4.0, 1.8), "valid": (1.2, 1.4)}  # any other split, such as test, is a full line
+RISE = 0.1
+"""The first tenth of the epochs may run out of the panel: they rise so far that they would flatten all the rest."""
+
+
+def training_curves(panels: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) -> Figure:
+    """One panel for each data set: the mean log-likelihood by epoch, a colour for each method, a dash for each split.
+
+    panels[data set][method][split] is a list of numbers, one for each epoch counted from 1, or a list of such lists,
+    one for each seed: then the line is their mean, and a band reaches from the lowest to the highest.
+    """
+    figure, axes = grid_of_panels(len(panels))
+    for ax, (name, methods) in zip(axes, panels.items(), strict=True):
+        entitle(ax, name)
+        _curves(ax, methods)
+    name_axes(axes, "epoch", "log-likelihood (nats)")
+    methods_drawn = list(dict.fromkeys(label for methods in panels.values() for label in methods))
+    splits = list(dict.fromkeys(split for methods in panels.values() for m in methods.values() for split in m))
+    legend_above(figure, _keys(methods_drawn, splits))
+    return figure
+
+
+def _curves(ax: Axes, methods: Mapping[str, Mapping[str, ArrayLike]]) -> None:
+    seen: list[float] = []
+    for index, (label, splits) in enumerate(methods.items()):
+        for split, values in splits.items():
+            runs = np.atleast_2d(np.asarray(values, dtype=np.float64))  # (seeds, epochs)
+            epochs = np.arange(1, runs.shape[1] + 1)
+            (line,) = ax.plot(
+                epochs, runs.mean(0), color=colour(label, index), linewidth=LINE, label=f"{label} {split}"
+            )
+            _dash(line, split)
+            if len(runs) > 1:
+                ax.fill_between(epochs, runs.min(0), runs.max(0), color=colour(label, index), alpha=0.15, linewidth=0)
+            seen += runs[:, math.ceil(RISE * (len(epochs) - 1)) :].ravel().tolist()
+    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    finite = [value for value in seen if np.isfinite(value)]
+    if finite:
+        low, high = min(finite), max(finite)
+        room = 0.06 * (high - low) or 0.5
+        ax.set_ylim(low - room, high + room)
+
+
+def _dash(line: Line2D, split: str) -> None:
+    if split in DASHES:
+        line.set_dashes(DASHES[split])
+
+
+def _keys(methods: Sequence[str], splits: Sequence[str]) -> list[Line2D]:
+    """Legend entries: colours for the methods, dashes for the splits."""
+    colours = [Line2D([], [], color=colour(label, i), linewidth=LINE, label=label) for i, label in enumerate(methods)]
+    dashes = [Line2D([], [], color=INK, linewidth=LINE, label=split) for split in splits]
+    for key, split in zip(dashes, splits, strict=True):
+        _dash(key, split)
+    return colours + dashes

@@ -1,0 +1,169 @@
+"""`circurve reproduce` as a user types it, on a data set of a few rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_helpers import error_line, strict_json
+from numpy.typing import NDArray
+from typer.testing import Result
+
+import circurve.learning
+from circurve.experiments.records import read_records
+
+Invoke = Callable[[str], Result]
+TINY = "--units 3 --epochs 2 --seeds 2 --mu 0.1 --device cpu"
+
+
+@pytest.fixture
+def npz(folder: Path, rows: NDArray[np.int64]) -> str:
+    np.savez("mine.npz", train=rows[:60], valid=rows[60:80], test=rows[80:])
+    return "mine.npz"
+
+
+def test_a_table_is_printed_and_written_in_all_formats(invoke: Invoke, npz: str) -> None:
+    result = invoke(f"reproduce table-b --datasets {npz} --out out {TINY}")
+    assert result.exit_code == 0, result.output
+    assert "Table B: test log-likelihood by data set" in result.stdout
+    assert "mine" in result.stdout
+    assert result.stderr == ""
+    assert len(read_records("out/records.jsonl")) == 6
+    for ending in ("md", "csv", "tex", "json"):
+        assert Path(f"out/table-b.{ending}").stat().st_size > 0
+    with open("out/table-b.csv") as file:
+        values = list(csv.DictReader(file))
+    assert [row["label"] for row in values] == ["vanilla", "global", "gated"]
+    scores = [r["final"]["test_ll"] for r in read_records("out/records.jsonl") if r["label"] == "gated"]
+    assert float(values[2]["mean"]) == pytest.approx(np.mean(scores))
+
+
+def test_a_folder_with_records_wants_resume_and_then_trains_nothing(
+    invoke: Invoke, npz: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = f"reproduce table-b --datasets {npz} --out out {TINY}"
+    first = invoke(call)
+    line = error_line(invoke(call))
+    assert line == "out holds 6 runs of table-b: add --resume to go on with them, or name another folder with --out"
+    line = error_line(invoke(call.replace("table-b", "table-c")))
+    assert "name another folder with --out, or add --resume to keep them and work beside them" in line
+    monkeypatch.setattr(circurve.learning, "fit_fleet", None)
+    again = invoke(f"{call} --resume")
+    assert again.exit_code == 0
+    assert again.stdout == first.stdout
+
+
+def test_resuming_with_more_seeds_trains_only_the_new_ones(invoke: Invoke, npz: str) -> None:
+    call = f"reproduce table-b --datasets {npz} --out out {TINY}"
+    assert invoke(call).exit_code == 0
+    before = read_records("out/records.jsonl")
+    assert invoke(call.replace("--seeds 2", "--seeds 0,1,4") + " --resume").exit_code == 0
+    after = read_records("out/records.jsonl")
+    assert after[:6] == before
+    assert [record["seed"] for record in after[6:]] == [4, 4, 4]
+
+
+def test_several_targets_share_their_runs(invoke: Invoke, npz: str) -> None:
+    result = invoke(f"reproduce table-c table-b --datasets {npz} --out out {TINY}")
+    assert result.exit_code == 0, result.output
+    assert len(read_records("out/records.jsonl")) == 3 * 6
+
+
+def test_a_figure_is_drawn_and_captioned(invoke: Invoke, npz: str) -> None:
+    result = invoke(f"reproduce fig-1 --datasets {npz} --out out {TINY}")
+    assert result.exit_code == 0, result.output
+    assert "The paper reads" in result.stdout
+    assert Path("out/fig-1.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in Path("out/fig-1.svg").read_text()
+    about = strict_json(Path("out/fig-1.json").read_text())
+    assert about["data"]["panels"]["mine"]
+    assert any("Seeds: 0, 1" in note for note in about["notes"])
+
+
+def test_json_is_one_document(invoke: Invoke, npz: str) -> None:
+    result = invoke(f"reproduce table-b --datasets {npz} --out out {TINY} --json")
+    assert result.exit_code == 0, result.output
+    document = strict_json(result.stdout)
+    assert document["tables"]["table-b"]["values"][0]["dataset"] == "mine"
+    assert document["files"] == [f"out/table-b.{ending}" for ending in ("md", "csv", "tex", "json")]
+
+
+def test_a_single_table_is_split_and_a_folder_of_sets_is_found_by_name(
+    invoke: Invoke, table: str, rows: NDArray[np.int64]
+) -> None:
+    Path("sets/mine").mkdir(parents=True)
+    for split, part in (("train", rows[:60]), ("valid", rows[60:80]), ("test", rows[80:])):
+        np.savetxt(f"sets/mine/mine.{split}.data", part, fmt="%d", delimiter=",")
+    assert invoke(f"reproduce table-b --datasets {table} --out one {TINY}").exit_code == 0
+    assert invoke(f"reproduce table-b --data-dir sets --out two {TINY}").exit_code == 0
+    assert invoke(f"reproduce table-b --datasets sets/mine --out three {TINY}").exit_code == 0
+    names = [{r["dataset"] for r in read_records(f"{out}/records.jsonl")} for out in ("one", "two", "three")]
+    assert names == [{"table"}, {"mine"}, {"mine"}]
+    assert read_records("two/records.jsonl")[0]["id"] == read_records("three/records.jsonl")[0]["id"]
+
+
+def test_quick_without_data_takes_the_embedded_set(invoke: Invoke) -> None:
+    result = invoke("reproduce table-b --quick --units 2 --epochs 1 --seeds 1 --mu 0.1 --device cpu --out out")
+    assert result.exit_code == 0, result.output
+    assert {r["dataset"] for r in read_records("out/records.jsonl")} == {"digits"}
+
+
+def test_protocol_best_chooses_the_epoch(invoke: Invoke, npz: str) -> None:
+    result = invoke(f"reproduce table-b --protocol best --quick --datasets {npz} --out out {TINY}")
+    assert result.exit_code == 0, result.output
+    record = read_records("out/records.jsonl")[0]
+    assert record["protocol"] == "best"
+    assert record["settings"]["step"] == "cosine:0.2:0.005"
+    assert "best epoch by validation" in " ".join(result.stdout.split())
+
+
+def test_ctrl_c_says_how_to_go_on(invoke: Invoke, npz: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = circurve.learning.fit_fleet
+    calls: list[int] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(circurve.learning, "fit_fleet", interrupted)
+    result = invoke(f"reproduce table-c --datasets {npz} --out out {TINY}")
+    assert result.exit_code == 130
+    assert result.stderr == "circurve: interrupted; 3 runs are recorded in out, go on with --resume\n"
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("reproduce table-z", "no table or figure 'table-z'; there are table-a, table-b"),
+        ("reproduce table-b --seeds 0", "--seeds must be how many (5) or which (0,3,4), not '0'"),
+        ("reproduce table-b --seeds x", "--seeds must be how many (5) or which (0,3,4), not 'x'"),
+        ("reproduce table-b --mu x", "--mu must be a number"),
+        ("reproduce table-b --gate nosuch", "--gate must be one of"),
+        ("reproduce table-b --datasets a,,b", "--datasets has a gap between its commas: 'a,,b'"),
+        ("reproduce table-b --epochs 0", "epochs must be"),
+        ("reproduce table-b --datasets nosuch --data-dir .", "no data set 'nosuch' in ."),
+        ("reproduce table-b --data-dir nowhere", "--data-dir nowhere: no such folder"),
+        ("reproduce table-b --protocol mine", "mine"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(invoke: Invoke, words: str, message: str) -> None:
+    assert message in error_line(invoke(words))
+
+
+def test_data_that_cannot_be_had_is_found_out_before_training(
+    invoke: Invoke, npz: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circurve.learning, "fit_fleet", None)
+    line = error_line(invoke(f"reproduce table-b --datasets {npz},other.npz --out out {TINY}"))
+    assert "other.npz" in line
+
+
+def test_an_out_that_is_a_file_is_refused(invoke: Invoke, npz: str) -> None:
+    assert "is a file, not a folder" in error_line(invoke(f"reproduce table-b --datasets {npz} --out {npz}"))

@@ -1,0 +1,68 @@
+"""Records made by hand, for tables and claims without any training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from circurve.experiments import Study
+from circurve.experiments.spec import Setting, describe_setting
+from circurve.learning import Method
+
+Record = dict[str, Any]
+Scores = dict[str, float]
+Rule = Callable[[str, float, Method, int], Scores]
+"""(data set, fraction, method, seed) -> scores that differ from the usual ones."""
+
+ROWS = 10_000
+
+
+def made_record(study: Study, dataset: str, fraction: float, setting: Setting, seed: int, scores: Scores) -> Record:
+    """A record as the runner writes it; `best_test_ll` and `best_valid_ll` are those of the best epoch."""
+    protocol = study.protocol
+    final: Record = {"epoch": 3, "train_ll": -9.0, "valid_ll": -10.0, "test_ll": -10.0, "dof": 0.1, "sharpness": 100.0}
+    final |= {key: value for key, value in scores.items() if key in final}
+    best = final | {"epoch": 2, "valid_ll": scores.get("best_valid_ll", final["valid_ll"])}
+    best["test_ll"] = scores.get("best_test_ll", final["test_ll"])
+    shares = {"total": scores.get("total_share", 0.05), "local": scores.get("local_share", 0.7)}
+    rows = max(1, round(ROWS * fraction))
+    return {
+        "id": f"{dataset} {fraction} {describe_setting(setting)} {seed}",
+        "study": study.name,
+        "dataset": dataset,
+        "fraction": fraction,
+        "seed": seed,
+        "label": "",
+        "method": describe_setting(setting),
+        "protocol": protocol.name,
+        "choose_epoch": protocol.choose_epoch,
+        "settings": {
+            **{"units": protocol.units, "batch_size": protocol.batch_size, "step": protocol.step_name},
+            **{"epochs": protocol.epochs_for(rows), "rows": rows},
+        },
+        "final": final,
+        "best": best,
+        "history": {"train_ll": [-9.0], "valid_ll": [-10.0], "test_ll": [-10.0]},
+        "curvature": {
+            **{by: {"fractions": dict.fromkeys(("0.9", "0.99", "0.9999"), share)} for by, share in shares.items()},
+            "depth": [0.4, 0.3, 0.2, 0.1],
+        },
+        "seconds": 1.5,
+        "environment": {
+            **{"command": "circurve reproduce", "version": "1.0", "commit": "abc", "hardware": "a machine"},
+            **{"torch": "2.0", "python": "3.11", "data_hash": f"{dataset:0<64}"},
+        },
+    }
+
+
+def made_records(study: Study, rule: Rule) -> list[Record]:
+    """One record for each run of a study, under its first label, with the scores of the rule."""
+    records = []
+    for dataset in study.datasets:
+        for fraction in study.fractions:
+            for setting in study.settings:
+                for seed in study.seeds:
+                    scores = rule(dataset, fraction, setting.method, seed)
+                    record = made_record(study, dataset, fraction, setting, seed, scores)
+                    records.append({**record, "label": setting.label})
+    return records

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_records import Rule, made_records
+
+import circurve as cc
+from circurve.experiments import ReproduceOptions
+from circurve.experiments.claim import Claim
+from circurve.experiments.claims import check_claims
+from circurve.experiments.outputs import TABLES
+from circurve.experiments.page import load_shelves, reproduction_page
+from circurve.experiments.records import line_of
+from circurve.experiments.view import Shelf, records_of
+
+NAMES = ("nltcs", "dna")
+PAPER = {"nltcs": -6.0, "dna": -87.78}
+
+
+def options(protocol: str) -> ReproduceOptions:
+    return ReproduceOptions(protocol=protocol, datasets=NAMES, seeds=(0, 1))
+
+
+def shelf(protocol: str, rule: Rule, *tables: str) -> Shelf:
+    made = {t: made_records(TABLES[t].study(options(protocol)), rule) for t in tables}
+    known = {record["id"]: record for records in made.values() for record in records}
+    return Shelf(tuple(known.values()), dict.fromkeys(tables, options(protocol)))
+
+
+def as_the_paper_says(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+    """Global underfits on nltcs, gated does not, and both help dna, where stopping early is better still."""
+    kind, mu = type(method).__name__.lower(), getattr(method, "mu", None)
+    gain = {
+        "nltcs": {"vanilla": 0.0, "global": -0.5, "gated": 0.0},
+        "dna": {"vanilla": 0.0, "global": 6.0, "gated": 6.5},
+    }
+    best = PAPER[dataset] + gain[dataset][kind] + 0.01 * seed
+    if mu is not None and mu > 0.1:
+        best -= 1.0
+    if fraction < 0.05 and kind == "global":
+        best += 1.0
+    scores = {"test_ll": best, "valid_ll": best, "train_ll": best + 0.5, "best_test_ll": best, "best_valid_ll": best}
+    if kind == "vanilla":
+        return {**scores, "best_test_ll": best + 10.0}
+    return {**scores, "sharpness": 50.0, "dof": 0.05}
+
+
+def the_other_way_round(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+    """Vanilla far from the paper, global above it, gated below, and curvature rising."""
+    kind = type(method).__name__.lower()
+    best = -50.0 + {"vanilla": 0.0, "global": 2.0, "gated": -2.0}[kind] + 0.01 * seed
+    if getattr(method, "pseudocount", 0.0):
+        best += 5.0
+    scores = {"test_ll": best, "valid_ll": best, "train_ll": best, "best_test_ll": best - 1, "best_valid_ll": best}
+    if kind != "vanilla":
+        scores |= {"sharpness": 500.0, "dof": 0.5}
+    return {**scores, "total_share": 0.9, "local_share": 0.1}
+
+
+def by_text(claims: list[Claim], part: str) -> Claim:
+    (found,) = [claim for claim in claims if part in claim.text]
+    return found
+
+
+def test_claims_hold_where_records_say_what_the_paper_says() -> None:
+    claims = check_claims({"paper": shelf("paper", as_the_paper_says, "table-a", "table-b")})
+    for part in (
+        "comes within 0.1 nats of the paper's vanilla column on nltcs",
+        "at or above vanilla minus 0.05 nats on nltcs",
+        "With the last epoch of the protocol `paper`, gated is clearly",
+        "Global underfits",
+        "Gated is above global",
+        "Sharpness falls",
+        "degree of overfitting falls",
+        "Less than 10 % of the sum nodes",
+        "T is more concentrated than t",
+        "the upper half of the depths",
+        "when data are scarce (1%)",
+    ):
+        assert by_text(claims, part).verdict == "holds", part
+    stopped = by_text(claims, "stopped at its best epoch")
+    assert stopped.verdict == "holds"
+    assert "dna -77.78 against -81.28" in stopped.evidence
+    assert "nltcs +0.00" not in by_text(claims, "minus 0.05").evidence
+    assert by_text(claims, "Gated is above global").evidence == "Gated minus global: nltcs +0.50, dna +0.50."
+
+
+def test_the_same_claims_fail_where_records_say_otherwise() -> None:
+    claims = check_claims({"paper": shelf("paper", the_other_way_round, "table-a", "table-b")})
+    for part in (
+        "comes within 0.1 nats",
+        "at or above vanilla minus 0.05",
+        "gated is clearly",
+        "Global underfits",
+        "Gated is above global",
+        "Sharpness falls",
+        "degree of overfitting falls",
+        "Less than 10 % of the sum nodes",
+        "T is more concentrated than t",
+    ):
+        assert by_text(claims, part).verdict == "does not hold", part
+
+
+def test_a_claim_that_holds_on_some_data_holds_in_part() -> None:
+    def mixed(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+        return (as_the_paper_says if dataset == "nltcs" else the_other_way_round)(dataset, fraction, method, seed)
+
+    claims = check_claims({"paper": shelf("paper", mixed, "table-b")})
+    assert by_text(claims, "Gated is above global").verdict == "holds in part"
+    assert by_text(claims, "Sharpness falls").verdict == "holds in part"
+
+
+def test_smoothing_and_exact_updates_are_judged_only_where_they_were_run() -> None:
+    without = check_claims({"paper": shelf("paper", as_the_paper_says, "table-b")})
+    assert not [claim for claim in without if "pseudocounts" in claim.text or "Exact" in claim.text]
+
+    def rule(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+        scores = the_other_way_round(dataset, fraction, method, seed)
+        if getattr(method, "penalty", "") == "exact":
+            scores |= {"test_ll": -10.0 + 0.01 * seed, "valid_ll": -10.0}
+        return scores
+
+    claims = check_claims({"paper": shelf("paper", rule, "table-d")})
+    assert by_text(claims, "best of several pseudocounts").verdict == "does not hold"
+    exact = by_text(claims, "Exact penalty or exact simplex")
+    assert exact.verdict == "holds"
+    assert "exact" in exact.evidence
+
+
+@pytest.mark.parametrize(("rescued", "expected"), [(True, "holds"), (False, "does not hold")])
+def test_how_much_of_the_loss_is_the_grids(rescued: bool, expected: str) -> None:
+    def rule(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+        loss = 0.0
+        if isinstance(method, cc.Global):
+            small = isinstance(method.mu, float) and method.mu < 0.01
+            loss = 0.1 if small and rescued else 0.9 if small else 1.0
+        best = -10.0 - loss
+        return {"best_test_ll": best, "best_valid_ll": best, "test_ll": best, "valid_ll": best}
+
+    claim = by_text(check_claims({"best": shelf("best", rule, "table-b")}), "Much of that is the grid")
+    assert claim.verdict == expected
+    assert "nltcs -1.00 to" in claim.evidence
+
+
+def test_the_papers_own_tables_are_compared() -> None:
+    claim = by_text(check_claims({}), "agrees, at 100 %")
+    assert claim.verdict == "does not hold"
+    assert "gated on dna (-5.83)" in claim.evidence
+
+
+def test_records_of_a_study_are_found_by_what_they_say() -> None:
+    study = TABLES["table-b"].study(options("paper"))
+    records = made_records(study, as_the_paper_says)
+    other = made_records(
+        TABLES["table-b"].study(ReproduceOptions(datasets=NAMES, seeds=(0, 1), units=7)), as_the_paper_says
+    )
+    later = made_records(TABLES["table-b"].study(ReproduceOptions(datasets=NAMES, seeds=(5,))), as_the_paper_says)
+    found = records_of(study, [*other, *later, *records])
+    assert {r["id"] for r in found} == {r["id"] for r in records}
+    assert len(found) == len(records)
+    assert [r["label"] for r in found if r["dataset"] == "nltcs"][:2] == ["vanilla", "vanilla"]
+
+
+def write(folder: Path, made: Mapping[str, Any], packed: bool) -> None:
+    folder.mkdir(parents=True)
+    content = b"".join(line_of(record) for record in made["records"])
+    name = "records.jsonl.gz" if packed else "records.jsonl"
+    (folder / name).write_bytes(gzip.compress(content) if packed else content)
+    (folder / "table-b.json").write_text(json.dumps({"options": made["options"]}))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_page_is_made_from_what_lies_in_the_folder(tmp_path: Path, packed: bool) -> None:
+    study = TABLES["table-b"].study(options("paper"))
+    made = {
+        "records": made_records(study, as_the_paper_says),
+        "options": {"protocol": "paper", "datasets": list(NAMES), "seeds": [0, 1]},
+    }
+    write(tmp_path / "paper", made, packed)
+    about = {"title": "A figure", "reading": "It shows.", "findings": ["Found this."], "notes": ["Made so."]}
+    (tmp_path / "paper" / "fig-1.json").write_text(json.dumps(about))
+    (tmp_path / "paper" / "fig-1.svg").write_text("<svg/>")
+    page = reproduction_page(load_shelves(tmp_path), tmp_path, "results")
+    assert "| Gated is above global. | holds |" in page
+    assert "### Table B" in page
+    assert "### Table D" not in page
+    assert "![A figure](results/paper/fig-1.svg)" in page
+    for part in ("It shows.", "- Found this.", "- Made so.", "## Protocol paper", "circurve 1.0 (abc)"):
+        assert part in page
+    assert "## Protocol best" not in page
+
+
+def test_an_empty_folder_gives_a_page_without_tables(tmp_path: Path) -> None:
+    page = reproduction_page(load_shelves(tmp_path), tmp_path, "results")
+    assert "## What holds" in page
+    assert "## Protocol" not in page

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from circurve.experiments.display import Display, time_left
+from circurve.experiments.environment import describe_environment, portable_command
+from circurve.learning.loop import EpochEnd
+
+
+def walk(display: Display) -> None:
+    """Two fleets of two epochs."""
+    with display:
+        for name in ("first", "second"):
+            display.start(name, 3, 2)
+            for epoch in (1, 2):
+                display.epoch(EpochEnd(epoch, 2, {}, lambda run: pytest.fail("not asked for")))
+            display.measure(1, 3)
+            display.finish()
+
+
+def test_it_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    walk(Display("study", [1.0, 2.0], 0))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_it_shows_fleets_and_epochs() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    walk(Display("study", [1.0, 2.0], 5, shown=True, console=console))
+    assert isinstance(console.file, io.StringIO)
+    shown = console.file.getvalue()
+    for part in ("study", "second", "fleet 2 of 2", "measuring curvature, run 1 of 3"):
+        assert part in shown
+
+
+def test_nothing_to_do_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display("study", [], 14, shown=True):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "share", "text"),
+    [
+        (10.0, 0.0, ""),
+        (10.0, 0.5, ", about 10 s left"),
+        (100.0, 0.25, ", about 5 min left"),
+        (3600.0, 0.25, ", about 3.0 h left"),
+        (10.0, 1.0, ", about 0 s left"),
+    ],
+)
+def test_time_left_is_in_proportion(elapsed: float, share: float, text: str) -> None:
+    assert time_left(elapsed, share) == text
+
+
+def test_a_command_is_kept_without_the_machines_paths() -> None:
+    words = ["circurve", "reproduce", "table-b", "--data-dir", "/home/someone/debd", "--out", "here/out"]
+    assert portable_command(words) == "circurve reproduce table-b --data-dir debd --out here/out"
+
+
+def test_the_environment_names_versions_and_hardware() -> None:
+    found = describe_environment("a command", "cpu")
+    assert found["command"] == "a command"
+    assert "thread" in found["hardware"]
+    assert all(found[name] for name in ("version", "torch", "python"))

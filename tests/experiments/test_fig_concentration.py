@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+from figure_records import OPTIONS, curvature, record, round_trip
+
+from circurve.experiments.figures import FIGURES
+
+RECORDS = [
+    record("nltcs", "vanilla", 0, curvature=curvature(0.1, [0.5, 0.3, 0.2])),
+    record("nltcs", "vanilla", 1, curvature=curvature(0.2, [0.7, 0.1, 0.2])),
+    record("dna", "vanilla", 0, curvature=curvature(0.1, [1.0])),
+    record("bbc", "vanilla", 0),
+]
+
+
+@pytest.mark.parametrize("name", ["fig-2", "fig-3", "fig-4"])
+def test_only_models_without_a_penalty_are_looked_at(name: str) -> None:
+    study = FIGURES[name].study(OPTIONS)
+    assert study is not None
+    assert study.labels == ("vanilla",)
+
+
+@pytest.mark.parametrize("name", ["fig-2", "fig-3"])
+def test_curves_of_every_seed_rise_and_pass_through_the_exact_fractions(name: str) -> None:
+    data = round_trip(FIGURES[name], RECORDS)
+    assert list(data["panels"]) == ["nltcs", "dna"]  # the curvature of bbc is not known
+    first, second = data["panels"]["nltcs"]["total"]
+    assert first[0] == [0.0, 0.0]
+    assert [0.1, 0.9] in first
+    assert [0.8, 0.9999] in second
+    for curve in (first, second, *data["panels"]["nltcs"]["local"]):
+        assert curve == sorted(curve)
+        assert [share for _, share in curve] == sorted(share for _, share in curve)
+    assert data["notes"][0] == (
+        "nltcs: 99.99 % of the sum of T^ in 60.0% of the nodes, 99.99 % of the sum of t^ in 30.0% of the nodes."
+    )
+
+
+def test_figure_3_shows_both_rankings_and_figure_2_one() -> None:
+    data = round_trip(FIGURES["fig-2"], RECORDS)
+    lines = [
+        [line.get_label() for line in FIGURES[name].draw(data).axes[0].lines if line.get_label() in ("total", "local")]
+        for name in ("fig-2", "fig-3")
+    ]
+    assert lines == [["total"] * 2, ["total"] * 2 + ["local"] * 2]
+
+
+def test_depth_shares_of_every_seed() -> None:
+    data = round_trip(FIGURES["fig-4"], RECORDS)
+    assert data["panels"] == {"nltcs": {"share": [[0.5, 0.3, 0.2], [0.7, 0.1, 0.2]]}, "dna": {"share": [[1.0]]}}
+    assert data["notes"][0] == "nltcs: 80% of the trace lies in the upper half of the partitions."

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+import pytest
+from made_records import made_records
+from rich.console import Console
+
+import circurve as cc
+from circurve.experiments import ReproduceOptions
+from circurve.experiments.outputs import TABLES
+from circurve.experiments.paper_numbers import FRACTIONS, IMPROVEMENTS, TEST_LL, paper_test_ll
+from circurve.experiments.render import as_csv, as_latex, as_markdown, print_report
+from circurve.experiments.spec import DEFAULT_DATASETS
+from circurve.experiments.table import Number, Report, mark_best
+
+OPTIONS: dict[str, Any] = {"datasets": ("nltcs", "mine_"), "seeds": (0, 1), "mu": (0.1, 0.2)}
+
+
+def rule(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+    """Gated beats vanilla beats global, a little less with seed 1; mu 0.2 is the better one."""
+    base = {cc.Vanilla: -6.0, cc.Global: -6.5, cc.Gated: -5.5}[type(method)]
+    worse = 0.1 * seed + (1.0 if getattr(method, "mu", None) == 0.1 else 0.0)
+    sharpness = {cc.Vanilla: 200.0, cc.Global: 50.0, cc.Gated: 100.0}[type(method)]
+    dof = {cc.Vanilla: 0.2, cc.Global: 0.05, cc.Gated: 0.1}[type(method)]
+    return {"test_ll": base - worse, "valid_ll": base - worse, "sharpness": sharpness, "dof": dof}
+
+
+def report(table: str, **options: Any) -> Report:
+    study = TABLES[table].study(ReproduceOptions(**{**OPTIONS, **options}))
+    return TABLES[table].report(study, made_records(study, rule))
+
+
+def shown(made: Report, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_report(made, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_papers_numbers_are_there_for_all_20_data_sets() -> None:
+    assert set(TEST_LL) == set(FRACTIONS) == set(DEFAULT_DATASETS)
+    spec = {"nltcs": (-6.0, -6.48, -6.0), "plants": (-12.68, -15.99, -12.67), "dna": (-87.78, -81.33, -81.28)}
+    spec |= {"baudio": (-39.62, -42.45, -39.62), "bbc": (-269.58, -256.4, -260.07)}
+    for name, numbers in spec.items():
+        for label, number in zip(("vanilla", "global", "gated"), numbers, strict=True):
+            found = paper_test_ll(name, label)
+            assert found is not None
+            assert found.mean == number
+    assert IMPROVEMENTS[0.01] == (7.12, 8.81, 23.04)
+    quarter = paper_test_ll("bbc", "global", 0.25)
+    assert quarter is not None
+    assert quarter.mean == -281.33
+    assert paper_test_ll("mine", "vanilla") is None
+    assert paper_test_ll("bbc", "global", 0.33) is None
+    assert paper_test_ll("bbc", "smoothed") is None
+    assert all(mean < 0 <= std for row in TEST_LL.values() for mean, std in row)
+
+
+def test_table_b_has_ours_and_the_papers_with_best_and_second_marked() -> None:
+    made = report("table-b")
+    main = made.tables[0]
+    assert main.heads == ("data set", "vanilla", "paper", "global", "paper", "gated", "paper")
+    nltcs, mine = main.rows
+    texts = [cell if isinstance(cell, str) else cell.text() for cell in nltcs]
+    assert texts == ["nltcs", "-6.05±0.07", "-6.00", "-6.55±0.07", "-6.48", "-5.55±0.07", "-6.00"]
+    marks = [cell.mark for cell in nltcs if isinstance(cell, Number)]
+    assert marks == ["second", None, None, None, "best", None]
+    assert [cell for cell in mine if isinstance(cell, str)] == ["mine_", "-", "-", "-"]
+
+
+def test_table_b_compares_pairs_and_counts() -> None:
+    comparison, counts = report("table-b").tables[1:]
+    row = [cell if isinstance(cell, str) else cell.text() for cell in comparison.rows[0]]
+    assert row == ["nltcs", "-0.500±0.000", "<0.001", "+0.500±0.000", "<0.001", "0.2", "0.2"]
+    assert counts.rows[0] == ("global against vanilla", "0 / 0 / 2", "0 / 0 / 1")
+    assert counts.rows[1] == ("gated against vanilla", "2 / 0 / 0", "0 / 1 / 0")
+
+
+def test_table_b_says_when_the_choice_is_at_the_edge_of_the_grid() -> None:
+    def told(**options: Any) -> list[str]:
+        return [note for note in report("table-b", **options).notes if "smallest strength" in note]
+
+    assert told() == []
+    assert told(mu=(0.2, 0.1, 0.3), datasets=("nltcs",)) == []
+    edge = "Validation chose the smallest strength there was, 0.2, for global in 2 of 2 cases, gated in 2 of 2 cases."
+    assert told(mu=(0.2, 0.3)) == [edge]
+    assert told(mu=(0.2,)) == []
+
+
+def test_columns_of_the_paper_are_left_out_where_it_has_nothing() -> None:
+    assert report("table-b", datasets=("mine",)).tables[0].heads == ("data set", "vanilla", "global", "gated")
+
+
+def test_every_table_says_how_to_run_it_again() -> None:
+    for table in TABLES:
+        notes = "\n".join(report(table).notes)
+        for part in ("circurve reproduce", "Seeds: 0, 1", "nltcs", "a machine", "torch 2.0", "circurve 1.0 (abc)"):
+            assert part in notes
+        assert "validation log-likelihood" in notes
+
+
+def test_table_c_has_a_row_for_each_share() -> None:
+    main = report("table-c").tables[0]
+    leads = [row[:2] for row in main.rows]
+    assert leads == [(name, share) for name in ("nltcs", "mine_") for share in ("25%", "50%", "100%")]
+    papers = [cell.mean for cell in main.rows[0][3::2] if isinstance(cell, Number)]
+    assert papers == [-6.09, -6.5, -6.1]
+
+
+def test_table_a_is_the_improvement_over_vanilla_in_percent() -> None:
+    made = report("table-a")
+    first, second = made.tables[0].rows[:2]
+    assert first[:2] == ("1%", "global")
+    numbers = [cell.mean if isinstance(cell, Number) else cell for cell in first[2:]]
+    nll = -100 * (0.5 / 6.0 + 0.5 / 6.1) / 2
+    assert numbers == pytest.approx([nll, 7.12, 75.0, 8.81, 75.0, 23.04, 15.0])
+    assert second[:2] == ("1%", "gated")
+    assert second[3] == "-"
+    gain = second[2]
+    assert isinstance(gain, Number)
+    assert gain.mean == pytest.approx(-nll)
+    assert gain.std == 0.0
+    assert len(made.values) == 2 * 5 * 2
+
+
+def test_table_a_leaves_out_what_is_not_a_number() -> None:
+    study = TABLES["table-a"].study(ReproduceOptions(**OPTIONS))
+    records = made_records(study, rule)
+    for record in records:
+        if record["dataset"] == "nltcs":
+            record["final"]["dof"] = 0.0 if record["label"] == "vanilla" else None
+    row = TABLES["table-a"].report(study, records).tables[0].rows[0]
+    dof = row[4]
+    assert isinstance(dof, Number)
+    assert dof.mean == pytest.approx(75.0)
+
+
+def test_table_d_ranks_and_counts_against_both_baselines() -> None:
+    made = report("table-d")
+    overview = {row[0]: row for row in made.tables[0].rows}
+    assert made.tables[0].heads[:3] == ("method", "nltcs", "mine_")
+    assert overview["vanilla"][-2:] == ("-", "0 / 2 / 0")
+    assert overview["gated-rank"][-2:] == ("2 / 0 / 0", "2 / 0 / 0")
+    assert overview["global"][-2:] == ("0 / 0 / 2", "0 / 0 / 2")
+    gated = [float(str(overview[label][-3])) for label in overview if label.startswith("gated")]
+    assert set(gated) == {6.0}  # eleven that are equal share the ranks 1 to 11
+    assert len(made.tables[1].rows) == 2 * 17
+
+
+def test_table_d_with_many_data_sets_keeps_to_ranks() -> None:
+    names = tuple(f"set{i}" for i in range(9))
+    assert report("table-d", datasets=names).tables[0].heads[1] == "rank"
+
+
+def test_markdown_marks_best_and_second() -> None:
+    text = as_markdown(report("table-b"))
+    assert text.startswith("# Table B")
+    assert "| nltcs | <u>-6.05±0.07</u> | -6.00 | -6.55±0.07 | -6.48 | **-5.55±0.07** | -6.00 |" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in lines)
+
+
+def test_latex_is_a_booktabs_table_with_names_escaped() -> None:
+    text = as_latex(report("table-b"))
+    assert (
+        r"mine\_ & \underline{$-$6.05$\pm$0.07} & - & $-$6.55$\pm$0.07 & - & \textbf{$-$5.55$\pm$0.07} & - \\" in text
+    )
+    for part in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}{lrrrrrr}"):
+        assert part in text
+    assert all(line.startswith("%") for line in text[: text.index(r"\begin{table}")].splitlines())
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_csv_has_every_number_unrounded(table: str) -> None:
+    made = report(table)
+    rows = list(csv.DictReader(io.StringIO(as_csv(made))))
+    assert len(rows) == len(made.values)
+    assert all(set(value) <= set(made.columns) for value in made.values)
+    if table == "table-b":
+        first = next(row for row in rows if row["label"] == "gated")
+        assert float(first["mean"]) == pytest.approx(-5.55)
+        assert float(first["paper_mean"]) == -6.0
+        assert (first["mu"], first["gate"], first["candidates"]) == ("0.2", "max_norm", "2")
+        assert float(first["minus_vanilla"]) == pytest.approx(0.5)
+
+
+def test_the_terminal_shows_whole_numbers_in_80_columns() -> None:
+    text = shown(report("table-b"))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "-6.55±0.07" in text
+    assert "…" not in text
+
+
+def test_a_terminal_that_is_too_narrow_does_not_cut_numbers() -> None:
+    text = shown(report("table-b"), width=40)
+    assert "…" not in text
+    assert "-5.55±0.07" in text
+
+
+def test_numbers_are_shown_without_a_negative_zero() -> None:
+    assert Number(-0.0001).text() == "0.00"
+    assert Number(0.0001, signed=True).text() == "0.00"
+    assert Number(0.123, 0.4567, 3, signed=True).text() == "+0.123±0.457"
+    assert Number(math.nan).text() == "-"
+
+
+def test_marks_need_a_choice_and_pass_over_what_is_not_known() -> None:
+    assert [n.mark for n in mark_best([Number(1.0)])] == [None]
+    assert [n.mark for n in mark_best([Number(1.0), Number(math.nan), Number(2.0)])] == ["second", None, "best"]

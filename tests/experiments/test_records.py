@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from circurve.errors import FileAccessError, FileFormatError, OptionError
+from circurve.experiments.records import FILE_NAME, RecordFile, identify, line_of, read_records
+
+
+def records(count: int) -> list[dict[str, object]]:
+    return [{"id": f"run {i}", "value": i / 7, "fleet": {"key": "k"}} for i in range(count)]
+
+
+def test_records_are_lines_of_json_and_come_back(tmp_path: Path) -> None:
+    with RecordFile(tmp_path) as file:
+        file.append(records(3)[:2])
+        file.append(records(3)[2:])
+        assert file.records == records(3)
+    lines = (tmp_path / FILE_NAME).read_text().splitlines()
+    assert [json.loads(line) for line in lines] == records(3)
+    assert read_records(tmp_path / FILE_NAME) == records(3)
+    with RecordFile(tmp_path) as file:
+        assert list(file.by_id) == ["run 0", "run 1", "run 2"]
+
+
+def test_compressed_records_are_read_too(tmp_path: Path) -> None:
+    path = tmp_path / f"{FILE_NAME}.gz"
+    path.write_bytes(gzip.compress(b"".join(line_of(record) for record in records(2))))
+    assert read_records(path) == records(2)
+
+
+def test_no_file_has_no_records(tmp_path: Path) -> None:
+    assert read_records(tmp_path / FILE_NAME) == []
+
+
+def test_a_torn_last_line_is_cut_off_at_every_byte(tmp_path: Path) -> None:
+    whole = b"".join(line_of(record) for record in records(2))
+    first = len(line_of(records(1)[0]))
+    for length in range(len(whole)):
+        (tmp_path / FILE_NAME).write_bytes(whole[:length])
+        complete = 0 if length < first else 1
+        assert read_records(tmp_path / FILE_NAME) == records(complete)
+        with RecordFile(tmp_path) as file:
+            assert file.records == records(complete)
+            file.append(records(2)[complete:])
+        assert (tmp_path / FILE_NAME).read_bytes() == whole
+
+
+def test_garbage_after_a_crash_is_cut_off(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(line_of(records(1)[0]) + b"\0\0\0\n")
+    with RecordFile(tmp_path) as file:
+        assert file.records == records(1)
+    assert (tmp_path / FILE_NAME).read_bytes() == line_of(records(1)[0])
+
+
+@pytest.mark.parametrize("line", [b"not json\n", b"[1]\n", b'{"no": "id"}\n'])
+def test_a_damaged_line_before_others_is_refused_and_left_alone(tmp_path: Path, line: bytes) -> None:
+    content = line_of(records(1)[0]) + line + line_of(records(2)[1])
+    (tmp_path / FILE_NAME).write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"records\.jsonl: line 2 is not a result record"), RecordFile(tmp_path):
+        pass
+    assert (tmp_path / FILE_NAME).read_bytes() == content
+    with pytest.raises(FileFormatError, match="line 2"):  # the lock is free again
+        RecordFile(tmp_path).__enter__()
+
+
+def test_a_known_run_is_not_recorded_twice(tmp_path: Path) -> None:
+    with RecordFile(tmp_path) as file:
+        file.append(records(1))
+        with pytest.raises(FileFormatError, match="run 0 is recorded already"):
+            file.append(records(2))
+        with pytest.raises(FileFormatError, match="twice"):
+            file.append([records(2)[1], records(2)[1]])
+        assert file.records == records(1)
+    assert read_records(tmp_path / FILE_NAME) == records(1)
+
+
+def test_only_one_writer_at_a_time(tmp_path: Path) -> None:
+    with RecordFile(tmp_path), pytest.raises(OptionError, match="another process is writing records there"):
+        RecordFile(tmp_path).__enter__()
+    with RecordFile(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileAccessError, match=r"cannot write .*file"):
+        RecordFile(tmp_path / "file" / "out").__enter__()
+
+
+def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
+    with RecordFile(tmp_path) as file, pytest.raises(ValueError, match="JSON"):
+        file.append([{"id": "a", "value": float("nan")}])
+    assert read_records(tmp_path / FILE_NAME) == []
+
+
+def test_an_id_depends_on_the_facts_and_not_on_their_order() -> None:
+    assert identify({"a": 1, "b": [1.5, None]}) == identify({"b": [1.5, None], "a": 1})
+    assert identify({"a": 1}) != identify({"a": 2})

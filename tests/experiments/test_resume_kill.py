@@ -1,0 +1,72 @@
+"""SIGKILL at random moments, resume, and end up with the records of an undisturbed study."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import signal
+import time
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from tiny_study import TINY, run, timeless, tiny_study
+
+from circurve.experiments import Study
+from circurve.experiments.records import FILE_NAME, read_records
+
+KILLS = 10
+
+
+def _child(study: Study, out: Path, started: Event) -> None:
+    started.set()
+    run(study, out)
+
+
+def test_ten_kills_leave_the_records_of_an_undisturbed_study(tmp_path: Path) -> None:
+    longer = replace(TINY, seeds=(0, 1, 2), epochs=6, small_epochs=6)
+    study = tiny_study(tmp_path, protocol=longer, fractions=(0.25, 0.5, 1.0))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["circurve.experiments", "scipy.stats", "tiny_study"])
+    whole = tmp_path / "whole"
+
+    def start(out: Path) -> BaseProcess:
+        started = context.Event()
+        child = context.Process(target=_child, args=(study, out, started))
+        child.start()
+        assert started.wait(60)
+        return child
+
+    child = start(whole)
+    before = time.monotonic()
+    child.join(120)
+    assert child.exitcode == 0
+    duration = time.monotonic() - before
+
+    expected = [timeless(record) for record in read_records(whole / FILE_NAME)]
+    assert len(expected) == len({record["id"] for record in expected}) == 2 * 3 * 3 * 3
+
+    def check_finished(out: Path) -> None:
+        assert [timeless(record) for record in read_records(out / FILE_NAME)] == expected
+
+    generator = random.Random(0)
+    kills, folders = 0, 1
+    out = tmp_path / "killed 1"
+    while kills < KILLS:
+        known = len(read_records(out / FILE_NAME))
+        child = start(out)
+        child.join(generator.uniform(0, duration / 2))
+        child.kill()
+        child.join(60)
+        assert len(read_records(out / FILE_NAME)) >= known
+        if child.exitcode == -signal.SIGKILL:
+            kills += 1
+        else:  # done before its moment came
+            check_finished(out)
+            folders += 1
+            out = tmp_path / f"killed {folders}"
+    child = start(out)
+    child.join(120)
+    assert child.exitcode == 0
+    check_finished(out)
