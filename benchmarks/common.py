@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import platform
@@ -10,9 +12,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +30,8 @@ from circurve.learning.plan import Plan
 from circurve.learning.score import chunks
 
 RESULTS = Path(__file__).parent / "results"
+
+T = TypeVar("T")
 
 
 def environment() -> dict[str, Any]:
@@ -55,6 +60,8 @@ def _command(arguments: Sequence[str]) -> str:
         words[words.index("--data-dir") + 1] = "DEBD"
     if "--peers-python" in words:
         words[words.index("--peers-python") + 1] = "peers/bin/python"
+    if "--pyjuice" in words:
+        words[words.index("--pyjuice") + 1] = "PYJUICE"
     return shlex.join(["python", *words])
 
 
@@ -98,6 +105,78 @@ def interleaved(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[st
 def _wait() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def median_seconds(run: Callable[[], Any], repeats: int = 15, budget: float = 10.0) -> float:
+    """The median over `repeats` calls, fewer if they take longer than `budget` seconds, after one untimed call.
+
+    On a GPU CUDA events take the time, so a call counts from its first kernel to its last.
+    """
+    run()
+    _wait()
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < repeats and (not times or time.perf_counter() - started < budget):
+        times.append(_seconds(run))
+    return statistics.median(times)
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    if not torch.cuda.is_available():
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    first.record()
+    run()
+    last.record()
+    torch.cuda.synchronize()
+    return first.elapsed_time(last) / 1e3
+
+
+def seconds_of(build: Callable[[], T]) -> tuple[T, float]:
+    """What a call returns, and how long it took, until the device is done."""
+    _wait()
+    start = time.perf_counter()
+    result = build()
+    _wait()
+    return result, time.perf_counter() - start
+
+
+class PeakMemory:
+    """How much more memory was in use at the peak, since this was made or restarted, than when it was made.
+
+    On a GPU torch's own count; on a CPU the resident memory of the process, on Linux only (else 0).
+    """
+
+    def __init__(self) -> None:
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        else:
+            with suppress(OSError, AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)  # what was freed would hide what is needed now
+        self.restart()
+        self.before = torch.cuda.memory_allocated() if torch.cuda.is_available() else _resident("VmRSS")
+
+    def restart(self) -> None:
+        """Forget the peak so far."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+            return
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+    @property
+    def bytes(self) -> int:
+        peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else _resident("VmHWM")
+        return peak - self.before
+
+
+def _resident(field: str) -> int:
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field)), 0)
 
 
 def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:

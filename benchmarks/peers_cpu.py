@@ -4,9 +4,13 @@ The model is a hidden Chow-Liu tree: one latent variable with `states` states pe
 transition tables of K x K, one prior and V x K inputs. Both peers get the same data and learn the tree with their own
 Chow-Liu code; each starts from random parameters of its own.
 
-Each case runs in a process of its own with a limit on its memory, under several settings of the C allocator; the
-fastest is the result, the times of all stand beside it. Every step starts from the same parameters: after a few steps
-in a row SPFlow's turn NaN.
+Each case runs in a process of its own with a limit on its memory. Two ways of running the peers are measured:
+
+- tuned: subnormal numbers flushed to zero, several settings of the C allocator and, for cirkit, several sizes of a
+  chunk; the fastest is the result, the times of all stand beside it.
+- plain (`--plain`): as a user runs them, all samples at once and nothing set.
+
+Every step starts from the same parameters: after a few steps in a row SPFlow's turn NaN.
 
     python3 -m venv peers && peers/bin/pip install torch==2.13.0 libcirkit spflow
     peers/bin/python benchmarks/peers_cpu.py > peers.json
@@ -52,6 +56,7 @@ class Case:
     variables: int
     states: int
     allocator: str
+    plain: bool  # all samples at once, nothing tuned
     threads: int
     seed: int
     warmup: int
@@ -182,7 +187,7 @@ def measure(case: Case) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(case.threads)
-    torch.set_flush_denormal(True)
+    torch.set_flush_denormal(not case.plain)
     torch.manual_seed(case.seed)
     peer = {"cirkit": build_cirkit, "spflow": build_spflow}[case.peer](case)
     initial = [parameter.detach().clone() for parameter in peer.module.parameters()]
@@ -201,7 +206,8 @@ def measure(case: Case) -> dict[str, Any]:
         return times
 
     before = peer.log_likelihood()
-    fastest = {chunk: min(repeat(chunk, case.warmup)) for chunk in peer.chunks}
+    chunks = (case.samples,) if case.plain else peer.chunks
+    fastest = {chunk: min(repeat(chunk, case.warmup)) for chunk in chunks}
     chunk = min(fastest, key=lambda size: fastest[size])
     times = repeat(chunk, case.repeats)
     after = peer.log_likelihood()
@@ -261,6 +267,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="+", choices=PACKAGES, default=list(PACKAGES))
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="samples x variables x states")
     parser.add_argument("--allocators", nargs="+", choices=ALLOCATORS, default=list(ALLOCATORS))
+    parser.add_argument("--plain", action="store_true", help="as a user runs them: all samples at once, nothing tuned")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--warmup", type=int, default=6, help="untimed steps at most")
@@ -277,13 +284,14 @@ def main() -> None:
     if arguments.worker:
         run_worker(Case(**json.loads(arguments.worker)))
         return
-    shared = {name: getattr(arguments, name) for name in ("threads", "seed", "warmup", "repeats", "seconds")}
+    shared = {name: getattr(arguments, name) for name in ("plain", "threads", "seed", "warmup", "repeats", "seconds")}
+    allocators = ["default"] if arguments.plain else arguments.allocators
     results = []
     for peer in arguments.peers:
         for size in arguments.sizes:
             shape = dict(zip(("samples", "variables", "states"), map(int, size.split("x")), strict=True))
             tried, times = {}, {}
-            for allocator in arguments.allocators:
+            for allocator in allocators:
                 if allocator == "mapped" and any(result["status"] == "ok" for result in tried.values()):
                     continue
                 case = Case(peer=peer, allocator=allocator, **shape, **shared)

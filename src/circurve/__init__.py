@@ -13,11 +13,12 @@ from circurve.curvature import (
     per_sample,
     top_eigenvalues,
 )
-from circurve.data import Dataset, load_data, load_dataset
+from circurve.data import Dataset, load_data, load_dataset, take_fraction
 from circurve.errors import (
     CircurveError,
     CircurveWarning,
     DataError,
+    DownloadError,
     FileAccessError,
     FileFormatError,
     OptionError,
@@ -48,6 +49,7 @@ __all__ = [
     "Curvature",
     "DataError",
     "Dataset",
+    "DownloadError",
     "Examples",
     "FileAccessError",
     "FileFormatError",
@@ -89,5 +91,6 @@ __all__ = [
     "per_sample",
     "random_binary_trees",
     "schedules",
+    "take_fraction",
     "top_eigenvalues",
 ]

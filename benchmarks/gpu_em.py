@@ -1,0 +1,384 @@
+"""EM on a GPU: seconds of a step and of an epoch, memory and time to compile, of Circurve and of PyJuice.
+
+    python benchmarks/gpu_em.py --pyjuice wheels --data-dir DIR
+    python benchmarks/gpu_em.py --only nltcs,plants --batches 200 --fleets 1,16 --budget 600
+
+Both have the same circuit (`circurve.hclt`, handed over by `to_pyjuice`) and the same data, and go over the same
+batches with the same step size and pseudocount. PyJuice trains one model at a time, so its time for a fleet is that for
+one model times the number of models. Before the clock starts, likelihoods and counts of both are compared on the same
+parameters. Without --data-dir the data are random, of the same shapes; without --pyjuice only Circurve runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyjuice_peer
+import torch
+from common import PeakMemory, median_seconds, seconds_of, write_result
+from peers_cpu import sample_data
+from torch import Tensor
+
+import circurve as cc
+from circurve.engine import Params, Samples, bind_engine, compile, statistics
+from circurve.engine.cuda import FusedEngine
+from circurve.engine.parameters import by_node
+from circurve.interop import from_pyjuice, to_pyjuice
+from circurve.learning.examples import prepare
+from circurve.learning.graph_steps import GraphSteps
+from circurve.learning.initialize import initial_params
+from circurve.learning.methods import Method
+from circurve.learning.plan import Plan
+from circurve.learning.steps import Batches, ReferenceSteps, Steps
+
+STEP_SIZE, PSEUDOCOUNT = pyjuice_peer.STEP_SIZE, pyjuice_peer.PSEUDOCOUNT
+MOST_STEPS = 50
+"""Epochs of more steps are not timed as a whole: so many steps are, and the rest is assumed to be like them."""
+
+CHECKED = 512
+"""Samples on which likelihoods and counts are compared."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set, as (samples, variables), and the units of its circuit.
+
+    100 is what the paper uses; PyJuice prefers powers of two, so there are cases of 128 too.
+    """
+
+    data: str
+    samples: int
+    variables: int
+    units: int
+
+
+CASES = {
+    "nltcs": Case("nltcs", 16181, 16, 100),
+    "plants": Case("plants", 17412, 69, 100),
+    "dna": Case("dna", 1600, 180, 100),
+    "bbc": Case("bbc", 1670, 1058, 128),
+    "nltcs-128": Case("nltcs", 16181, 16, 128),
+    "plants-128": Case("plants", 17412, 69, 128),
+    "large-256": Case("synthetic", 60_000, 500, 256),
+    "large-512": Case("synthetic", 60_000, 500, 512),
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """How a circuit is trained: samples in a batch, models side by side."""
+
+    batch: int
+    runs: int = 1
+    methods: tuple[Method, ...] | None = None
+    """One for each run; None is plain EM."""
+
+    track: bool = False
+    """Measure the curvature in every step."""
+
+    precision: str = "float32"
+    memory_budget: int | None = None
+
+
+def load_data(case: Case, data_dir: Path | None) -> np.ndarray:  # (N, V) of 0 and 1
+    if data_dir is None or case.data == "synthetic":
+        return sample_data(case.samples, case.variables, seed=0)
+    return np.asarray(cc.load_dataset(case.data, data_dir=data_dir).train, dtype=np.int64)
+
+
+# --- Circurve ---
+
+
+class OurSteps:
+    """EM steps of a fleet as `fit` does them: a call runs `steps` of them, one for each batch of a shuffled epoch.
+
+    All runs start from the same parameters; nothing here depends on them.
+    """
+
+    def __init__(self, circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load) -> None:
+        table = prepare(data, circuit, "train").table
+        start = initial_params(compile(circuit), 0, table).to(device, torch.float32)
+        start = start.map(lambda values: values.repeat(load.runs, 1, 1, 1))
+        samples = Samples.of(table, device, torch.float32)
+        methods = load.methods or (cc.Vanilla(pseudocount=PSEUDOCOUNT),) * load.runs
+        self.engine_steps, self.compile_seconds = seconds_of(lambda: our_steps(circuit, start, samples, methods, load))
+        self.batches = shuffled_batches(len(data), load.batch, device, load.runs)
+        self.steps = len(self.batches)
+
+    def __call__(self) -> None:
+        alphas = [[STEP_SIZE] * self.engine_steps.params.runs] * self.steps
+        mus = [[0.0] * self.engine_steps.params.runs] * self.steps
+        self.engine_steps.run(self.batches, alphas, mus)
+
+
+def our_steps(circuit: cc.Circuit, start: Params, samples: Samples, methods: Sequence[Method], load: Load) -> Steps:
+    """The one place where the engine is chosen: the same as in `circurve.learning.loop`."""
+    program = compile(circuit)
+    plan = Plan(program, methods, start.inputs[0], load.track)
+    engine = bind_engine(program, start, "auto", load.precision)
+    if isinstance(engine, FusedEngine):
+        return GraphSteps(engine, plan, samples, start, load.memory_budget)
+    return ReferenceSteps(engine, plan, samples, start, load.memory_budget)
+
+
+def our_sums(model: cc.Model, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Log-likelihoods (N,) and the counts (units, child units) of each sum, children first."""
+    samples = Samples.of(prepare(x, model.circuit, "check").table, model.device, model.dtype)
+    engine = bind_engine(model.program, model.params)
+    sums = statistics(engine, model.params, [samples.rows(0, len(samples))])
+    counts = by_node(model.program, Params(sums.counts, model.params.inputs))
+    values: np.ndarray = model.log_prob(x)
+    return values, [counts[node].double().cpu().numpy() for node in model.circuit.sums]
+
+
+def shuffled_batches(rows: int, batch: int, device: torch.device, runs: int) -> Batches:
+    """The first full batches of a shuffled epoch, at most MOST_STEPS, each run with an order of its own."""
+    size = min(batch, rows)
+    steps = min(rows // size, MOST_STEPS)
+    generator = torch.Generator().manual_seed(0)
+    orders = torch.stack([torch.randperm(rows, generator=generator)[: steps * size] for _ in range(runs)])
+    return Batches(orders.to(device), tuple(range(0, (steps + 1) * size, size)))
+
+
+# --- both, measured alike ---
+
+
+def timing(run: Callable[[], Any], steps: int, rows: int, batch: int, budget: float) -> dict[str, Any]:
+    """Times of a call that does `steps` steps; its first run compiles kernels and records graphs."""
+    _, first = seconds_of(run)
+    seconds = median_seconds(run, budget=budget) / steps
+    return {
+        "seconds_per_step": seconds,
+        "seconds_per_epoch": seconds * epoch_steps(rows, batch),
+        "first_call_seconds": first,
+        "steps_in_a_call": steps,
+    }
+
+
+def measure_ours(
+    circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load, budget: float
+) -> dict[str, Any]:
+    peak = PeakMemory()
+    run = OurSteps(circuit, data, device, load)
+    row = timing(run, run.steps, len(data), load.batch, budget)
+    engine = type(run.engine_steps).__name__
+    return row | {"compile_seconds": run.compile_seconds, "peak_bytes": peak.bytes, "engine": engine}
+
+
+class PyJuice:
+    """PyJuice with a model of ours: first compared with it, then trained."""
+
+    def __init__(self, model: cc.Model, data: np.ndarray) -> None:
+        self.peak = PeakMemory()
+        self.data = torch.from_numpy(data).to(model.device, torch.uint8)
+        self.peer = pyjuice_peer.Peer(to_pyjuice(model), model.device)
+        self.agreement = compare(model, self.peer, data[:CHECKED])
+
+    def measure(self, batch: int, budget: float) -> dict[str, Any]:
+        """Without and with its CUDA graph."""
+        found: dict[str, Any] = {"compile_seconds": self.peer.compile_seconds, "agreement": self.agreement}
+        rows = [part[0] for part in shuffled_batches(len(self.data), batch, self.data.device, 1) if part is not None]
+        for name, graph in (("plain", False), ("graph", True)):
+            self.peer.forget()
+            self.peak.restart()
+            run = partial(self._steps, rows, graph)
+            found[name] = guarded(partial(timing, run, len(rows), len(self.data), batch, budget))
+            found[name]["peak_bytes"] = self.peak.bytes
+        return found
+
+    def _steps(self, batches: Sequence[Tensor], graph: bool) -> None:
+        for rows in batches:
+            self.peer.step(self.data[rows], graph)
+
+
+def epoch_steps(rows: int, batch: int) -> int:
+    return -(-rows // min(batch, rows))
+
+
+def compare(model: cc.Model, peer: pyjuice_peer.Peer, x: np.ndarray) -> dict[str, float]:
+    """The largest differences on the same parameters; PyJuice both with forced float32 and as it comes.
+
+    Log-likelihoods: |a - b| / |b|. Counts: |a - b| over the largest count of the same sum node.
+    """
+    ours, our_counts = our_sums(model, x)
+    found: dict[str, float] = {}
+    for name, fp32 in (("float32", True), ("default", False)):
+        theirs, their_counts = peer.sums(torch.from_numpy(x).to(model.device, torch.uint8), fp32)
+        found[f"log_likelihood_{name}"] = float(np.abs((theirs - ours) / ours).max())
+        pairs = zip(their_counts, our_counts, strict=True)
+        found[f"counts_{name}"] = max(float(np.abs(a - b).max() / b.max()) for a, b in pairs)
+    return found
+
+
+def import_check(data: np.ndarray, units: int, device: torch.device) -> dict[str, Any]:
+    """PyJuice's own HCLT, compiled, trained for a few steps and imported: the same likelihoods and counts?"""
+    peer = pyjuice_peer.Peer(pyjuice_peer.hclt(data, units, device), device)
+    values = torch.from_numpy(data[:CHECKED]).to(device, torch.uint8)
+    for _ in range(3):
+        peer.step(values, graph=False)
+    model = from_pyjuice(peer.circuit).to(device, torch.float32)
+    return {"units": units, "circuit": repr(model.circuit), **compare(model, peer, data[:CHECKED])}
+
+
+def describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:400]
+
+
+def guarded(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A side's row, or the error that kept it from having one."""
+    try:
+        return measured()
+    except Exception as error:
+        torch.cuda.empty_cache()
+        return {"error": describe(error)}
+
+
+# --- the table ---
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line asks for."""
+
+    cases: tuple[str, ...]
+    batches: tuple[int, ...]
+    fleets: tuple[int, ...]
+    data_dir: Path | None
+    device: torch.device
+    precision: str
+    seconds: float
+    peer: bool
+    deadline: float
+
+    @property
+    def late(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+
+def rows_of(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
+    """All configurations of one case: PyJuice first, whose memory is then free again for our fleets."""
+    case = CASES[name]
+    data = load_data(case, settings.data_dir)
+    circuit, structure_seconds = seconds_of(lambda: cc.hclt(data, units=case.units))
+    peers = peer_rows(name, circuit, data, settings)
+    for batch in settings.batches:
+        for runs in settings.fleets:
+            if settings.late:
+                return
+            say(f"{name} batch {batch} runs {runs}: Circurve")
+            load = Load(min(batch, len(data)), runs, precision=settings.precision)
+            ours = guarded(partial(measure_ours, circuit, data, settings.device, load, settings.seconds))
+            peer = peers.get(batch, {"error": "not measured"})
+            sizes = {"samples": len(data), "variables": data.shape[1], "units": case.units}
+            row = {"case": name, **sizes, **asdict(load), "structure_seconds": structure_seconds}
+            yield row | {"ours": ours, "pyjuice": peer, "times_slower": ratios(ours, peer, runs)}
+
+
+def peer_rows(name: str, circuit: cc.Circuit, data: np.ndarray, settings: Settings) -> dict[int, dict[str, Any]]:
+    """What PyJuice needs for each batch size; nothing if it is not asked for."""
+    if not settings.peer or settings.late:
+        return {}
+    say(f"{name}: PyJuice compiles")
+    try:
+        side = PyJuice(start_model(circuit, data, settings.device), data)
+    except Exception as error:
+        return {batch: {"error": describe(error)} for batch in settings.batches}
+    found = {}
+    for batch in settings.batches:
+        if not settings.late:
+            say(f"{name} batch {batch}: PyJuice")
+            found[batch] = guarded(partial(side.measure, batch, settings.seconds))
+            say(f"  {found[batch]}")
+    return found
+
+
+def start_model(circuit: cc.Circuit, data: np.ndarray, device: torch.device) -> cc.Model:
+    program = compile(circuit)
+    params = initial_params(program, 0, prepare(data, circuit, "train").table)
+    return cc.Model(circuit, params.to(device, torch.float32), program)
+
+
+def ratios(ours: dict[str, Any], peer: dict[str, Any], runs: int) -> dict[str, float]:
+    """Seconds of PyJuice, one model after the other, over those of Circurve; only where both have some."""
+    if "error" in ours:
+        return {}
+    sides = {name: peer.get(name, {}).get("seconds_per_step") for name in ("plain", "graph")}
+    return {name: value * runs / ours["seconds_per_step"] for name, value in sides.items() if value is not None}
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(CASES), help=f"cases, of {', '.join(CASES)}")
+    parser.add_argument("--batches", type=numbers, default=(200, 512, 4096))
+    parser.add_argument("--fleets", type=numbers, default=(1, 16, 64))
+    parser.add_argument("--data-dir", type=Path, help="a folder with the DEBD files; else random data")
+    parser.add_argument("--pyjuice", help=f"folders or wheels of PyJuice and what it needs, with {os.pathsep} between")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--precision", default="float32", choices=("float32", "tf32"), help="of Circurve's products")
+    parser.add_argument("--seconds", type=float, default=4.0, help="time for the repeats of one side")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which nothing new is started")
+    parser.add_argument("--quick", action="store_true", help="nltcs, one batch size, fleets of 1 and 16")
+    parser.add_argument("--name", default="gpu_em", help="name of the result file")
+    parser.add_argument("--out", type=Path, help="folder for the result file")
+    return parser.parse_args()
+
+
+def settings_of(arguments: argparse.Namespace, peer: bool) -> Settings:
+    device = torch.device(arguments.device)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return Settings(
+        cases=("nltcs",) if arguments.quick else tuple(arguments.only.split(",")),
+        batches=(512,) if arguments.quick else arguments.batches,
+        fleets=(1, 16) if arguments.quick else arguments.fleets,
+        data_dir=arguments.data_dir,
+        device=device,
+        precision=arguments.precision,
+        seconds=arguments.seconds,
+        peer=peer,
+        deadline=time.perf_counter() + arguments.budget,
+    )
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    used: dict[str, Any] = {}
+    if arguments.pyjuice:
+        places = [Path(place) for place in arguments.pyjuice.split(os.pathsep)]
+        used = guarded(partial(pyjuice_peer.make_importable, places))
+        say(f"PyJuice: {used}")
+    settings = settings_of(arguments, peer=bool(used) and "error" not in used)
+    results: dict[str, Any] = {"pyjuice": used, "rows": []}
+    if settings.peer:
+        data = load_data(CASES["nltcs"], settings.data_dir)
+        results["import_check"] = guarded(partial(import_check, data, 64, settings.device))
+        say(f"import check: {results['import_check']}")
+    for name in settings.cases:
+        for row in rows_of(name, settings):
+            results["rows"].append(row)
+            say(f"  {row['ours']}\n  times slower {row['times_slower']}")
+            if settings.peer:
+                used["extensions"] = pyjuice_peer.extensions()
+            write_result(arguments.name, results, arguments.out)
+    path = write_result(arguments.name, results, arguments.out)
+    say(f"written to {path}" + ("; out of time before the end" if settings.late else ""))
+
+
+if __name__ == "__main__":
+    main()
