@@ -15,6 +15,7 @@ from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters
 from circurve.engine import Engine, Request, compile, log_prob, stack, statistics
 from circurve.engine.cpu import messages
 from circurve.engine.cpu.ranges import RANGES, Range
+from circurve.engine.cpu.tally import Tally
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator
 from circurve.structures import hmm, mixture
@@ -75,14 +76,6 @@ def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.flo
     return engine
 
 
-def rescale_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RANGES, torch.float64, Range(1e-300, 1e-150, small=2.0))
-
-
-def give_up_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RANGES, torch.float64, Range(1e-300, lost=2.0, small=1e-60))
-
-
 @given(case=trees())
 @some
 def test_a_latent_tree_has_the_sums_of_the_reference(case):
@@ -93,13 +86,27 @@ def test_a_latent_tree_has_the_sums_of_the_reference(case):
 @few
 def test_scaling_changes_nothing(case):
     with pytest.MonkeyPatch.context() as patch:
-        rescale_always(patch)
+        patch.setitem(RANGES, torch.float64, Range(1e-300, 1e-270, small=2.0))
         compare(case)
 
 
 @given(case=trees())
 @few
-def test_chunks_beyond_the_range_go_to_the_reference_and_add_up(case):
+def test_products_in_logs_are_the_same(case):
+    real = Tally.start
+
+    def start(self, program, tree, params):
+        real(self, program, tree, params)
+        self.in_logs = {number for number, level in enumerate(tree.levels) if level.busy}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tally, "start", start)
+        compare(case)
+
+
+@given(case=trees())
+@few
+def test_chunks_that_go_to_the_reference_add_up_with_the_others(case):
     samples = case.samples()
     batches = [samples.rows(0, 2), samples.rows(2, 4), samples.rows(4, len(samples))]
     engine, real = tuned(case), messages.upward
@@ -231,7 +238,7 @@ def test_a_state_that_no_unit_can_have_makes_its_samples_impossible():
 
 
 def test_parts_that_go_to_the_reference_need_no_more_memory(monkeypatch):
-    give_up_always(monkeypatch)
+    monkeypatch.setattr("circurve.engine.cpu.engine.upward", lambda *_: None)
     case = with_samples(hmm(6, 4), 100)
     engine = compare(case)
     assert engine.reference_bytes_per_sample(backward=True) > engine.bytes_per_sample(backward=True)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from circurve.engine.batch import Batch
 from circurve.engine.bound import Engine
+from circurve.engine.cuda import norms
 from circurve.engine.params import Params
 from circurve.engine.reference import SumPass
 from circurve.engine.state_sums import StateSums, close_table
@@ -44,10 +45,9 @@ class Sums:
         self.impossible = torch.zeros(engine.runs, dtype=torch.int64, device=engine.device)
         self.sizes = [layer.shape[0] * layer.shape[1] for layer in engine.program.sums]
         self.starts = list(accumulate(self.sizes, initial=0))
-        units = (engine.runs, sum(self.sizes) if request.curvature else 0)
-        self.flow_squared, self.local, self.total = (
-            torch.zeros(units, dtype=torch.float64, device=engine.device) for _ in range(3)
-        )  # (R, M) for all M sum units
+        units = sum(self.sizes) if request.curvature else 0
+        self.units = torch.zeros(3, engine.runs, units, dtype=torch.float64, device=engine.device)
+        self.flow_squared, self.local, self.total = self.units  # (R, M) for all M sum units
         self.norms: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
         self.states: dict[int, StateSums] = {}  # by input layer
         self.ratio = [torch.zeros_like(w) for w in params.weights] if request.mean_ratio else []
@@ -98,6 +98,10 @@ class Sums:
             norm = squares.sum(-2, keepdim=True).sqrt_()
         else:
             norm = torch.matmul(mask, squares).sqrt_()  # (R, G, K, N): a unit sees only its own edges
+        if mask is None and norms.serves(step.flow):
+            weights = (self.sample_weight, self.inverse_weight)
+            norms.add_row_sums(self.units, self.starts[step.number], step, norm, weights)
+            return
         flow, scale = step.flow, norm
         if self.batch.weights is not None:
             inverse = self.inverse_weight[:, None, None].sqrt()

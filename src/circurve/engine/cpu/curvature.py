@@ -35,6 +35,7 @@ class TreeCurvature:
         self.root_square = torch.zeros_like(self.local[0])
         self.ratio = [torch.zeros_like(w) for w in weights] if request.mean_ratio else []
         self.second = [torch.zeros_like(w) for w in weights] if request.second_moment else []
+        self._scratch = weights[0].new_empty(0)
 
     def start(self, views: Views, weight: Tensor, inverse: Tensor | None, root_flow: Tensor) -> None:
         """A new chunk: its weights (R, N), their inverses (None if all are 1) and the outputs' flow (R, outputs, N)."""
@@ -66,12 +67,14 @@ class TreeCurvature:
             torch.linalg.vector_norm(ratio.flatten(0, 1), dim=-1, out=self._local[number][busy.rows])
 
     def received(self, number: int, level: LevelViews) -> None:
-        """A of the same level is in `scaled` now."""
+        """A of the same level is in `scaled` now. Overwrites `spare`."""
         if self.request.second_moment:
-            squares = level.scaled.square()
+            if level.scaled.numel() > len(self._scratch):
+                self._scratch = level.scaled.new_empty(level.scaled.numel())
+            squares = torch.square(level.scaled, out=self._scratch[: level.scaled.numel()].view(level.scaled.shape))
             if self.inverse is not None:
                 self._by_run(squares).mul_(self.inverse)
-            self.second[number].baddbmm_(squares, level.elements.square().transpose(1, 2))
+            self.second[number].baddbmm_(squares, torch.square(level.elements, out=level.spare).transpose(1, 2))
 
     def used(self, number: int, level: LevelViews) -> None:
         """A has served: it is overwritten."""

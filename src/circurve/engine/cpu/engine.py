@@ -29,7 +29,7 @@ class Risen:
 
 
 class TreeEngine:
-    """Stands beside the buffers of the reference backend, for chunks that its floating range suffices for."""
+    """Stands beside the buffers of the reference backend, which serves chunks with impossible samples."""
 
     def __init__(self, program: Program, tree: LatentTree, runs: int, dtype: torch.dtype) -> None:
         self.program, self.tree, self.memory = program, tree, TreeMemory(tree, runs, dtype)
@@ -61,7 +61,7 @@ class TreeEngine:
         self._started = {}
 
     def rise(self, batch: Batch) -> Risen | None:
-        """Send messages up; None if the floating range does not suffice."""
+        """Send messages up; None if a sample is impossible."""
         missing, memory = batch.observed is not None, self.memory
         if missing not in self._kinds:
             self._kinds[missing] = Tally(memory.plan(missing), memory.runs, self.tree.units, memory.dtype)

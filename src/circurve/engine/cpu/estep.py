@@ -28,7 +28,7 @@ class TreeSums:
         self.curvature = TreeCurvature(sums.request, self.runs, engine.weights) if sums.request.any else None
 
     def observe(self, batch: Batch) -> bool:
-        """Add a chunk. False: it does not fit the floating range, nothing was added."""
+        """Add a chunk. False: a sample is impossible, nothing was added."""
         risen = self.engine.rise(batch)
         if risen is None:
             return False

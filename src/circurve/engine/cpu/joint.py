@@ -55,9 +55,6 @@ class Spread:
     turn: int
     """How many tables these products have before: the first is written, the others are multiplied in."""
 
-    crowded: bool
-    """Whether these products are multiplied in logs."""
-
     quiet: bool
     """Whether these products are this table and nothing else."""
 
@@ -93,7 +90,6 @@ class _Table:
     level: int
     turn: int
     place: int
-    crowded: bool
     quiet: bool
     factors: tuple[Factor, ...]
 
@@ -101,7 +97,7 @@ class _Table:
 def plan_tables(tree: LatentTree, missing: bool) -> JointPlan:
     """Lay out the tables of all products."""
     tables = [
-        _Table(sizes, number, turn, place, place < level.crowded, place >= level.busy, part)
+        _Table(sizes, number, turn, place, place >= level.busy, part)
         for number, level in enumerate(tree.levels)
         for place, factors in enumerate(level.factors)
         for turn, (sizes, part) in enumerate(_packed(factors, missing))
@@ -114,10 +110,10 @@ def plan_tables(tree: LatentTree, missing: bool) -> JointPlan:
     for sizes, group in groupby(tables, key=lambda table: table.sizes):
         members = list(group)
         first = 0
-        for (level, *kind), same in groupby(members, key=lambda t: (t.level, t.turn, t.crowded, t.quiet)):
+        for (level, turn, quiet), same in groupby(members, key=lambda t: (t.level, t.turn, t.quiet)):
             places = [table.place for table in same]
             pairs = ((place, first + i) for i, place in enumerate(places))
-            spreads[level] += [Spread(len(shapes), stretch, *kind) for stretch in stretches(pairs)]
+            spreads[level] += [Spread(len(shapes), stretch, turn, quiet) for stretch in stretches(pairs)]
             first += len(places)
         shapes.append(_shape(sizes, row, members, base))
         row += len(members) * shapes[-1].states

@@ -10,9 +10,9 @@ of each of its messages and factors too,
 
     A_c = F / S_c        F_cj = E_cj sum_k theta_kj A_ck        N_ckj = theta_kj sum_n A_ckn E_cjn.
 
-Only crowded products are multiplied in logs; nothing else with K units sees a logarithm or an exponential, which would
-cost more than the matrix products. The price is range: where the largest element of a product comes too close to the
-smallest floating number, `upward` gives up, and the samples go to the reference backend.
+A logarithm or an exponential of everything with K units would cost more than the matrix products. Only where the
+largest element of a product comes close to the smallest floating number, its level is done again in logs. Samples of
+probability zero are left to the reference backend.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from circurve.engine.cpu.ranges import RANGES, Range
+from circurve.engine.cpu.ranges import RANGES
 from circurve.engine.cpu.tally import Tally
 from circurve.engine.cpu.views import LevelViews, Views
 from circurve.inputs import LOG_ZERO
@@ -31,61 +31,69 @@ __all__ = ["flows", "upward"]
 
 
 def upward(views: Views, weights: Sequence[Tensor], tally: Tally) -> Tensor | None:
-    """log p of the outputs, (R, outputs, N), or None where the range does not suffice; E and S stay in the views.
+    """log p of the outputs, (R, outputs, N), or None if a sample is impossible; E and S stay in the views.
 
     weights: (G R, K, K) for each level.
     """
-    bounds, log_scale = RANGES[weights[0].dtype], tally.log_scale(views)
-    for level, weight, tables in zip(*map(reversed, (views.levels, weights, tally.columns)), strict=True):
-        if not _multiply(level, tables, log_scale, bounds):
-            return None
-        torch.bmm(weight, level.elements, out=level.scaled)
-        if level.busy is not None and not _kept_in_range(level.busy.scaled, log_scale, bounds, level.busy.elements):
+    log_scale = tally.log_scale(views)
+    for number in reversed(range(len(views.levels))):
+        level, weight, tables = views.levels[number], weights[number], tally.columns[number]
+        if number not in tally.in_logs:
+            _multiply(level, tables)
+            if _mix(level, weight, log_scale):
+                continue
+            tally.in_logs.add(number)
+        if not _multiply_in_logs(level, tables, log_scale) or not _mix(level, weight, log_scale):
             return None
     root = views.levels[0].scaled
     return (root.log() + log_scale[:, None]).to(root.dtype)[..., : views.samples]
 
 
-def _multiply(level: LevelViews, tables: Sequence[Tensor], log_scale: Tensor, bounds: Range) -> bool:
-    """The products of a level, in `elements`; False where the range does not suffice."""
+def _multiply(level: LevelViews, tables: Sequence[Tensor]) -> None:
+    """The products of a level, in `elements`."""
     for place, table in zip(level.spreads, tables, strict=True):
         if place.spread.turn == 0:
             torch.bmm(table, place.indicator, out=place.elements)
-        elif place.spread.crowded:
-            torch.baddbmm(place.elements, table, place.indicator, out=place.elements)
         else:
-            if place.spread.turn == 2 and not _kept_in_range(place.by_run, log_scale, bounds):
-                return False
             place.elements.mul_(torch.bmm(table, place.indicator, out=place.spare))
     for message in level.messages:
-        if message.crowded:
-            message.elements.add_(torch.log(message.scaled, out=message.spare))
-            continue
-        if message.third and not _kept_in_range(message.elements, log_scale, bounds):
-            return False
         message.elements.mul_(message.scaled)
-    if level.crowded is not None:
-        largest = level.crowded.amax(-2, keepdim=True)
-        if not float(largest.min()) > LOG_ZERO / 2:  # an impossible sample
-            return False
-        level.crowded.sub_(largest).exp_()
-        log_scale += largest.sum((0, 2))
-    if level.busy is not None:
-        torch.threshold_(level.busy.elements, bounds.flush, 0.0)
-    return True
 
 
-def _kept_in_range(rows: Tensor, log_scale: Tensor, bounds: Range, origin: Tensor | None = None) -> bool:
-    """Scale rows (G, R, K, N) where the largest of K is small, and what they were computed from.
+def _multiply_in_logs(level: LevelViews, tables: Sequence[Tensor], log_scale: Tensor) -> bool:
+    """The same, with busy products divided by their largest element; False if all elements of one are zero."""
+    assert level.busy is not None
+    for place, table in zip(level.spreads, tables, strict=True):
+        if place.spread.quiet:
+            torch.bmm(table, place.indicator, out=place.elements)
+            continue
+        if place.spread.turn == 0:
+            place.elements.zero_()
+        place.elements.baddbmm_(table.log().clamp_min_(LOG_ZERO), place.indicator)
+    for message in level.messages:
+        message.elements.add_(torch.log(message.scaled, out=message.spare))
+    largest = level.busy.elements.amax(-2, keepdim=True)
+    level.busy.elements.sub_(largest).exp_()
+    log_scale += largest.sum((0, 2))
+    return float(largest.min()) > LOG_ZERO / 2
 
-    False if the largest is too small for its fellows to be exact.
+
+def _mix(level: LevelViews, weight: Tensor, log_scale: Tensor) -> bool:
+    """S = theta E of a level. Where the largest S of a busy product is small, S and E are divided by it.
+
+    False if it is so small that elements may have been lost, or not a number; then nothing is divided.
     """
-    largest = rows.amax(-2, keepdim=True)
+    bounds, busy = RANGES[weight.dtype], level.busy
+    if busy is not None:
+        torch.threshold_(busy.elements, bounds.flush, 0.0)
+    torch.bmm(weight, level.elements, out=level.scaled)
+    if busy is None:
+        return True
+    largest = busy.scaled.amax(-2, keepdim=True)
     least = float(largest.min())
-    if least < bounds.small:
-        rows.div_(largest)
-        if origin is not None:
-            origin.div_(largest)
+    if bounds.lost <= least < bounds.small:
+        busy.scaled.div_(largest)
+        busy.elements.div_(largest)
         log_scale += largest.log().sum((0, 2))
     return least >= bounds.lost
 

@@ -18,7 +18,6 @@ from circurve.engine.cpu.views import LevelViews, Views
 from circurve.engine.params import Params
 from circurve.engine.program import Program
 from circurve.engine.tables import StateTable
-from circurve.inputs import LOG_ZERO
 
 __all__ = ["JointSums", "Tally"]
 
@@ -68,7 +67,10 @@ class Tally:
         self.plan, self.runs, self.units = plan, runs, units
         self._tables = [torch.empty(shape.count, runs, units, shape.states, dtype=dtype) for shape in plan.shapes]
         self.columns = by_spread(plan, [table.flatten(0, 1) for table in self._tables], runs)
-        """The tables: for each level and spread (G R, K, S); those of crowded products in logs."""
+        """The tables: for each level and spread (G R, K, S)."""
+
+        self.in_logs: set[int] = set()
+        """The levels for which linear space has proved too narrow, with these parameters."""
 
         self.leaves: dict[int, StateTable] = {}
         self.flow, self.square = (JointSums(plan, runs, units, dtype) for _ in range(2))
@@ -80,10 +82,7 @@ class Tally:
         self.leaves = leaf_tables(program, tree, params, missing)
         self._norms: list[list[Tensor]] | None = None
         self._logs = write_joint(self.plan, factor_values(program, self.leaves, params, missing), self._tables)
-        for spreads, columns in zip(self.plan.spreads, self.columns, strict=True):
-            for spread, table in zip(spreads, columns, strict=True):
-                if spread.crowded:
-                    table.log_().clamp_min_(LOG_ZERO)
+        self.in_logs = set()
         self.flow.clear()
         self.square.clear()
         for weight in self.weight:

@@ -9,8 +9,7 @@ multiplies whole vectors of K units, each of them
 Hidden Chow-Liu trees, hidden Markov models and mixtures of discrete variables are latent trees. The sums that are no
 leaves lie in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
 Factors are tabulated a few at a time, by the joint states of their variables. *Quiet* products have a single such table
-and no messages: all about them is a function of the states of a few variables. *Crowded* ones have so many tables and
-messages that they must be multiplied in logs. The crowded come first in each level, the quiet last.
+and no messages: all about them is a function of the states of a few variables. In each level they come last.
 """
 
 from __future__ import annotations
@@ -30,12 +29,6 @@ __all__ = ["Factor", "LatentTree", "Leaves", "Level", "Stretch", "latent_tree", 
 MOST_JOINT = 27
 """The most joint states of a table over several factors: four binary ones, or three if values may be missing, which is
 one state more. (Measured: wider tables cost more than they save.)"""
-
-CROWDED, BUSY, QUIET = range(3)
-
-CROWD = 4
-"""So many tables and messages make a product crowded: the range of each alone is bounded, but that of a product of more
-than three is wider than that of a floating number."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +84,6 @@ class Level:
     sums: tuple[tuple[int, int], ...]
     """The sum layer of the program and the position in it, for each place."""
 
-    crowded: int
-    """How many places, the first ones, have crowded products."""
-
     busy: int
     """How many places, the first ones, have products that are not quiet. The root counts as one of them."""
 
@@ -142,32 +132,27 @@ def latent_tree(program: Program) -> LatentTree | None:
         for i, node in enumerate(current):
             for j, message in enumerate(_messages(node)):
                 turns[j].append((i, message))
-        following = sorted((message for turn in turns.values() for _, message in turn), key=_kind)
+        following = sorted((message for turn in turns.values() for _, message in turn), key=_order)
         below = {node: i for i, node in enumerate(following)}
-        kinds = [_kind(node) for node in current]
         levels.append(
             Level(
                 start,
                 tuple(place[node] for node in current),
-                kinds.count(CROWDED),
-                len(kinds) - kinds.count(QUIET) if levels else 1,
+                sum(not _is_quiet(node) for node in current) if levels else 1,
                 tuple(tuple(_factors(node, place)) for node in current),
-                tuple(
-                    stretches(((i, below[message]) for i, message in turn), kinds.count(CROWDED))
-                    for turn in turns.values()
-                ),
+                tuple(stretches((i, below[message]) for i, message in turn) for turn in turns.values()),
             )
         )
         current, start = following, start + len(current)
     return LatentTree(root.children[0].units, root.units, tuple(levels), _leaves(program, place))
 
 
-def stretches(pairs: Iterable[tuple[int, int]], border: int = 0) -> tuple[Stretch, ...]:
-    """Pairs of a place and its partner, as stretches in which both go up by one; none reaches across the border."""
+def stretches(pairs: Iterable[tuple[int, int]]) -> tuple[Stretch, ...]:
+    """Pairs of a place and its partner, as stretches in which both go up by one."""
     found: list[Stretch] = []
     for place, other in pairs:
         last = found[-1] if found else Stretch(-1, -1, 0)
-        if (place, other) == (last.first + last.length, last.other + last.length) and place != border:
+        if (place, other) == (last.first + last.length, last.other + last.length):
             found[-1] = Stretch(last.first, last.other, last.length + 1)
         else:
             found.append(Stretch(place, other, 1))
@@ -219,12 +204,14 @@ def _states(node: Input) -> int:
     return len(support)
 
 
-def _kind(node: Sum) -> int:
-    """What the product is that a sum stands on, for data with missing values: there are more tables than without."""
-    messages, tables = len(_messages(node)), len(packed(_states(each) + 1 for each in _inputs(node)))
-    if messages + tables >= CROWD:
-        return CROWDED
-    return QUIET if messages + tables == 1 else BUSY
+def _is_quiet(node: Sum) -> bool:
+    """Whether the product that a sum stands on is quiet, be values missing (then there are more tables) or not."""
+    return not _messages(node) and len(packed(_states(each) + 1 for each in _inputs(node))) == 1
+
+
+def _order(node: Sum) -> tuple[bool, tuple[int, ...]]:
+    """Quiet products last; those with the same numbers of states side by side, which makes long stretches of tables."""
+    return _is_quiet(node), tuple(_states(each) for each in _inputs(node))
 
 
 def _factors(node: Sum, place: Mapping[Node, tuple[int, int]]) -> Iterable[Factor]:

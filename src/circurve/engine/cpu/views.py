@@ -5,15 +5,13 @@ Groups lie before runs here, (G, R, K, N): then any stretch of places of a level
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from circurve.engine.cpu.joint import JointPlan, Spread, plan_tables
-from circurve.engine.cpu.tree import LatentTree, Level
+from circurve.engine.cpu.tree import LatentTree
 
 __all__ = ["BusyViews", "LevelViews", "MessageViews", "SpreadViews", "TreeMemory", "Views"]
 
@@ -33,7 +31,6 @@ class SpreadViews:
     rows: slice  # where these G R are in their level
     indicator: Tensor  # which joint state a sample has, (G R, S, N)
     elements: Tensor  # (G R, K, N)
-    by_run: Tensor  # elements, (G, R, K, N)
     spare: Tensor  # (G R, K, N)
     by_sample: Tensor  # elements, (G R, N, K)
 
@@ -45,8 +42,6 @@ class MessageViews:
     elements: Tensor  # (G, R, K, N)
     scaled: Tensor  # of the next level, (G, R, K, N)
     spare: Tensor  # (G, R, K, N)
-    crowded: bool
-    third: bool  # whether some of these products have two tables or messages before
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,6 @@ class LevelViews:
     by_sample: Tensor  # elements, (G R, N, K)
     scaled: Tensor  # (G R, K, N); at the root, the outputs for K
     spare: Tensor  # (G R, K, N)
-    crowded: Tensor | None  # the elements of crowded products, (G, R, K, N)
     busy: BusyViews | None
     spreads: tuple[SpreadViews, ...]
     messages: tuple[MessageViews, ...]
@@ -151,7 +145,6 @@ class TreeMemory:
         for number, level in enumerate(tree.levels):
             elements = block(self._elements, level.start, len(level.sums), tree.units)
             spare = block(self._spare, 0, len(level.sums), tree.units)
-            spreads = plan.spreads[number]
             rows = elements.flatten(0, 1)
             found.append(
                 LevelViews(
@@ -159,10 +152,13 @@ class TreeMemory:
                     rows.transpose(1, 2),
                     scaled[number].flatten(0, 1),
                     spare.flatten(0, 1),
-                    elements[: level.crowded] if level.crowded else None,
                     _busy_views(level.busy, elements, scaled[number], self._spare) if level.busy else None,
-                    tuple(_spread_views(spread, indicators[spread.shape], elements, spare) for spread in spreads),
-                    tuple(_message_views(level, spreads, elements, spare, scaled[min(number + 1, len(scaled) - 1)])),
+                    tuple(_spread_views(s, indicators[s.shape], elements, spare) for s in plan.spreads[number]),
+                    tuple(
+                        MessageViews(elements[s.here], scaled[number + 1][s.there], spare[s.here])
+                        for turn in level.messages
+                        for s in turn
+                    ),
                 )
             )
         return tuple(found)
@@ -181,25 +177,12 @@ def _busy_views(busy: int, elements: Tensor, scaled: Tensor, spare: Tensor) -> B
 
 def _spread_views(spread: Spread, indicator: Tensor, elements: Tensor, spare: Tensor) -> SpreadViews:
     stretch, runs = spread.stretch, indicator.shape[1]
-    by_run = elements[stretch.here]
-    rows = by_run.flatten(0, 1)
+    rows = elements[stretch.here].flatten(0, 1)
     return SpreadViews(
         spread,
         stretch.rows(runs),
         indicator[stretch.there].flatten(0, 1),
         rows,
-        by_run,
         spare[stretch.here].flatten(0, 1),
         rows.transpose(1, 2),
     )
-
-
-def _message_views(
-    level: Level, spreads: tuple[Spread, ...], elements: Tensor, spare: Tensor, below: Tensor
-) -> Iterator[MessageViews]:
-    tables = Counter(place for spread in spreads for place in range(len(level.sums))[spread.stretch.here])
-    for j, turn in enumerate(level.messages):
-        for stretch in turn:
-            here, crowded = stretch.here, stretch.first < level.crowded
-            third = any(tables[place] + j == 2 for place in range(here.start, here.stop))
-            yield MessageViews(elements[here], below[stretch.there], spare[here], crowded, third and not crowded)
