@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests format clean
+.PHONY: demo test lint types contracts tests gpu-check format clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -24,6 +24,20 @@ contracts: $(STAMP)
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one.
 tests: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+# On a machine with a GPU. GPU_PYTHON names an environment of your own; DEBD a folder with the data sets, PYJUICE a
+# folder or wheel of PyJuice to compare with.
+GPU_PYTHON ?=
+GPU_RUN = $(or $(GPU_PYTHON),$(BIN)/python)
+GPU_DATA = $(if $(DEBD),--data-dir $(DEBD))
+
+gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
+	PYTHONPATH=src $(GPU_RUN) -m pytest tests/engine/test_cuda_norms.py tests/engine/test_fused.py tests/learning/test_graph_steps.py
+	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_precision.py $(GPU_DATA)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/curvature_overhead.py --name curvature_overhead_cuda
+	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py $(GPU_DATA) $(if $(PYJUICE),--pyjuice $(PYJUICE))
+	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py
+	PYTHONPATH=src $(GPU_RUN) benchmarks/scaling.py
 
 format: $(STAMP)
 	$(BIN)/ruff format .
