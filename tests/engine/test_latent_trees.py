@@ -14,6 +14,7 @@ import circurve as cc
 from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters, random_weights, with_parameters
 from circurve.engine import Engine, Request, compile, log_prob, stack, statistics
 from circurve.engine.cpu import messages
+from circurve.engine.cpu.engine import TreeEngine
 from circurve.engine.cpu.ranges import RANGES, Range
 from circurve.engine.cpu.tally import Tally
 from circurve.graph import Circuit, Input, Node, Product, Sum
@@ -86,7 +87,15 @@ def test_a_latent_tree_has_the_sums_of_the_reference(case):
 @few
 def test_scaling_changes_nothing(case):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(RANGES, torch.float64, Range(1e-300, 1e-270, small=2.0))
+        patch.setitem(RANGES, torch.float64, Range(1e-300, 1e-270, 1e-140, small=2.0))
+        compare(case)
+
+
+@given(case=trees(), parts=st.integers(2, 6))
+@some
+def test_samples_in_parts_have_the_same_sums(case, parts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TreeEngine, "_parts", lambda *_: parts)
         compare(case)
 
 
@@ -111,8 +120,8 @@ def test_chunks_that_go_to_the_reference_add_up_with_the_others(case):
     batches = [samples.rows(0, 2), samples.rows(2, 4), samples.rows(4, len(samples))]
     engine, real = tuned(case), messages.upward
 
-    def gives_up_on_two(views, weights, tally):
-        return None if views.samples == 2 else real(views, weights, tally)
+    def gives_up_on_two(views, weights, tally, unit):
+        return None if views.samples == 2 else real(views, weights, tally, unit)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("circurve.engine.cpu.engine.upward", gives_up_on_two)
@@ -136,9 +145,9 @@ def test_impossible_samples_are_counted_and_left_out(case):
     compare(positive)
 
 
-@given(case=trees(), seed=st.integers(0, 1000))
+@given(case=trees(), seed=st.integers(0, 1000), parts=st.integers(1, 3))
 @few
-def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed):
+def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed, parts):
     rng = np.random.default_rng(seed)
     drawn = [
         replace(
@@ -151,7 +160,9 @@ def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed):
     members, samples = [case.params, *drawn], case.samples()
     index = torch.from_numpy(rng.integers(0, len(samples), (3, 4)))
     batches = [samples.pick(index), samples.rows(0, len(samples))]
-    together = statistics(tuned(case, runs=3), stack(members), batches, ALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TreeEngine, "_parts", lambda *_: parts)
+        together = statistics(tuned(case, runs=3), stack(members), batches, ALL)
     for run, params in enumerate(members):
         alone = statistics(case.engine(), params, [samples.pick(index[run : run + 1]), batches[1]], ALL)
         for one, other in zip(all_sums(together), all_sums(alone), strict=True):
@@ -187,12 +198,27 @@ def with_samples(circuit: Circuit, samples: int, seed: int = 0) -> Case:
     return with_parameters(circuit, domains, Shape(samples=samples, missing=False), np.random.default_rng(seed))
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("samples", [1, 2, 63, 1021, 2048])
-def test_rows_of_any_length_have_the_same_sums(samples):
-    """63, 1021 and 2048 samples are padded; the padding must not count."""
+def test_rows_of_any_length_have_the_same_sums(samples, parts, monkeypatch):
+    """Most of these are padded; the padding must not count."""
+    monkeypatch.setattr(TreeEngine, "_parts", lambda *_: parts)
     engine = compare(with_samples(hmm(5, 3), samples))
-    width = engine.tree.memory.views(samples, missing=False).width
-    assert width == {63: 64, 1021: 1056, 2048: 2080}.get(samples, samples)
+    views = engine.tree.bind(samples).memory.views(samples, engine.tree.plans[False])
+    assert views.parts == parts
+    assert views.width == {63: 64, 1021: 1056, 2048: 2080}.get(samples, samples) or parts > 1
+    assert samples <= views.width * parts <= max(1.1 * samples, samples + parts)
+
+
+def test_all_threads_get_the_same_work_unless_it_is_little(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+
+    def parts(runs: int, samples: int) -> int:
+        engine = Engine(compile(hmm(4, 32)), runs, CPU, torch.float32, tables=True)
+        return engine.tree.bind(samples).memory.parts
+
+    assert [parts(runs, 100_000) for runs in (1, 2, 3, 4, 6, 12, 25)] == [6, 3, 2, 3, 1, 1, 1]
+    assert [parts(1, samples) for samples in (1, 256, 512, 1024)] == [1, 1, 2, 4]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -248,13 +274,14 @@ def test_parts_that_go_to_the_reference_need_no_more_memory(monkeypatch):
 
 def test_buffers_are_kept_from_batch_to_batch():
     case = with_samples(hmm(4, 2), 10)
-    memory = tuned(case).tree.memory
-    first = memory.views(10, missing=False)
-    assert memory.views(10, missing=False) is first
-    smaller = memory.views(4, missing=False)
+    tree = tuned(case).tree
+    memory, plan = tree.bind(10).memory, tree.plans[False]
+    first = memory.views(10, plan)
+    assert memory.views(10, plan) is first
+    smaller = memory.views(4, plan)
     assert smaller.levels[0].elements.data_ptr() == first.levels[0].elements.data_ptr()
     for samples in range(20, 30):
-        memory.views(samples, missing=False)
+        memory.views(samples, plan)
     assert len(memory._views) <= 4
 
 

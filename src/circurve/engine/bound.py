@@ -105,7 +105,8 @@ class Engine:
 
     `careful` keeps the logs of all elements beside their exponentials, so that sums with zero weights can be repaired
     after an underflow (see `underflow.py`). `tables` computes sums over discrete inputs once for each state (see
-    `tables.py`); observers must then take `on_table`, as the E-step's sums do.
+    `tables.py`); observers must then take `on_table`, as the E-step's sums do. A latent tree with `tables` on a CPU has
+    a `tree` beside the buffers here: `log_prob` and `statistics` take that path (see `cpu/`), `observe` never does.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Engine:
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs: what the chunk size is computed from."""
         if self.tree is not None:
-            return self.tree.memory.bytes_per_sample(backward)
+            return self.tree.bytes_per_sample(backward)
         return self.reference_bytes_per_sample(backward)
 
     def reference_bytes_per_sample(self, backward: bool) -> int:

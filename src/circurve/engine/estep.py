@@ -27,8 +27,9 @@ def log_prob(engine: AnyEngine, params: Params, batch: Batch) -> Tensor:  # -> (
     if isinstance(engine, FusedEngine):
         return fused.log_prob(engine, params, batch)
     if engine.tree is not None:
-        engine.tree.load(params)
-        risen = engine.tree.rise(batch)
+        tree = engine.tree.bind(batch.size)
+        tree.load(params)
+        risen = tree.rise(batch)
         if risen is not None:
             return risen.outputs
     parts = []
@@ -46,8 +47,10 @@ def statistics(
     if isinstance(engine, FusedEngine):
         return fused.statistics(engine, params, batches, request or Request())
     sums = Sums(engine, params, request or Request())
-    tree = None if engine.tree is None else TreeSums(engine.tree, sums)
+    tree = None
     for batch in batches:
+        if engine.tree is not None and tree is None:
+            tree = TreeSums(engine.tree.bind(batch.size), sums)
         if tree is None or not tree.observe(batch):
             for part in _fitting(engine, batch, backward=True):
                 observe(engine, params, part, sums)

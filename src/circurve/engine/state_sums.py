@@ -31,7 +31,7 @@ class StateSums:
     layer: int
     """The sum layer."""
 
-    groups: Tensor  # (G,), which of its sums
+    groups: slice | Tensor  # which of its sums: all of them, or a list (G,)
     flow: Tensor | None = None  # B, (R, G, K, S)
     square: Tensor | None = None  # B2, (R, G, K, S)
     weight: Tensor | None = None  # w, (R, G, 1, S)
@@ -121,8 +121,8 @@ def _close_curvature(totals: Totals, sums: StateSums, table: StateTable) -> None
         totals.second[layer][:, groups] += torch.matmul(square * inverse.square(), squares.transpose(-1, -2))
     if totals.request.curvature:
         local = squares.sum(-2, keepdim=True) * inverse.square()  # t, (R, G, K, S)
-        k = local.shape[2]
-        units = (totals.starts[layer] + groups[:, None] * k + torch.arange(k, device=groups.device)).flatten()
+        size = totals.params.weights[layer].shape[1:3]
+        units = torch.arange(size.numel(), device=local.device).view(size)[groups].flatten() + totals.starts[layer]
         for total, by_state in (
             (totals.flow_squared, square),
             (totals.local, weight * local),

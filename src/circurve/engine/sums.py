@@ -133,7 +133,7 @@ class Sums:
         _, g, k, _ = flow.shape
         spare, indicator = self.engine.scratch(1, g, k), lookup.indicator
         place = self.engine.tabulated[self.engine.program.sums[number].block]
-        sums = self.states.setdefault(place, StateSums(number, torch.arange(g, device=self.engine.device)))
+        sums = self.states.setdefault(place, StateSums(number, slice(None)))
         sums.keep(lookup.table)
         if not self.request.any:
             sums.add_flow(by_state(flow, indicator, spare))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from circurve.engine.batch import Batch
 from circurve.engine.cpu.curvature import TreeCurvature
-from circurve.engine.cpu.engine import TreeEngine
+from circurve.engine.cpu.engine import BoundTree, Risen
 from circurve.engine.cpu.messages import flows
 from circurve.engine.cpu.tally import Tally
 from circurve.engine.cpu.views import Views
@@ -21,64 +21,69 @@ __all__ = ["TreeSums"]
 class TreeSums:
     """Adds up an E-step in `Sums`, chunk by chunk; `close` must follow the last one."""
 
-    def __init__(self, engine: TreeEngine, sums: Sums) -> None:
-        self.engine, self.sums, self.runs = engine, sums, sums.params.runs
-        engine.load(sums.params)
-        self.counts = [torch.zeros_like(w) for w in engine.weights]  # without theta, (G R, K, K) for each level
-        self.curvature = TreeCurvature(sums.request, self.runs, engine.weights) if sums.request.any else None
+    def __init__(self, tree: BoundTree, sums: Sums) -> None:
+        self.tree, self.sums = tree, sums
+        tree.load(sums.params)
+        self.counts = [torch.zeros_like(w) for w in tree.weights]  # without theta, (G L, K, K) for each level
+        self.curvature = TreeCurvature(sums.request, tree.memory.lanes, tree.weights) if sums.request.any else None
+        self.root_square = torch.zeros(tree.runs, tree.layout.outputs, dtype=torch.float64)
 
     def observe(self, batch: Batch) -> bool:
         """Add a chunk. False: a sample is impossible, nothing was added."""
-        risen = self.engine.rise(batch)
+        risen = self.tree.rise(batch, unit=self.curvature is not None)
         if risen is None:
             return False
-        flow, tally, views = root_flow(batch, risen.outputs, self.sums), risen.tally, risen.views
+        flow, views = root_flow(batch, risen.outputs, self.sums), risen.views
         if self.curvature is not None:
-            weighted = batch.weights is not None
-            self.curvature.start(views, self.sums.sample_weight, self.sums.inverse_weight if weighted else None, flow)
-            tally.add_weight(views, self.sums.sample_weight, ones=not weighted)
-        self._downward(views, tally, flow)
+            self._start_curvature(self.curvature, risen, flow, weighted=batch.weights is not None)
+        self._downward(views, risen.tally, views.to_lanes(flow))
         if self.curvature is not None:
             self.curvature.finish()
         return True
 
+    def _start_curvature(self, curvature: TreeCurvature, risen: Risen, flow: Tensor, weighted: bool) -> None:
+        views, inverse = risen.views, self.sums.inverse_weight[:, None]
+        weight = views.to_lanes(self.sums.sample_weight[:, None])
+        self.root_square += (flow.square() * inverse).sum(-1, dtype=torch.float64)
+        curvature.start(views, weight, views.to_lanes(inverse) if weighted else None)
+        risen.tally.add_weight(views, weight if weighted or views.padded else None)
+
     def _downward(self, views: Views, tally: Tally, flow: Tensor) -> None:
         curvature, levels = self.curvature, views.levels
+        divide = torch.div if curvature is None else torch.mul  # curvature leaves 1 / S
         if curvature is not None:
-            curvature.sent(0, levels[0], tally)
-        root = levels[0].scaled[..., : views.samples]
-        torch.div(flow, root, out=root)
-        levels[0].scaled[..., views.samples :] = 0
-        for number, (level, weight, counts) in enumerate(zip(levels, self.engine.weights, self.counts, strict=True)):
+            curvature.sent(0, levels[0])
+        divide(flow, levels[0].scaled, out=levels[0].scaled)
+        for number, (level, weight, counts) in enumerate(zip(levels, self.tree.weights, self.counts, strict=True)):
             if curvature is not None:
                 curvature.received(number, level)
             torch.baddbmm(counts, level.scaled, level.by_sample, out=counts)
             flows(level, weight)
             tally.flow.add(number, level)
-            if curvature is not None:
-                curvature.used(number, level)
-                if level.messages:
-                    curvature.sent(number + 1, levels[number + 1], tally)
+            if curvature is not None and level.messages:
+                curvature.sent(number + 1, levels[number + 1])
             for message in level.messages:
-                torch.div(message.elements, message.scaled, out=message.scaled)
+                divide(message.elements, message.scaled, out=message.scaled)
             if curvature is not None:
                 curvature.passed(number, level, tally.square)
 
     def close(self) -> None:
         """Put everything where `Sums` has it."""
-        sums, tree, runs = self.sums, self.engine.tree, self.runs
         if self.curvature is not None:
-            for tally in self.engine.tallies:
-                self.curvature.close(self.engine.weights, tally)
-        for number, level in enumerate(tree.levels):
+            for tally in self.tree.tallies:
+                self.curvature.close(self.tree.weights, tally)
+        for number, level in enumerate(self.tree.layout.levels):
             for total, parts in self._edge_sums(number):
-                by_place = parts.view(len(level.sums), runs, *parts.shape[1:])
-                for (layer, position), part in zip(level.sums, by_place.unbind(), strict=True):
+                for (layer, position), part in zip(level.sums, self._by_run(parts).unbind(), strict=True):
                     total[layer].select(1, position).add_(part)
-        for tally in self.engine.tallies:
+        for tally in self.tree.tallies:
             self._close_states(tally)
-        if self.curvature is not None and sums.request.curvature:
+        if self.curvature is not None and self.sums.request.curvature:
             self._close_curvature(self.curvature)
+
+    def _by_run(self, lanes: Tensor) -> Tensor:  # (G L, ...) -> (G, R, ...)
+        """The total over the lanes of each run."""
+        return lanes.view(-1, self.tree.runs, self.tree.memory.parts, *lanes.shape[1:]).sum(2)
 
     def _edge_sums(self, number: int) -> list[tuple[list[Tensor], Tensor]]:
         pairs = [(self.sums.counts, self.counts)]
@@ -88,14 +93,15 @@ class TreeSums:
 
     def _close_states(self, tally: Tally) -> None:
         """Flows by state: inputs' statistics at once, leaves as tabulated sums that `Sums` closes."""
-        sums, leaves = self.sums, self.engine.tree.leaves
+        sums, leaves = self.sums, self.tree.layout.leaves
         if self.curvature is not None:
             square, weight = tally.square.by_factor(), tally.weight_by_factor()
         for number, values in tally.flow.by_factor().items():
             if number not in leaves:
-                add_input_statistics(sums.inputs, number, self.engine.program.inputs[number].family, values)
+                add_input_statistics(sums.inputs, number, self.tree.program.inputs[number].family, values)
                 continue
-            groups = torch.tensor(leaves[number].positions)
+            positions = leaves[number].positions
+            groups = positions if isinstance(positions, slice) else torch.tensor(positions)
             states = sums.states.setdefault(number, StateSums(leaves[number].layer, groups))
             states.keep(tally.leaves[number])
             states.add_flow(values)
@@ -105,21 +111,18 @@ class TreeSums:
 
     def _close_curvature(self, curvature: TreeCurvature) -> None:
         """Sums of F^2, t and T of each unit."""
-        sums, levels, runs = self.sums, self.engine.tree.levels, self.runs
-        squares = [torch.zeros_like(local).view(-1, runs, local.shape[1]) for local in curvature.local]
-        squares[0] += curvature.root_square
-        for tally in self.engine.tallies:
-            passed = tally.square.by_place([len(level.sums) for level in levels])  # (G, R, K) for each level
+        sums, levels = self.sums, self.tree.layout.levels
+        local, total = ([self._by_run(level) for level in kind] for kind in (curvature.local, curvature.total))
+        squares = [torch.zeros_like(level) for level in local]  # (G, R, K)
+        squares[0] += self.root_square
+        for tally in self.tree.tallies:
+            passed = tally.square.by_place([len(level.sums) for level in levels])
             for number, level in enumerate(levels):
                 for stretch in (stretch for turn in level.messages for stretch in turn):
                     squares[number + 1][stretch.there] += passed[number][stretch.here]
         for number, level in enumerate(levels):
-            units = curvature.local[number].shape[1]
-            first = torch.tensor([sums.starts[layer] + position * units for layer, position in level.sums])
-            index = (first[:, None] + torch.arange(units)).flatten()
-            for total, part in (
-                (sums.flow_squared, squares[number]),
-                (sums.local, curvature.local[number]),
-                (sums.total, curvature.total[number]),
-            ):
-                total[:, index] += part.view(-1, runs, units).transpose(0, 1).flatten(1)
+            units = torch.arange(local[number].shape[2])
+            first = torch.tensor([sums.starts[layer] + position * len(units) for layer, position in level.sums])
+            index = (first[:, None] + units).flatten()
+            for whole, part in ((sums.flow_squared, squares), (sums.local, local), (sums.total, total)):
+                whole[:, index] += part[number].transpose(0, 1).flatten(1)

@@ -24,18 +24,21 @@ ByLayer = dict[int, Tensor]
 
 def mark_states(plan: JointPlan, views: Views, batch: Batch) -> None:
     """Write which joint state of each table each sample has, as zeros and ones."""
-    states = batch.x.transpose(0, 1)  # (V, R or 1, N)
+    states = batch.x.transpose(0, 1)  # (V, R or 1, all samples)
     if batch.observed is not None:
         assert plan.missing is not None
         states = states + (1 - batch.observed.transpose(0, 1)) * plan.missing
+    if views.padded:
+        more = states[..., -1:].expand(-1, -1, views.parts * views.width - views.samples)
+        states = torch.cat([states, more], dim=-1)
+    states = states.view(*states.shape[:2], views.parts, views.width)  # (V, R or 1, P, N)
     for shape, indicator in zip(plan.shapes, views.indicators, strict=True):
         number = states.new_zeros(())
         for size, variables in zip(reversed(shape.sizes), reversed(shape.variables), strict=True):
-            number = number * size + states.index_select(0, variables)  # (count, R or 1, N)
-        number = number.expand(*indicator.shape[:2], views.samples).unsqueeze(-2)
-        every = torch.arange(shape.states, dtype=states.dtype).unsqueeze(-1)
-        torch.eq(number, every, out=indicator[..., : views.samples])
-        indicator[..., views.samples :] = indicator[..., views.samples - 1 : views.samples]
+            number = number * size + states.index_select(0, variables)  # (count, R or 1, P, N)
+        out = indicator.view(shape.count, -1, views.parts, shape.states, views.width)
+        number = number.expand(shape.count, out.shape[1], *states.shape[2:]).unsqueeze(-2)
+        torch.eq(number, torch.arange(shape.states, dtype=states.dtype).unsqueeze(-1), out=out)
 
 
 def by_factor(plan: JointPlan, joint: Sequence[Tensor]) -> ByLayer:
@@ -81,11 +84,11 @@ def factor_values(program: Program, leaves: Mapping[int, StateTable], params: Pa
 
 
 def write_joint(plan: JointPlan, values: ByLayer, tables: Sequence[Tensor]) -> list[Tensor]:
-    """Write the product of the factors of each table for each of its joint states, (count, R, K, S) for each shape.
+    """Write the product of the factors of each table for each of its joint states, (count, R, P, K, S) for each shape.
 
-    Each column is divided by its largest entry; returns the logarithms of those, (count, R, S).
+    Each column is scaled to length 1; returns the logarithms of the lengths, (count, R, S).
     """
-    runs, units = tables[0].shape[1:3]
+    runs, _, units = tables[0].shape[1:4]
     base = tables[0].new_empty(plan.base_rows, runs, units)
     for key, rows in plan.layers.items():
         base[rows] = values[key].permute(1, 3, 0, 2)
@@ -97,7 +100,9 @@ def write_joint(plan: JointPlan, values: ByLayer, tables: Sequence[Tensor]) -> l
             product = product.view(shape.count, 1, -1, runs, units)
         by_state = product.expand(shape.count, 1, shape.states, runs, units)[:, 0]
         largest = by_state.amax(-1, keepdim=True).clamp_min_(torch.finfo(table.dtype).tiny)
-        table.copy_((by_state / largest).permute(0, 2, 3, 1))
+        scaled = by_state / largest  # first, lest squares underflow
+        length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True).clamp_min_(1.0)
+        table.copy_((scaled / length).permute(0, 2, 3, 1).unsqueeze(2))
         torch.threshold_(table, RANGES[table.dtype].flush, 0.0)
-        logs.append(largest[..., 0].log_().transpose(1, 2).contiguous())
+        logs.append((largest.log() + length.log())[..., 0].transpose(1, 2).contiguous())
     return logs

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from circurve.engine.cpu.tree import Factor, LatentTree, Stretch, packed, stretches
 
-__all__ = ["JointPlan", "Shape", "Spread", "plan_tables"]
+__all__ = ["JointPlan", "JointPlans", "Shape", "Spread", "plan_tables"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,19 @@ class JointPlan:
     def base_rows(self) -> int:
         """States of all factors."""
         return sum(rows.numel() for rows in self.layers.values())
+
+
+class JointPlans:
+    """Both layouts for a tree, each made when it is first asked for: `plans[missing]`."""
+
+    def __init__(self, tree: LatentTree) -> None:
+        self._tree = tree
+        self._made: dict[bool, JointPlan] = {}
+
+    def __getitem__(self, missing: bool) -> JointPlan:
+        if missing not in self._made:
+            self._made[missing] = plan_tables(self._tree, missing)
+        return self._made[missing]
 
 
 @dataclass(frozen=True)

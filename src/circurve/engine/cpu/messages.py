@@ -10,6 +10,8 @@ of each of its messages and factors too,
 
     A_c = F / S_c        F_cj = E_cj sum_k theta_kj A_ck        N_ckj = theta_kj sum_n A_ckn E_cjn.
 
+Curvature wants elements of length 1: then q = sum_j E_j^2 is 1 throughout. (Their sums S cannot become very small.)
+
 A logarithm or an exponential of everything with K units would cost more than the matrix products. Only where the
 largest element of a product comes close to the smallest floating number, its level is done again in logs. Samples of
 probability zero are left to the reference backend.
@@ -30,23 +32,24 @@ from circurve.inputs import LOG_ZERO
 __all__ = ["flows", "upward"]
 
 
-def upward(views: Views, weights: Sequence[Tensor], tally: Tally) -> Tensor | None:
+def upward(views: Views, weights: Sequence[Tensor], tally: Tally, unit: bool) -> Tensor | None:
     """log p of the outputs, (R, outputs, N), or None if a sample is impossible; E and S stay in the views.
 
-    weights: (G R, K, K) for each level.
+    weights: (G L, K, K) for each level. `unit`: scale the elements of each product to length 1.
     """
     log_scale = tally.log_scale(views)
+    mix = _mix_unit if unit else _mix
     for number in reversed(range(len(views.levels))):
         level, weight, tables = views.levels[number], weights[number], tally.columns[number]
         if number not in tally.in_logs:
             _multiply(level, tables)
-            if _mix(level, weight, log_scale):
+            if mix(level, weight, log_scale):
                 continue
             tally.in_logs.add(number)
-        if not _multiply_in_logs(level, tables, log_scale) or not _mix(level, weight, log_scale):
+        if not _multiply_in_logs(level, tables, log_scale) or not mix(level, weight, log_scale):
             return None
     root = views.levels[0].scaled
-    return (root.log() + log_scale[:, None]).to(root.dtype)[..., : views.samples]
+    return views.from_lanes((root.log() + log_scale[:, None]).to(root.dtype))
 
 
 def _multiply(level: LevelViews, tables: Sequence[Tensor]) -> None:
@@ -96,6 +99,23 @@ def _mix(level: LevelViews, weight: Tensor, log_scale: Tensor) -> bool:
         busy.elements.div_(largest)
         log_scale += largest.log().sum((0, 2))
     return least >= bounds.lost
+
+
+def _mix_unit(level: LevelViews, weight: Tensor, log_scale: Tensor) -> bool:
+    """S = theta E of a level with elements of length 1. Those of quiet products have it from their tables.
+
+    False if the length is so small that elements may have been lost, or not a number; then nothing is done.
+    """
+    bounds, busy = RANGES[weight.dtype], level.busy
+    if busy is not None:
+        length = torch.square(busy.elements, out=busy.spare_elements).sum(-2, keepdim=True).sqrt_()
+        if not float(length.min()) >= bounds.lost_squares:
+            return False
+        busy.elements.mul_(length.reciprocal())
+        torch.threshold_(busy.elements, bounds.flush, 0.0)
+        log_scale += length.log_().sum((0, 2))
+    torch.bmm(weight, level.elements, out=level.scaled)
+    return True
 
 
 def flows(level: LevelViews, weight: Tensor) -> None:

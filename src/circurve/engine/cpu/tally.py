@@ -23,12 +23,13 @@ __all__ = ["JointSums", "Tally"]
 
 
 class JointSums:
-    """Sums over samples of rows (G R, K, N), by the joint states of the tables."""
+    """Sums over samples of rows (G L, K, N), by the joint states of the tables."""
 
-    def __init__(self, plan: JointPlan, runs: int, units: int, dtype: torch.dtype) -> None:
-        self.plan, self.runs, self.units = plan, runs, units
-        self._sums = [torch.zeros(shape.count * runs, shape.states, units, dtype=dtype) for shape in plan.shapes]
-        self._by_spread = by_spread(plan, self._sums, runs)
+    def __init__(self, plan: JointPlan, runs: int, parts: int, units: int, dtype: torch.dtype) -> None:
+        self.plan, self.runs, self.parts, self.units = plan, runs, parts, units
+        lanes = runs * parts
+        self._sums = [torch.zeros(shape.count * lanes, shape.states, units, dtype=dtype) for shape in plan.shapes]
+        self._by_spread = by_spread(plan, self._sums, lanes)
 
     def clear(self) -> None:
         """Start again from zero."""
@@ -57,74 +58,66 @@ class JointSums:
 
     def _joint(self) -> list[Tensor]:
         """(count, S, R, K) for each shape."""
-        return [sums.view(-1, self.runs, *sums.shape[1:]).transpose(1, 2) for sums in self._sums]
+        by_part = (sums.view(-1, self.runs, self.parts, *sums.shape[1:]) for sums in self._sums)
+        return [sums.sum(2).transpose(1, 2) for sums in by_part]
 
 
 class Tally:
     """Tables and sums for chunks of one kind."""
 
-    def __init__(self, plan: JointPlan, runs: int, units: int, dtype: torch.dtype) -> None:
-        self.plan, self.runs, self.units = plan, runs, units
-        self._tables = [torch.empty(shape.count, runs, units, shape.states, dtype=dtype) for shape in plan.shapes]
-        self.columns = by_spread(plan, [table.flatten(0, 1) for table in self._tables], runs)
-        """The tables: for each level and spread (G R, K, S)."""
+    def __init__(self, plan: JointPlan, runs: int, parts: int, units: int, dtype: torch.dtype) -> None:
+        self.plan, self.runs, self.parts, self.lanes = plan, runs, parts, runs * parts
+        self._tables = [torch.empty(s.count, runs, parts, units, s.states, dtype=dtype) for s in plan.shapes]
+        self.columns = by_spread(plan, [table.flatten(0, 2) for table in self._tables], self.lanes)
+        """The tables: for each level and spread (G L, K, S)."""
 
         self.in_logs: set[int] = set()
         """The levels for which linear space has proved too narrow, with these parameters."""
 
         self.leaves: dict[int, StateTable] = {}
-        self.flow, self.square = (JointSums(plan, runs, units, dtype) for _ in range(2))
-        self.weight = [torch.zeros(shape.count, shape.states, runs, 1, dtype=dtype) for shape in plan.shapes]
+        self.flow, self.square = (JointSums(plan, runs, parts, units, dtype) for _ in range(2))
+        self._weight = [torch.zeros(shape.count, self.lanes, shape.states, dtype=dtype) for shape in plan.shapes]
 
     def start(self, program: Program, tree: LatentTree, params: Params) -> None:
         """Tables for new parameters, and sums from zero."""
         missing = self.plan.missing is not None
         self.leaves = leaf_tables(program, tree, params, missing)
-        self._norms: list[list[Tensor]] | None = None
         self._logs = write_joint(self.plan, factor_values(program, self.leaves, params, missing), self._tables)
         self.in_logs = set()
         self.flow.clear()
         self.square.clear()
-        for weight in self.weight:
+        for weight in self._weight:
             weight.zero_()
 
-    def log_scale(self, views: Views) -> Tensor:  # (R, N), float64
+    def log_scale(self, views: Views) -> Tensor:  # (L, N), float64
         """What the columns were divided by, for each sample the sum over its columns."""
-        total = torch.zeros(self.runs, views.width, dtype=torch.float64)
+        total = torch.zeros(self.lanes, views.width, dtype=torch.float64)
         for logs, indicator in zip(self._logs, views.indicators, strict=True):
-            each = torch.bmm(logs.flatten(0, 1).unsqueeze(1), indicator.flatten(0, 1))  # (count R, 1, N)
-            total += each.view(-1, self.runs, views.width).sum(0, dtype=torch.float64)
+            by_lane = logs.repeat_interleave(self.parts, dim=1).flatten(0, 1)
+            each = torch.bmm(by_lane.unsqueeze(1), indicator.flatten(0, 1))  # (count L, 1, N)
+            total += each.view(-1, self.lanes, views.width).sum(0, dtype=torch.float64)
         return total
 
-    def add_weight(self, views: Views, weight: Tensor, ones: bool) -> None:
-        """The samples' weights (R, N) of a chunk by joint state; `ones` says that all of them are 1."""
-        for total, indicator in zip(self.weight, views.indicators, strict=True):
-            chosen = indicator[..., : views.samples]
-            chosen = chosen if ones else chosen * weight[:, None]
-            total.add_(chosen.sum(-1).transpose(1, 2).unsqueeze(-1))  # (count, S, R, 1)
-
-    def column_norms(self) -> list[list[Tensor]]:
-        """The square root of q, the sum of the squares of each column: for each level and spread (G R, 1, S)."""
-        if self._norms is None:
-            norms = [torch.linalg.vector_norm(table, dim=2).flatten(0, 1).unsqueeze(1) for table in self._tables]
-            self._norms = by_spread(self.plan, norms, self.runs)
-        return self._norms
+    def add_weight(self, views: Views, weight: Tensor | None) -> None:
+        """The samples' weights (L, 1, N) of a chunk by joint state; None says that all of them are 1."""
+        for total, indicator in zip(self._weight, views.indicators, strict=True):
+            total.add_((indicator if weight is None else indicator * weight).sum(-1))
 
     def weight_by_spread(self) -> list[list[Tensor]]:
-        """The samples' weights by joint state: for each level and spread (G R, 1, S)."""
-        by_run = [weight.permute(0, 2, 3, 1).flatten(0, 1) for weight in self.weight]
-        return by_spread(self.plan, by_run, self.runs)
+        """The samples' weights by joint state: for each level and spread (G L, 1, S)."""
+        return by_spread(self.plan, [weight.flatten(0, 1).unsqueeze(1) for weight in self._weight], self.lanes)
 
     def weight_by_factor(self) -> ByLayer:
         """The samples' weights by the state of each factor: (R, G, 1, states) for each layer."""
-        return by_factor(self.plan, self.weight)
+        by_part = (weight.view(len(weight), self.runs, self.parts, -1) for weight in self._weight)
+        return by_factor(self.plan, [weight.sum(2).transpose(1, 2).unsqueeze(-1) for weight in by_part])
 
 
-def by_spread(plan: JointPlan, tables: Sequence[Tensor], runs: int) -> list[list[Tensor]]:
-    """Tensors (count R, ...) for each shape, cut into those of each spread of each level."""
+def by_spread(plan: JointPlan, tables: Sequence[Tensor], lanes: int) -> list[list[Tensor]]:
+    """Tensors (count L, ...) for each shape, cut into those of each spread of each level."""
 
     def part(spread: Spread) -> Tensor:
         there = spread.stretch.there
-        return tables[spread.shape][there.start * runs : there.stop * runs]
+        return tables[spread.shape][there.start * lanes : there.stop * lanes]
 
     return [[part(spread) for spread in level] for level in plan.spreads]

@@ -48,7 +48,8 @@ class Leaves:
     layer: int
     """The sum layer that they belong to, perhaps among others."""
 
-    positions: tuple[int, ...]
+    positions: slice | tuple[int, ...]
+    """Where they are in it; a slice if they are all of it, in its order."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ class Stretch:
         """Their partners."""
         return slice(self.other, self.other + self.length)
 
-    def rows(self, runs: int) -> slice:
-        """The places where each has a row for each of R runs."""
-        return slice(self.first * runs, (self.first + self.length) * runs)
+    def rows(self, lanes: int) -> slice:
+        """The places where each has a row for each lane (see `views.py`)."""
+        return slice(self.first * lanes, (self.first + self.length) * lanes)
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,9 @@ def _leaves(program: Program, place: Mapping[Node, tuple[int, int]]) -> dict[int
     for number, inputs in enumerate(program.inputs):
         sums = [place[parents[node]] for node in inputs.nodes if node in parents]
         if sums:
-            found[number] = Leaves(sums[0][0], tuple(position for _, position in sums))
+            layer, positions = sums[0][0], tuple(position for _, position in sums)
+            everything = positions == tuple(range(len(program.sums[layer].nodes)))
+            found[number] = Leaves(layer, slice(None) if everything else positions)
     return found
 
 

@@ -1,6 +1,8 @@
 """Memory for the messages of a chunk of samples, cut once into the views that the passes read and write.
 
-Groups lie before runs here, (G, R, K, N): then any stretch of places of a level is contiguous memory, for any R.
+The samples of a chunk are split into P parts, since threads share out a batch of matrix products one by one. A part of
+one run is a *lane*; there are L = R P of them, and N counts the samples of a lane. Groups lie before lanes, in shapes
+(G, L, K, N): then any stretch of places of a level is contiguous memory.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine.cpu.joint import JointPlan, Spread, plan_tables
+from circurve.engine.cpu.joint import JointPlan, Spread
 from circurve.engine.cpu.tree import LatentTree
 
 __all__ = ["BusyViews", "LevelViews", "MessageViews", "SpreadViews", "TreeMemory", "Views"]
@@ -28,40 +30,40 @@ class SpreadViews:
     """The tables of a stretch of products."""
 
     spread: Spread
-    rows: slice  # where these G R are in their level
-    indicator: Tensor  # which joint state a sample has, (G R, S, N)
-    elements: Tensor  # (G R, K, N)
-    spare: Tensor  # (G R, K, N)
-    by_sample: Tensor  # elements, (G R, N, K)
+    indicator: Tensor  # which joint state a sample has, (G L, S, N)
+    elements: Tensor  # (G L, K, N)
+    spare: Tensor  # (G L, K, N)
+    by_sample: Tensor  # elements, (G L, N, K)
 
 
 @dataclass(frozen=True)
 class MessageViews:
     """Messages to a stretch of products."""
 
-    elements: Tensor  # (G, R, K, N)
-    scaled: Tensor  # of the next level, (G, R, K, N)
-    spare: Tensor  # (G, R, K, N)
+    elements: Tensor  # (G, L, K, N)
+    scaled: Tensor  # of the next level, (G, L, K, N)
+    spare: Tensor  # (G, L, K, N)
 
 
 @dataclass(frozen=True)
 class BusyViews:
     """The part of a level that belongs to busy products, G of them."""
 
-    rows: slice  # where these G R are in their level
-    elements: Tensor  # (G, R, K, N)
-    scaled: Tensor  # (G, R, K, N); at the root, the outputs for K
+    rows: slice  # where these G L are in their level
+    elements: Tensor  # (G, L, K, N)
+    scaled: Tensor  # (G, L, K, N); at the root, the outputs for K
     spare: Tensor  # like `scaled`
+    spare_elements: Tensor  # like `elements`, in the same memory as `spare`
 
 
 @dataclass(frozen=True)
 class LevelViews:
     """A level: E and S on the way up, which become F and A on the way down."""
 
-    elements: Tensor  # (G R, K, N)
-    by_sample: Tensor  # elements, (G R, N, K)
-    scaled: Tensor  # (G R, K, N); at the root, the outputs for K
-    spare: Tensor  # (G R, K, N)
+    elements: Tensor  # (G L, K, N)
+    by_sample: Tensor  # elements, (G L, N, K)
+    scaled: Tensor  # (G L, K, N); at the root, the outputs for K
+    spare: Tensor  # (G L, K, N)
     busy: BusyViews | None
     spreads: tuple[SpreadViews, ...]
     messages: tuple[MessageViews, ...]
@@ -69,58 +71,73 @@ class LevelViews:
 
 @dataclass(frozen=True)
 class Views:
-    """All views for one number of samples. Axes N are `width` long; copies of the last sample fill the end."""
+    """All views for one number of samples. Axes N are `width` long; copies of the last sample fill the last lanes."""
 
     samples: int
+    parts: int
     width: int
-    indicators: tuple[Tensor, ...]  # (tables, R, S, N) for each shape of tables
+    indicators: tuple[Tensor, ...]  # (tables, L, S, N) for each shape of tables
     levels: tuple[LevelViews, ...]
+
+    @property
+    def padded(self) -> bool:
+        """Whether there are more columns than samples."""
+        return self.parts * self.width > self.samples
+
+    def to_lanes(self, rows: Tensor) -> Tensor:  # (R, C, all samples) -> (L, C, N), zero where there is no sample
+        """Split the samples of each run into its lanes."""
+        runs, columns, _ = rows.shape
+        whole = torch.nn.functional.pad(rows, (0, self.parts * self.width - self.samples))
+        return whole.view(runs, columns, self.parts, self.width).transpose(1, 2).reshape(-1, columns, self.width)
+
+    def from_lanes(self, rows: Tensor) -> Tensor:  # (L, C, N) -> (R, C, all samples)
+        """The samples of each run in their order again."""
+        apart = rows.view(-1, self.parts, *rows.shape[1:]).transpose(1, 2)  # (R, C, P, N)
+        return apart.flatten(2)[..., : self.samples]
+
+    def clear_padding(self, rows: Tensor) -> None:
+        """Put zeros where there is no sample, in rows (G L, K, N)."""
+        if self.padded:
+            lane, first = divmod(self.samples, self.width)
+            by_part = rows.view(-1, self.parts, *rows.shape[1:])
+            by_part[:, lane, :, first:] = 0
+            by_part[:, lane + 1 :] = 0
 
 
 class TreeMemory:
-    """Buffers for one latent tree and R runs, used again by every chunk."""
+    """Buffers for one latent tree, R runs and P parts, used again by every chunk."""
 
-    def __init__(self, tree: LatentTree, runs: int, dtype: torch.dtype) -> None:
-        self.tree, self.runs, self.dtype = tree, runs, dtype
-        self._plans: dict[bool, JointPlan] = {}
+    def __init__(self, tree: LatentTree, lanes: int, parts: int, dtype: torch.dtype) -> None:
+        self.tree, self.parts, self.lanes, self.dtype = tree, parts, lanes, dtype
         self._views: dict[tuple[int, bool], Views] = {}
         self._capacity = 0
         self._indicator = torch.empty(0, dtype=dtype)
 
-    def plan(self, missing: bool) -> JointPlan:
-        """The layout of the tables, for data with or without missing values."""
-        if missing not in self._plans:
-            self._plans[missing] = plan_tables(self.tree, missing)
-        return self._plans[missing]
-
-    def bytes_per_sample(self, backward: bool) -> int:
-        """Memory for one sample of all runs."""
-        tree = self.tree
-        rows = 2 * tree.size * tree.units + tree.outputs + self.plan(missing=True).rows
-        rows += max(tree.widest * tree.units, tree.outputs) if backward else 0
-        return rows * self.runs * torch.finfo(self.dtype).bits // 8
-
-    def views(self, samples: int, missing: bool) -> Views:
-        """Views for a chunk of so many samples."""
-        width, rows = _width(samples), self.plan(missing).rows * self.runs
+    def views(self, samples: int, plan: JointPlan) -> Views:
+        """Views for a chunk of so many samples, with tables laid out like this."""
+        width, rows, key = (
+            _width(-(-samples // self.parts)),
+            plan.rows * self.lanes,
+            (samples, plan.missing is not None),
+        )
         if width > self._capacity:
             self._allocate(width)
         if rows * width > len(self._indicator):
             self._indicator = torch.empty(rows * self._capacity, dtype=self.dtype)
             self._views = {}
-        if (samples, missing) not in self._views:
+        if key not in self._views:
             if len(self._views) == MOST_VIEWS:
                 self._views = {}
-            indicators = self._cut_indicators(width, self.plan(missing))
-            levels = self._cut_levels(width, self.plan(missing), indicators)
-            self._views[samples, missing] = Views(samples, width, indicators, levels)
-        return self._views[samples, missing]
+            indicators = self._cut_indicators(width, plan)
+            levels = self._cut_levels(width, plan, indicators)
+            self._views[key] = Views(samples, self.parts, width, indicators, levels)
+        return self._views[key]
 
     def _allocate(self, width: int) -> None:
         tree, self._capacity, self._views = self.tree, width, {}
 
         def buffer(rows: int) -> Tensor:
-            return torch.empty(rows * self.runs * width, dtype=self.dtype)
+            return torch.empty(rows * self.lanes * width, dtype=self.dtype)
 
         self._elements = buffer(tree.size * tree.units)
         self._spare = buffer(max(tree.widest * tree.units, tree.outputs))
@@ -129,14 +146,14 @@ class TreeMemory:
     def _cut_indicators(self, width: int, plan: JointPlan) -> tuple[Tensor, ...]:
         found = []
         for shape in plan.shapes:
-            start, size = (rows * self.runs * width for rows in (shape.row, shape.count * shape.states))
-            found.append(self._indicator[start : start + size].view(shape.count, self.runs, shape.states, width))
+            start, size = (rows * self.lanes * width for rows in (shape.row, shape.count * shape.states))
+            found.append(self._indicator[start : start + size].view(shape.count, self.lanes, shape.states, width))
         return tuple(found)
 
     def _cut_levels(self, width: int, plan: JointPlan, indicators: tuple[Tensor, ...]) -> tuple[LevelViews, ...]:
-        def block(buffer: Tensor, start: int, groups: int, units: int) -> Tensor:  # (G, R, K, N)
-            each = self.runs * units * width
-            return buffer[start * each : (start + groups) * each].view(groups, self.runs, units, width)
+        def block(buffer: Tensor, start: int, groups: int, units: int) -> Tensor:  # (G, L, K, N)
+            each = self.lanes * units * width
+            return buffer[start * each : (start + groups) * each].view(groups, self.lanes, units, width)
 
         tree = self.tree
         scaled = [block(self._root, 0, 1, tree.outputs)]
@@ -171,18 +188,12 @@ def _width(samples: int) -> int:
 
 
 def _busy_views(busy: int, elements: Tensor, scaled: Tensor, spare: Tensor) -> BusyViews:
-    sent = scaled[:busy]
-    return BusyViews(slice(busy * elements.shape[1]), elements[:busy], sent, spare[: sent.numel()].view(sent.shape))
+    rows, sent = elements[:busy], scaled[:busy]
+    spares = (spare[: each.numel()].view(each.shape) for each in (sent, rows))
+    return BusyViews(slice(busy * elements.shape[1]), rows, sent, *spares)
 
 
 def _spread_views(spread: Spread, indicator: Tensor, elements: Tensor, spare: Tensor) -> SpreadViews:
-    stretch, runs = spread.stretch, indicator.shape[1]
-    rows = elements[stretch.here].flatten(0, 1)
-    return SpreadViews(
-        spread,
-        stretch.rows(runs),
-        indicator[stretch.there].flatten(0, 1),
-        rows,
-        spare[stretch.here].flatten(0, 1),
-        rows.transpose(1, 2),
-    )
+    here, there = spread.stretch.here, spread.stretch.there
+    rows, spare_rows, chosen = (block.flatten(0, 1) for block in (elements[here], spare[here], indicator[there]))
+    return SpreadViews(spread, chosen, rows, spare_rows, rows.transpose(1, 2))

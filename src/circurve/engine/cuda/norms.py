@@ -44,10 +44,10 @@ def add_row_sums(units: Tensor, first: int, step: Passed, norm: Tensor, weights:
     norm: the square root of q, the sum of E^2, (R, G, 1, N); weights: w and 1 / w, (R, N). Groups of samples in which
     no child is possible are left out of t.
     """
-    from circurve.engine.cuda import small_kernels  # noqa: PLC0415 - Triton is imported only when it is used
+    from circurve.engine.cuda import norm_kernels  # noqa: PLC0415 - Triton is imported only when it is used
 
     runs, groups, rows, samples = step.flow.shape
-    small_kernels.row_sums[(-(-rows // ROWS), groups, runs)](
+    norm_kernels.row_sums[(-(-rows // ROWS), groups, runs)](
         step.flow, step.scaled, norm, step.log_largest, *weights, units,
         groups, rows, samples, first, units.shape[2], units.stride(0), BK=ROWS, BN=_block(samples),
     )  # fmt: skip
@@ -58,13 +58,13 @@ def state_sums(flow: Tensor, indicator: Tensor, inverse: Tensor) -> tuple[Tensor
 
     flow: (R, G, K, N), contiguous; indicator: (R or 1, G, S, N), which state each sample has; inverse of w: (R, N).
     """
-    from circurve.engine.cuda import small_kernels  # noqa: PLC0415 - Triton is imported only when it is used
+    from circurve.engine.cuda import norm_kernels  # noqa: PLC0415 - Triton is imported only when it is used
 
     runs, groups, units, samples = flow.shape
     states = indicator.shape[2]
     indicator = indicator.contiguous()
     out = torch.empty(2, runs, groups, units, states, device=flow.device, dtype=torch.float32)
-    small_kernels.state_sums[(-(-units // ROWS), groups, runs)](
+    norm_kernels.state_sums[(-(-units // ROWS), groups, runs)](
         flow, indicator, inverse.contiguous(), out, groups, units, samples,
         indicator.stride(0) if indicator.shape[0] > 1 else 0, out.stride(0),
         S=states, S2=1 << (states - 1).bit_length() if states > 1 else 1, BK=ROWS, BN=_block(samples),
