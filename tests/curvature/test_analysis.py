@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -121,6 +122,11 @@ def test_extreme_pairs_are_exact_among_hundreds_of_units() -> None:
     result = reversals(curv, 60)
     assert result.disagree == len(expected) > 1000
     assert [p.usage_ratio for p in result.extreme] == pytest.approx([p[0] for p in expected[:60]], rel=1e-9)
+
+
+def test_without_extreme_pairs_the_counts_are_the_same() -> None:
+    curv = uneven(400)
+    assert reversals(curv, 0) == replace(reversals(curv, 5), extreme=())
 
 
 def test_the_two_units_of_the_proposition() -> None:

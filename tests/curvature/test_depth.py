@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from circuits import Case, Truth, cases
 from circurve import Model, curvature, hclt
 from circurve.curvature import Curvature
+from circurve.curvature.depth import fixed_depths, sum_depths
+from circurve.engine import compile
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
 
@@ -164,3 +166,15 @@ def test_depths_of_a_hidden_tree_are_those_of_its_latents():
     assert len(record) == 1 + 4 * 3
     for column in (record.depth_min, record.depth_max, record.depth_mean):
         assert column.tolist() == [wanted[ref.name] for ref in record.nodes]
+
+
+def test_depths_need_no_flows_where_all_paths_to_a_unit_are_as_long():
+    rng = np.random.default_rng(0)
+    program = compile(hclt(rng.integers(0, 2, (40, 6)), 3, families=[Bernoulli()] * 6))
+    found = fixed_depths(program)
+    assert found is not None
+    wanted = sum_depths(program, [rng.random(layer.shape) for layer in program.sums], np.ones(1))
+    for one, other in zip(found, wanted, strict=True):
+        for name in ("low", "high", "mean"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert fixed_depths(diamond(0.5).program) is None

@@ -151,6 +151,12 @@ def test_table_d_ranks_and_counts_against_both_baselines() -> None:
     assert len(made.tables[1].rows) == 2 * 17
 
 
+def test_table_d_says_which_of_several_starts_it_has() -> None:
+    note = "Of these starts all methods of this table have the first one, random."
+    assert note in report("table-d", protocol="best").notes
+    assert not any("starts" in line for line in report("table-d").notes)
+
+
 def test_table_d_with_many_data_sets_keeps_to_ranks() -> None:
     names = tuple(f"set{i}" for i in range(9))
     assert report("table-d", datasets=names).tables[0].heads[1] == "rank"

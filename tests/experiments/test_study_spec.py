@@ -188,3 +188,9 @@ def test_table_d_tries_smaller_strengths_for_exact_updates_unless_told() -> None
     assert min(mus(study, "gated-exact-both")) < 0.0001
     told = TABLES["table-d"].study(ReproduceOptions(mu=(0.3,)))
     assert mus(told, "gated-exact-both") == mus(told, "global") == {0.3}
+
+
+def test_table_d_has_one_start_where_the_protocol_has_several() -> None:
+    assert len(BEST.inits) > 1
+    study = TABLES["table-d"].study(ReproduceOptions(protocol="best"))
+    assert {setting.init for setting in study.settings} == {BEST.inits[0]}

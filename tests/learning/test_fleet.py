@@ -145,6 +145,58 @@ def test_runs_of_one_seed_start_alike_and_see_the_same_batches():
     assert plain.train_ll != quick_fleet(CIRCUIT, TRAIN, [Run(seed=6)], batch_size=20)[0].train_ll
 
 
+def test_runs_of_one_seed_are_those_trained_alone_when_some_of_them_stop_early():
+    """They share the order of their rows: those that go on must not draw it anew, or twice."""
+    train, valid = binary_rows(25, noise=0.25), binary_rows(60, noise=0.25)
+    runs = [
+        Run(method, seed=seed, step_size=step)
+        for seed in (3, 4)
+        for method, step in ((Vanilla(), 1.0), (Vanilla(pseudocount=3.0), 0.05), (Gated(0.3), linear(0.5, 0.1)))
+    ]
+    options = {"valid": valid, "batch_size": 10, "epochs": 20, "patience": 2, "track": True}
+    fleet = quick_fleet(CIRCUIT, train, runs, **options)
+    for same_seed in (fleet[:3], fleet[3:]):
+        assert len({len(result.history) for result in same_seed}) > 1
+    for run, found in zip(runs, fleet, strict=True):
+        assert_same_result(found, quick_fleet(CIRCUIT, train, [run], **options)[0])
+
+
+def test_runs_share_a_start_if_they_have_both_seed_and_init_in_common():
+    runs = [Run(seed=s, init=i) for s in (1, 2) for i in ("random", "prototypes")]
+    starts = quick_fleet(CIRCUIT, TRAIN, [*runs, *runs[::-1]], epochs=0)
+    for run, one, again in zip(runs, starts[:4], starts[:3:-1], strict=True):
+        assert same_parameters(one, again)
+        assert same_parameters(one, quick_fleet(CIRCUIT, TRAIN, [run], epochs=0)[0])
+    assert not any(same_parameters(starts[0], other) for other in starts[1:4])
+
+
+def test_a_schedule_that_runs_share_is_asked_once_a_step():
+    asked: dict[str, list[float]] = {"step": [], "mu": []}
+
+    def step(progress: float) -> float:
+        asked["step"].append(progress)
+        return 0.5 - 0.4 * progress
+
+    def mu(progress: float) -> float:
+        asked["mu"].append(progress)
+        return 0.1 * progress
+
+    runs = [Run(Global(mu)), Run(Gated(mu), seed=1), Run(Gated(0.3), step_size=0.25), Run()]
+    fleet = quick_fleet(CIRCUIT, TRAIN, runs, batch_size=30, epochs=3, step_size=step)
+    for calls in asked.values():
+        within = [at for at in calls if 0 < at < 1]  # the ends are also asked for when options are checked
+        assert within == pytest.approx([i / 8 for i in range(1, 8)])  # three epochs of three steps
+    last = [result.history[-1] for result in fleet]
+    assert [record.step_size for record in last] == pytest.approx([0.1, 0.1, 0.25, 0.1])
+    assert [record.mu for record in last] == pytest.approx([0.1, 0.1, 0.3, 0.0])
+
+
+def test_a_strength_that_leaves_its_range_is_refused_when_it_does():
+    runs = [Run(), Run(Global(lambda progress: 1.0 if progress in (0, 1) else -1.0))]
+    with pytest.raises(OptionError, match=r"mu must be a finite number >= 0, not -1\.0"):
+        quick_fleet(CIRCUIT, TRAIN, runs, batch_size=30)
+
+
 # --- the result ---
 
 

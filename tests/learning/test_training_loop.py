@@ -35,6 +35,7 @@ from circurve import (
     hessian_trace,
 )
 from circurve.engine import Samples
+from circurve.learning.plan import GateSummary
 from circurve.learning.schedules import linear
 
 TRAIN, VALID, TEST = binary_rows(90), binary_rows(150)[90:], binary_rows(200)[150:]
@@ -181,6 +182,27 @@ def test_track_records_sharpness_and_gates_of_each_epoch():
         assert 0 <= gate.min <= gate.median <= gate.max == 1
         assert 0 < gate.above_half <= 1
     assert [r.seconds for r in gated.history] == sorted(r.seconds for r in gated.history)
+
+
+def test_gates_are_summed_up_for_each_gated_run():
+    """Of an even number of gates, the median is the lower one in the middle."""
+
+    def rising(curvature):
+        return torch.arange(len(curvature.local)) / len(curvature.local)
+
+    def half(curvature):
+        return (torch.arange(len(curvature.local)) < 4).double()
+
+    circuit = small_circuit(TRAIN, units=3)
+    units = sum(node.units for node in circuit.sums)
+    assert units % 2 == 0
+    runs = [Run(Gated(0.1, rising)), Run(Global(0.1)), Run(Gated(0.1, half)), Run()]
+    found = [result.history[-1].gates for result in quick_fleet(circuit, TRAIN, runs, track=True, epochs=1)]
+    middle = (units - 1) // 2
+    above = sum(i / units > 0.5 for i in range(units)) / units
+    assert found[0] == GateSummary(0.0, middle / units, (units - 1) / units, above)
+    assert found[2] == GateSummary(0.0, 0.0, 1.0, 4 / units)
+    assert found[1] is found[3] is None
 
 
 def test_sharpness_of_the_first_epoch_is_that_of_the_start():

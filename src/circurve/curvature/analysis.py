@@ -208,21 +208,23 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
         raise OptionError(f"most must not be negative, not {most!r}")
     total, local = curv.total, curv.local
     pairs = len(total) * (len(total) - 1) // 2
-    by_total, by_local = _tied_pairs(total), _tied_pairs(local)
-    tied = by_total + by_local - _tied_pairs(np.stack([total, local]))
+    order = np.lexsort((total, local))
+    by_total, by_local = _tied_pairs(np.sort(total)), _tied_pairs(local[order])
+    tied = by_total + by_local - _tied_pairs(local[order], total[order])
     tau = 0.0
     if by_total < pairs and by_local < pairs:
         with np.errstate(all="ignore"):  # from the p-value, which is not used
             tau = float(kendalltau(total, local).statistic)
     surplus = round(tau * math.sqrt(pairs - by_total) * math.sqrt(pairs - by_local))
     disagree = (pairs - tied - surplus) // 2
-    extreme = _extreme_pairs(curv, most) if disagree else ()
+    extreme = _extreme_pairs(curv, most) if disagree and most else ()
     return Reversals(pairs, tied, disagree, disagree / max(pairs, 1), tau, extreme)
 
 
-def _tied_pairs(values: NDArray[np.float64]) -> int:
-    """How many pairs of columns are equal: the sum over groups of equals of m (m - 1) / 2."""
-    sizes = np.unique(values, axis=-1, return_counts=True)[1].astype(np.int64)
+def _tied_pairs(*columns: Vector) -> int:
+    """How many pairs are equal in all columns, of which equals stand together: the sum of m (m - 1) / 2 over groups."""
+    differs = np.any([column[1:] != column[:-1] for column in columns], axis=0)  # from the one before
+    sizes = np.diff(np.flatnonzero(np.concatenate([[True], differs, [True]])))
     return int((sizes * (sizes - 1) // 2).sum())
 
 

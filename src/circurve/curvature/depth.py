@@ -6,24 +6,41 @@ feed it, and a row takes the minimum, the maximum and the flow-weighted mean ove
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from circurve.engine.program import ProductLayer, Program, SumLayer, Wiring
 
-__all__ = ["SumDepth", "sum_depths"]
+__all__ = ["SumDepth", "fixed_depths", "sum_depths"]
 
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SumDepth:
-    """Depths of rows or slots: fewest and most sum edges on a path from the root, the mean, and the flow behind it."""
+    """Depths of the units of a sum layer: fewest and most sum edges on a path from the root, and the mean."""
 
     low: Vector
     high: Vector
+    mean: Vector
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The fewest and the most sum edges above rows or slots."""
+
+    low: Vector
+    high: Vector
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """The mean number of sum edges above rows or slots, and the flow that it is weighted by."""
+
     mean: Vector
     flow: Vector
 
@@ -35,32 +52,84 @@ def sum_depths(program: Program, counts: list[Vector], outputs: Vector) -> list[
     mean: D_n = sum over parents of (flow from the parent / flow of n) (D_parent + 1 if the parent is a sum), an output
     being a parent of depth 0; the fewest where n has no flow. All are infinite for a unit that no path reaches.
     """
-    slots = SumDepth(*(np.zeros(program.flows.rows) for _ in range(4)))
-    slots.low[0], slots.high[0] = np.inf, -np.inf
+    ranges, fewest = _ranges(program)
+    slots = _Mean(np.zeros(program.flows.rows), np.zeros(program.flows.rows))
     slots.flow[1 : 1 + len(outputs)] = outputs
     found: list[SumDepth] = []
     number = len(counts)
-    for layer in reversed(program.layers):
+    for (layer, wiring, at), known in zip(_downward(program), ranges, strict=True):
+        rows = _receive(wiring, slots, known.low)
         if isinstance(layer, SumLayer):
             number -= 1
-            units = _receive(layer.flow, slots)
-            found.append(_tidied(units))
-            _send(program, layer, units, counts[number], slots)
-        elif layer.flow is not None:
-            _store(program, layer, _receive(layer.flow, slots), slots)
+            found.append(_tidied(known, rows.mean))
+            rows = _sent(layer, rows.mean, counts[number], fewest[at])
+        slots.mean[at], slots.flow[at] = rows.mean, rows.flow
     return found[::-1]
 
 
-def _receive(wiring: Wiring, slots: SumDepth) -> SumDepth:
+def fixed_depths(program: Program) -> list[SumDepth] | None:
+    """`sum_depths` where flows make no difference, as in trees: all paths to a unit have as many sum edges."""
+    ranges, _ = _ranges(program)
+    pairs = zip(_downward(program), ranges, strict=True)
+    found = [_tidied(known, known.low) for (layer, *_), known in pairs if isinstance(layer, SumLayer)]
+    return found[::-1] if all(np.array_equal(depth.low, depth.high) for depth in found) else None
+
+
+def _downward(program: Program) -> Iterator[tuple[SumLayer | ProductLayer, Wiring, slice]]:
+    """The layers that hand flow on, parents first: what each receives, and the slots that it fills.
+
+    Products with several parents have slots of their own; those with one share its slots and are passed over.
+    """
+    for layer in reversed(program.layers):
+        if layer.flow is not None:
+            assert layer.flow_block is not None
+            start = int(program.flows.starts[layer.flow_block])
+            yield layer, layer.flow, slice(start, start + int(program.flows.sizes[layer.flow_block]))
+
+
+@lru_cache(maxsize=8)
+def _ranges(program: Program) -> tuple[list[_Range], Vector]:
+    """What does not depend on flows: the range of each layer of `_downward`, and the fewest edges above each slot."""
+    slots = _Range(np.zeros(program.flows.rows), np.zeros(program.flows.rows))
+    slots.low[0], slots.high[0] = np.inf, -np.inf
+    found = []
+    for layer, wiring, at in _downward(program):
+        rows = _Range(np.full(wiring.targets, np.inf), np.full(wiring.targets, -np.inf))
+        for targets, sources in _pairs(wiring):
+            np.minimum.at(rows.low, targets, slots.low[sources])
+            np.maximum.at(rows.high, targets, slots.high[sources])
+        found.append(rows)
+        sent = _sent_range(layer, rows) if isinstance(layer, SumLayer) else rows
+        slots.low[at], slots.high[at] = sent.low, sent.high
+    return found, slots.low
+
+
+def _sent_range(layer: SumLayer, units: _Range) -> _Range:
+    """One more sum edge, to each element that has an edge from the unit."""
+    g, k, c = layer.shape
+    low, high = units.low.reshape(g, k, 1), units.high.reshape(g, k, 1)
+    if layer.mask is not None:
+        low = np.where(layer.mask, low, np.inf)
+        high = np.where(layer.mask, high, -np.inf)
+    ends = (np.broadcast_to(end, (g, c)).reshape(-1) + 1 for end in (low.min(1), high.max(1)))
+    return _Range(*ends)
+
+
+def _receive(wiring: Wiring, slots: _Mean, fewest: Vector) -> _Mean:
     """Combine the slots of each target."""
-    low, high = np.full(wiring.targets, np.inf), np.full(wiring.targets, -np.inf)
     flow, weighted = np.zeros(wiring.targets), np.zeros(wiring.targets)
     for targets, sources in _pairs(wiring):
-        np.minimum.at(low, targets, slots.low[sources])
-        np.maximum.at(high, targets, slots.high[sources])
         np.add.at(flow, targets, slots.flow[sources])
         np.add.at(weighted, targets, slots.flow[sources] * slots.mean[sources])
-    return SumDepth(low, high, _mean(weighted, flow, low), flow)
+    return _Mean(_mean(weighted, flow, fewest), flow)
+
+
+def _sent(layer: SumLayer, depth: Vector, counts: Vector, fewest: Vector) -> _Mean:
+    """The mean over the units that send flow to an element, one edge deeper than they are."""
+    g, k, _ = layer.shape
+    flow = counts.sum(1).reshape(-1)  # (G x C,)
+    weighted = (counts * (depth.reshape(g, k, 1) + 1)).sum(1).reshape(-1)
+    return _Mean(_mean(weighted, flow, fewest), flow)
 
 
 def _mean(weighted: Vector, flow: Vector, low: Vector) -> Vector:
@@ -69,10 +138,10 @@ def _mean(weighted: Vector, flow: Vector, low: Vector) -> Vector:
     return np.where(flow > 0, weighted / np.where(flow > 0, flow, 1), fewest)
 
 
-def _tidied(units: SumDepth) -> SumDepth:
+def _tidied(bounds: _Range, mean: Vector) -> SumDepth:
     """Infinite depths where there is no path, and means without the rounding that leads out of the bounds."""
-    high = np.where(np.isfinite(units.low), units.high, np.inf)
-    return replace(units, high=high, mean=np.clip(units.mean, units.low, high))
+    high = np.where(np.isfinite(bounds.low), bounds.high, np.inf)
+    return SumDepth(bounds.low, high, np.clip(mean, bounds.low, high))
 
 
 def _pairs(wiring: Wiring) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -86,31 +155,3 @@ def _pairs(wiring: Wiring) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         sizes = np.diff(wiring.tail.offsets, append=len(wiring.tail.sources))
         pairs.append((np.repeat(wiring.tail.targets, sizes), wiring.tail.sources))
     return pairs
-
-
-def _send(program: Program, layer: SumLayer, units: SumDepth, counts: Vector, slots: SumDepth) -> None:
-    """One more sum edge, to each element that has an edge from the unit."""
-    g, k, c = layer.shape
-    low, high = units.low.reshape(g, k, 1), units.high.reshape(g, k, 1)
-    if layer.mask is not None:
-        low = np.where(layer.mask, low, np.inf)
-        high = np.where(layer.mask, high, -np.inf)
-    flow = counts.sum(1)  # (G, C)
-    weighted = (counts * (units.mean.reshape(g, k, 1) + 1)).sum(1)
-    at = _block(program, layer.flow_block)
-    slots.low[at] = np.broadcast_to(low.min(1), (g, c)).reshape(-1) + 1
-    slots.high[at] = np.broadcast_to(high.max(1), (g, c)).reshape(-1) + 1
-    slots.flow[at] = flow.reshape(-1)
-    slots.mean[at] = _mean(weighted.reshape(-1), slots.flow[at], slots.low[at])
-
-
-def _store(program: Program, layer: ProductLayer, rows: SumDepth, slots: SumDepth) -> None:
-    """Products with several parents have slots of their own."""
-    assert layer.flow_block is not None
-    at = _block(program, layer.flow_block)
-    slots.low[at], slots.high[at], slots.mean[at], slots.flow[at] = rows.low, rows.high, rows.mean, rows.flow
-
-
-def _block(program: Program, number: int) -> slice:
-    start = int(program.flows.starts[number])
-    return slice(start, start + int(program.flows.sizes[number]))

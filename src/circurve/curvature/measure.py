@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.curvature.depth import sum_depths
+from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
 from circurve.engine import (
     AnyEngine,
     Batch,
     Engine,
     Params,
+    Program,
     Request,
     Samples,
     Statistics,
@@ -71,12 +73,10 @@ def curvature(
         return [(layer[0].double() / weight).cpu().numpy() for layer in layers]
 
     ratio = tuple(means(measured.ratio))
-    depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
-    layers = model.program.sums
-    sizes = dict(zip(model.circuit.nodes, model.circuit.scope_sizes, strict=True))
-    per_unit = [
-        (number, node) for number, layer in enumerate(layers) for node in layer.nodes for _ in range(node.units)
-    ]
+    depths = fixed_depths(model.program)
+    if depths is None:
+        depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
+    units = _units(model.program)
     return Curvature(
         flow=_flat(means(measured.flow)),
         flow_squared=_flat(means(measured.flow_squared)),
@@ -86,10 +86,10 @@ def curvature(
         depth_min=_flat([d.low for d in depths]),
         depth_max=_flat([d.high for d in depths]),
         depth_mean=_flat([d.mean for d in depths]),
-        layer=np.array([number for number, _ in per_unit], dtype=np.float64),
-        scope_size=np.array([sizes[node] for _, node in per_unit], dtype=np.float64),
-        edges=_flat([_edges(node) for layer in layers for node in layer.nodes]),
-        nodes=node_refs(model),
+        layer=units.layer.copy(),  # a record's arrays are its own
+        scope_size=units.scope_size.copy(),
+        edges=units.edges.copy(),
+        nodes=units.refs,
         weight=weight,
         impossible=impossible,
         mean_ratio=ratio,
@@ -99,12 +99,37 @@ def curvature(
 
 def node_refs(model: Model) -> tuple[NodeRef, ...]:
     """The sum units in the order of all curvature vectors: layer after layer, node after node, unit after unit."""
-    position = {node: i for i, node in enumerate(model.circuit.nodes)}
-    return tuple(
-        NodeRef(position[node], label(node, position[node]), unit)
-        for layer in model.program.sums
-        for node in layer.nodes
-        for unit in range(node.units)
+    return _units(model.program).refs
+
+
+@dataclass(frozen=True)
+class _ProgramUnits:
+    """What is known of the sum units without parameters or data."""
+
+    refs: tuple[NodeRef, ...]
+    layer: Array
+    scope_size: Array
+    edges: Array
+
+
+@lru_cache(maxsize=8)
+def _units(program: Program) -> _ProgramUnits:
+    """The same for all models of a program: a circuit can have 100,000 units, and a fleet many models."""
+    circuit = program.circuit
+    position = {node: i for i, node in enumerate(circuit.nodes)}
+    nodes = [(number, node) for number, layer in enumerate(program.sums) for node in layer.nodes]
+    counts = [node.units for _, node in nodes]
+    return _ProgramUnits(
+        refs=tuple(
+            NodeRef(position[node], label(node, position[node]), unit)
+            for _, node in nodes
+            for unit in range(node.units)
+        ),
+        layer=np.repeat(np.array([number for number, _ in nodes], dtype=np.float64), counts),
+        scope_size=np.repeat(
+            np.array([circuit.scope_sizes[position[node]] for _, node in nodes], dtype=np.float64), counts
+        ),
+        edges=_flat([_edges(node) for _, node in nodes]),
     )
 
 

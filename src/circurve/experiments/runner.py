@@ -19,7 +19,8 @@ from circurve.experiments.measure import measure_run
 from circurve.experiments.plan import Fleet, PlannedRun, describe_settings, plan_study
 from circurve.experiments.records import RecordFile
 from circurve.experiments.spec import Study, describe_setting, describe_use
-from circurve.learning import FitResult, Run
+from circurve.graph import Circuit
+from circurve.learning import Run
 
 __all__ = ["run_study"]
 
@@ -80,8 +81,9 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     fleet, protocol = work.fleet, study.protocol
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = fleet.data.part(fleet.fraction, fleet.rows_seed)
+    circuit = circuit_for(fleet.data, train, protocol.units)
     results = circurve.learning.fit_fleet(
-        circuit_for(fleet.data, train, protocol.units),
+        circuit,
         train,
         [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train],
         valid=fleet.data.valid,
@@ -99,10 +101,11 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
         raise KeyboardInterrupt
     missing = {run.id for run in work.missing}
     pairs = [pair for pair in zip(work.train, results, strict=True) if pair[0].id in missing]
+    shared = _shared(study, fleet, circuit, environment)
     records = []
     for number, (run, result) in enumerate(pairs, 1):
         display.measure(number, len(pairs))
-        records.append(_record(study, fleet, run, result, environment) | measure_run(result, train))
+        records.append(_record(study, fleet, run) | shared | measure_run(result, train))
     seconds = round(results[0].seconds, 3)
     for record in records:
         record["seconds"] = round(seconds / len(results), 3)
@@ -111,8 +114,8 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     return records
 
 
-def _record(study: Study, fleet: Fleet, run: PlannedRun, result: FitResult, environment: Record) -> Record:
-    """The part of a record that says what was done, and where."""
+def _record(study: Study, fleet: Fleet, run: PlannedRun) -> Record:
+    """The part of a record that says what was done."""
     return {
         "id": run.id,
         **describe_use(study, run.labels[0]),
@@ -120,11 +123,15 @@ def _record(study: Study, fleet: Fleet, run: PlannedRun, result: FitResult, envi
         "fraction": fleet.fraction,
         "seed": run.seed,
         "method": describe_setting(run.setting),
-        "settings": {
-            **describe_settings(study, fleet.epochs),
-            "rows": fleet.rows,
-            "variables": fleet.data.data.train.shape[1],
-            "parameters": result.model.circuit.describe().parameters,
-        },
-        "environment": {**environment, "data_hash": fleet.data.digest},
     }
+
+
+def _shared(study: Study, fleet: Fleet, circuit: Circuit, environment: Record) -> Record:
+    """The part that all records of a fleet have in common."""
+    settings = {
+        **describe_settings(study, fleet.epochs),
+        "rows": fleet.rows,
+        "variables": fleet.data.data.train.shape[1],
+        "parameters": circuit.describe().parameters,
+    }
+    return {"settings": settings, "environment": {**environment, "data_hash": fleet.data.digest}}

@@ -65,15 +65,17 @@ Rows = dict[str, dict[str, Chosen]]
 
 
 def study_d(options: ReproduceOptions) -> Study:
-    """All variants on all training rows, each with its own grid of strengths."""
-    protocol = replace(protocol_for(options), mixed_pseudocounts=(0.0,))  # penalties alone, against smoothing alone
+    """All variants on all training rows, each with its own grid of strengths; all from the protocol's first start."""
+    protocol = protocol_for(options)
+    start = protocol.inits[0]
+    protocol = replace(protocol, inits=(start,), mixed_pseudocounts=(0.0,))  # penalties alone, against smoothing alone
     low = protocol
     if options.mu is None:
         lower = QUICK_LOW_MUS if options.quick else LOW_MUS
         low = replace(protocol, mus=tuple(sorted({*lower, *protocol.mus})))
-    settings = [Setting("vanilla", Vanilla())]
+    settings = [Setting("vanilla", Vanilla(), start)]
     pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
-    settings += [Setting(SMOOTHED, Vanilla(pseudocount)) for pseudocount in pseudocounts]
+    settings += [Setting(SMOOTHED, Vanilla(pseudocount), start) for pseudocount in pseudocounts]
     for ending, exact in EXACT.items():
         settings += global_settings(low if exact else protocol, f"global{ending}", **exact)
     for ending, exact in EXACT.items():
@@ -97,6 +99,7 @@ def report_d(study: Study, records: Sequence[Record]) -> Report:
     labels = [label for label in LABELS if any(label in row for row in rows.values())]
     notes = (
         study.protocol.in_words(),
+        *_start_note(study.protocol),
         choice_note(study),
         *_grids(study),
         "Rank: by mean test log-likelihood among all methods, mean over data sets. " + TIE_RULE,
@@ -176,6 +179,13 @@ def _values(chosen: Chosen, row: dict[str, Chosen]) -> Record:
             f"p_{base}": None if found is None else found.p,
         }
     return describe_chosen(chosen) | gaps | {"seconds": sum(record["seconds"] for record in chosen.records)}
+
+
+def _start_note(protocol: Protocol) -> list[str]:
+    """Where a protocol has several starts: that this table, which compares methods, takes one."""
+    if len(protocol.inits) == 1:
+        return []
+    return [f"Of these starts all methods of this table have the first one, {protocol.inits[0]}."]
 
 
 def _grids(study: Study) -> list[str]:

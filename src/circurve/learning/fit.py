@@ -152,7 +152,8 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     place, dtype = as_device(device), PRECISIONS[precision]
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
-    params = _start(program, fleet, prepared["train"], start).to(place, dtype)
+    starts, of_run = _starts(program, fleet, prepared["train"], start)
+    params = starts.to(place, dtype).select(of_run)
     samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
@@ -199,10 +200,15 @@ def _check_does_without_validation(runs: Sequence[Run], settings: Settings) -> N
         raise OptionError("patience and select='best' need validation data: give valid=")
 
 
-def _start(program: Program, runs: Sequence[Run], train: Prepared, start: Model | None) -> Params:
+def _starts(
+    program: Program, runs: Sequence[Run], train: Prepared, start: Model | None
+) -> tuple[Params, Sequence[int]]:
+    """All different starting parameters, and which of them each run has: runs of one seed and init start alike."""
     if start is not None:
-        return stack([start.params.to("cpu", torch.float64)] * len(runs))
-    return stack([initial_params(program, run.seed, train.table, run.init) for run in runs])
+        return start.params, [0] * len(runs)
+    kinds = list(dict.fromkeys((run.seed, run.init) for run in runs))
+    drawn = stack([initial_params(program, seed, train.table, init) for seed, init in kinds])
+    return drawn, [kinds.index((run.seed, run.init)) for run in runs]
 
 
 def _same_structure(start: Model, circuit: Circuit) -> Program:

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -18,15 +19,18 @@ from circurve.learning.checks import check_at_least_zero
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.initialize import generator
-from circurve.learning.methods import Grid, Vanilla
+from circurve.learning.methods import Grid, Strength, Vanilla
 from circurve.learning.options import Run, Settings, as_schedule
 from circurve.learning.plan import Plan
-from circurve.learning.schedules import by_overfitting
+from circurve.learning.schedules import Schedule, by_overfitting
 from circurve.learning.score import chunks, mean_log_likelihood
 from circurve.learning.steps import Batches, ReferenceSteps, Steps, Totals
 from circurve.model import Model
 
 __all__ = ["Callback", "EpochEnd", "Trainer"]
+
+T = TypeVar("T")
+"""A number, a schedule, or what else says how strong or how long a step is."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,11 @@ class Trainer:
 
     def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Samples]) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
-        self.schedules = [as_schedule(settings.step if r.step_size is None else r.step_size) for r in runs]
-        self.shuffles = [generator(run.seed, stream=1) for run in runs]
+        steps: list[float | Schedule] = [settings.step if run.step_size is None else run.step_size for run in runs]
+        self.step_sizes = _checked(steps, as_schedule)
+        mus: list[Strength] = [0.0 if isinstance(run.method, Vanilla) else run.method.mu for run in runs]
+        self.strengths = _checked(mus, _as_strength)
+        self.shuffles = {run.seed: generator(run.seed, stream=1) for run in runs}
         self.select = settings.select or ("best" if "valid" in data else "last")
         self.history: list[list[EpochRecord]] = [[] for _ in runs]
         self.finished: dict[int, tuple[Params, int, str]] = {}
@@ -105,30 +112,28 @@ class Trainer:
         steps = len(batches)
         total = max(1, self.settings.epochs * steps - 1)
         progress = [((epoch - 1) * steps + i) / total for i in range(steps)]
-        alphas = [[self.schedules[run](at) for run in self.active] for at in progress]
-        mus = [[self._mu(run, at) for run in self.active] for at in progress]
+        alphas = _over_epoch([self.step_sizes[run] for run in self.active], progress)
+        mus = _over_epoch([self._mu(run) for run in self.active], progress)
         seen = self.steps.run(batches, alphas, mus)
         self._warn(seen.impossible())
         self._record(epoch, seen, alphas[-1], mus[-1])
 
-    def _mu(self, run: int, progress: float) -> float:
-        """The strength of a run's penalty now."""
-        method = self.runs[run].method
-        if isinstance(method, Vanilla):
-            return 0.0
-        if isinstance(method.mu, by_overfitting):
+    def _mu(self, run: int) -> float | Schedule:
+        """The strength of a run's penalty in this epoch."""
+        strength = self.strengths[run]
+        if isinstance(strength, by_overfitting):
             history = self.history[run]
-            return method.mu.value(_overfitting(history[-1]) if history else None)
-        if callable(method.mu):
-            strength = method.mu(progress)
-            check_at_least_zero("mu", strength)
-            return strength
-        assert not isinstance(method.mu, str | Grid), "a choice of mu is resolved before training"
-        return method.mu
+            return strength.value(_overfitting(history[-1]) if history else None)
+        assert not isinstance(strength, str | Grid), "a choice of mu is resolved before training"
+        return strength
 
     def _orders(self, rows: int) -> Tensor:  # (R, N)
-        orders = [torch.randperm(rows, generator=self.shuffles[run]) for run in self.active]
-        return torch.stack(orders).to(self.params.device)
+        """The rows in the order of each run's seed, drawn once for all of its runs that are still training."""
+        seeds = [self.runs[run].seed for run in self.active]
+        different = list(dict.fromkeys(seeds))
+        orders = torch.stack([torch.randperm(rows, generator=self.shuffles[seed]) for seed in different])
+        of_run = torch.tensor([different.index(seed) for seed in seeds], device=self.params.device)
+        return orders.to(self.params.device).index_select(0, of_run)
 
     def _score(self, name: str, params: Params, engine: AnyEngine) -> list[float] | None:
         if name not in self.data:
@@ -137,7 +142,7 @@ class Trainer:
         values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
         return values
 
-    def _record(self, epoch: int, seen: Totals, alphas: list[float], mus: list[float]) -> None:
+    def _record(self, epoch: int, seen: Totals, alphas: Sequence[float], mus: Sequence[float]) -> None:
         train_ll, sharpness = seen.mean_log_likelihood().tolist(), seen.mean_trace().tolist()
         tracked = self.settings.track
         gates = self.plan.gate_summaries() if tracked else [None] * len(self.active)
@@ -163,8 +168,8 @@ class Trainer:
 
     def _keep_best(self, valid: Tensor, epoch: int) -> None:
         better = valid > self.best_ll
-        for place, run in enumerate(self.active):
-            if better[place]:
+        for run, has_risen in zip(self.active, better.tolist(), strict=True):
+            if has_risen:
                 self.best_epoch[run] = epoch
         self.best_ll = torch.where(better, valid, self.best_ll)
         if self.select == "best":
@@ -256,6 +261,29 @@ class Trainer:
                 for i, run in enumerate(self.runs)
             )
         )
+
+
+def _checked(given: Sequence[T], check: Callable[[Schedule], Schedule]) -> list[T]:
+    """Schedules with a check of their values, one for all runs that share a schedule; all else as it is."""
+    checked = {id(value): cast("T", check(value)) for value in given if callable(value)}
+    return [checked.get(id(value), value) for value in given]
+
+
+def _as_strength(mu: Schedule) -> Schedule:
+    def checked(progress: float) -> float:
+        strength = mu(progress)
+        check_at_least_zero("mu", strength)
+        return strength
+
+    return checked
+
+
+def _over_epoch(given: Sequence[float | Schedule], progress: Sequence[float]) -> list[tuple[float, ...]]:
+    """Each run's number or schedule at every step, (steps, runs); a schedule that runs share is asked once a step."""
+    schedules = dict.fromkeys(value for value in given if callable(value))
+    values = {schedule: [schedule(at) for at in progress] for schedule in schedules}
+    columns = [values[value] if callable(value) else [value] * len(progress) for value in given]
+    return list(zip(*columns, strict=True))
 
 
 def _overfitting(record: EpochRecord) -> float | None:

@@ -42,9 +42,9 @@ class Plan:
         self.forms = self._forms()
         self.pseudocount = self._column([m.pseudocount for m in methods], self.dtype)
         self.multiplier = self._column([1.0 if isinstance(m, Vanilla) else m.multiplier for m in methods])
-        self.per_sample = torch.tensor(
-            [not isinstance(m, Vanilla) and m.mu_scale == "mean" for m in methods], device=self.device
-        )
+        per_sample = [not isinstance(m, Vanilla) and m.mu_scale == "mean" for m in methods]
+        self.per_sample = torch.tensor(per_sample, device=self.device) if any(per_sample) else None
+        self.ones = torch.ones(len(methods), dtype=torch.float64, device=self.device)
         self.masks = [None if s.mask is None else torch.from_numpy(s.mask).to(self.device) for s in program.sums]
         self.units = sum(s.shape[0] * s.shape[1] for s in program.sums)
         self.fixed = self._fixed_gates()
@@ -80,8 +80,12 @@ class Plan:
         """The gates of the last M-step, for each run that has any."""
         if self.omega is None or not self.omega.shape[1]:
             return [None] * len(self.methods)
-        gated = [isinstance(m, Gated) for m in self.methods]
-        return [_summary(omega) if has else None for omega, has in zip(self.omega, gated, strict=True)]
+        summaries: list[GateSummary | None] = [None] * len(self.methods)
+        gated = [run for run, method in enumerate(self.methods) if isinstance(method, Gated)]
+        if gated:
+            for run, summary in zip(gated, _summaries(self.omega[gated]), strict=True):
+                summaries[run] = summary
+        return summaries
 
     def strengths(self, sums: Statistics, mu: Sequence[float] | Tensor) -> Tensor:  # (R, M)
         """mu * omega of every sum unit."""
@@ -91,7 +95,7 @@ class Plan:
 
     def scale(self, weight: Tensor) -> Tensor:  # (R,)
         """What counts are divided by first: the batch's weight (R,) where mu_scale is "mean"."""
-        return torch.where(self.per_sample, weight, 1.0)
+        return self.ones if self.per_sample is None else torch.where(self.per_sample, weight, self.ones)
 
     @property
     def plain(self) -> bool:
@@ -257,10 +261,8 @@ def _pick(values: Tensor, runs: Tensor | None) -> Tensor:
     return values if runs is None else values.index_select(0, runs)
 
 
-def _summary(omega: Tensor) -> GateSummary:
-    return GateSummary(
-        min=float(omega.min()),
-        median=float(omega.median()),
-        max=float(omega.max()),
-        above_half=float((omega > 0.5).double().mean()),
-    )
+def _summaries(omega: Tensor) -> list[GateSummary]:  # (runs, M)
+    """One for each run, fetched from the device all at once. The median is the lower of the two in the middle."""
+    above_half = (omega > 0.5).double().mean(1)
+    values = torch.stack([omega.amin(1), omega.median(1).values, omega.amax(1), above_half], dim=1)
+    return [GateSummary(*row) for row in values.tolist()]
