@@ -120,8 +120,8 @@ def test_chunks_that_go_to_the_reference_add_up_with_the_others(case):
     batches = [samples.rows(0, 2), samples.rows(2, 4), samples.rows(4, len(samples))]
     engine, real = tuned(case), messages.upward
 
-    def gives_up_on_two(views, weights, tally, unit):
-        return None if views.samples == 2 else real(views, weights, tally, unit)
+    def gives_up_on_two(views, weights, tally, sent):
+        return None if views.samples == 2 else real(views, weights, tally, sent)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("circurve.engine.cpu.engine.upward", gives_up_on_two)

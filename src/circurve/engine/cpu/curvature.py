@@ -1,9 +1,9 @@
 """Curvature sums of the sums of a latent tree that are no leaves.
 
-Elements have length 1 here, so that q = 1 in the formulas of `engine/sums.py`: t_kn = 1 / S_kn^2, which is seen while S
-is there, and T_kn = A_kn^2, once A has taken its place. For quiet products S is a function of the joint state: t comes
-from the states in the end. The squares of flows are summed by joint state, for the leaves' sake; their total is the sum
-of F^2 of a message.
+Elements have length 1 here, so that q = 1 in the formulas of `engine/sums.py`: t_kn = 1 / S_kn^2, which is seen on the
+way up, while S is still in the caches, and T_kn = A_kn^2, on the way down. For quiet products S is a function of the
+joint state: t comes from the states in the end. The squares of flows are summed by joint state, for the leaves' sake;
+their total is the sum of F^2 of a message.
 """
 
 from __future__ import annotations
@@ -37,27 +37,33 @@ class TreeCurvature:
         self.second = [torch.zeros_like(w) for w in weights] if request.second_moment else []
         self._scratch = weights[0].new_empty(0)
 
-    def start(self, views: Views, weight: Tensor, inverse: Tensor | None) -> None:
-        """A new chunk: its weights (L, 1, N) and their inverses, None if all are 1."""
-        self.views, self.weight, self.inverse = views, weight, inverse
+    def start(self, weights: Tensor | None) -> None:
+        """A new chunk with these weights (R or 1, N), None if all are 1."""
+        self._root_weights = None if weights is None else weights.sqrt().unsqueeze(1)  # square roots, (R or 1, 1, N)
 
-    def sent(self, number: int, level: LevelViews) -> None:
-        """S of a level is in `scaled`, E in `elements`: S becomes 1 / S, and zero beyond the samples."""
-        self.views.clear_padding(level.scaled.reciprocal_())
-        busy = level.busy
-        if busy is None:
+    def sent(self, views: Views, number: int) -> None:
+        """On the way up S of a level is in `scaled`. Overwrites `spare`."""
+        busy = views.levels[number].busy
+        if busy is None or not self.request.curvature:
             return
-        if self.request.mean_ratio:
-            per_unit = torch.mul(busy.scaled, self.weight, out=busy.spare).flatten(0, 1)
+        ratio = torch.div(views.present, busy.scaled, out=busy.spare)
+        if self._root_weights is not None:
+            ratio.mul_(views.to_lanes(self._root_weights.expand(self.lanes // views.parts, -1, -1)))
+        torch.linalg.vector_norm(ratio.flatten(0, 1), dim=-1, out=self._local[number][busy.rows])
+
+    def turn(self, weight: Tensor, inverse: Tensor | None) -> None:
+        """At the root: the weights (L, 1, N) of samples that are possible, and their inverses, None if all are 1."""
+        self.weight, self.inverse = weight, inverse
+
+    def leaving(self, number: int, level: LevelViews) -> None:
+        """On the way down, the last moment that S is in `scaled` and E in `elements`. Overwrites `spare`."""
+        busy = level.busy
+        if busy is not None and self.request.mean_ratio:
+            per_unit = torch.div(self.weight, busy.scaled, out=busy.spare).flatten(0, 1)
             self.ratio[number][busy.rows].baddbmm_(per_unit, level.by_sample[busy.rows])
-        if self.request.curvature:
-            ratio = level.scaled[busy.rows]
-            if self.inverse is not None:
-                ratio = torch.mul(busy.scaled, self.weight.sqrt(), out=busy.spare).flatten(0, 1)
-            torch.linalg.vector_norm(ratio, dim=-1, out=self._local[number][busy.rows])
 
     def received(self, number: int, level: LevelViews) -> None:
-        """A of the same level is in `scaled` now. Overwrites `spare`."""
+        """A of a level is in `scaled` now. Overwrites `spare`."""
         if self.request.curvature:
             ratio = level.scaled
             if self.inverse is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from circurve.engine.batch import Batch
 from circurve.engine.cpu.factors import mark_states
 from circurve.engine.cpu.joint import JointPlans
-from circurve.engine.cpu.messages import upward
+from circurve.engine.cpu.messages import Sent, upward
 from circurve.engine.cpu.tally import Tally
 from circurve.engine.cpu.tree import LatentTree, latent_tree
 from circurve.engine.cpu.views import TreeMemory, Views
@@ -102,8 +102,8 @@ class BoundTree:
             stacked.copy_(torch.stack(weights).unsqueeze(2))
         self._started = {}
 
-    def rise(self, batch: Batch, unit: bool = False) -> Risen | None:
-        """Send messages up, with elements of length 1 if wanted; None if a sample is impossible."""
+    def rise(self, batch: Batch, sent: Sent | None = None) -> Risen | None:
+        """Send messages up, with elements of length 1 if someone is told; None if a sample is impossible."""
         missing, memory = batch.observed is not None, self.memory
         if missing not in self._kinds:
             self._kinds[missing] = Tally(self.plans[missing], self.runs, memory.parts, self.layout.units, memory.dtype)
@@ -113,5 +113,5 @@ class BoundTree:
             self._started[missing] = tally
         views = memory.views(batch.size, tally.plan)
         mark_states(tally.plan, views, batch)
-        outputs = upward(views, self.weights, tally, unit)
+        outputs = upward(views, self.weights, tally, sent)
         return None if outputs is None else Risen(outputs, views, tally)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from circurve.engine.batch import Batch
 from circurve.engine.cpu.curvature import TreeCurvature
-from circurve.engine.cpu.engine import BoundTree, Risen
+from circurve.engine.cpu.engine import BoundTree
 from circurve.engine.cpu.messages import flows
 from circurve.engine.cpu.tally import Tally
 from circurve.engine.cpu.views import Views
@@ -30,30 +30,31 @@ class TreeSums:
 
     def observe(self, batch: Batch) -> bool:
         """Add a chunk. False: a sample is impossible, nothing was added."""
-        risen = self.tree.rise(batch, unit=self.curvature is not None)
+        curvature = self.curvature
+        if curvature is not None:
+            curvature.start(batch.weights)
+        risen = self.tree.rise(batch, None if curvature is None else curvature.sent)
         if risen is None:
             return False
         flow, views = root_flow(batch, risen.outputs, self.sums), risen.views
-        if self.curvature is not None:
-            self._start_curvature(self.curvature, risen, flow, weighted=batch.weights is not None)
+        if curvature is not None:
+            self._turn(curvature, views, flow, weighted=batch.weights is not None)
         self._downward(views, risen.tally, views.to_lanes(flow))
-        if self.curvature is not None:
-            self.curvature.finish()
+        if curvature is not None:
+            curvature.finish()
         return True
 
-    def _start_curvature(self, curvature: TreeCurvature, risen: Risen, flow: Tensor, weighted: bool) -> None:
-        views, inverse = risen.views, self.sums.inverse_weight[:, None]
-        weight = views.to_lanes(self.sums.sample_weight[:, None])
+    def _turn(self, curvature: TreeCurvature, views: Views, flow: Tensor, weighted: bool) -> None:
+        inverse = self.sums.inverse_weight[:, None]
         self.root_square += (flow.square() * inverse).sum(-1, dtype=torch.float64)
-        curvature.start(views, weight, views.to_lanes(inverse) if weighted else None)
-        risen.tally.add_weight(views, weight if weighted or views.padded else None)
+        weight = views.to_lanes(self.sums.sample_weight[:, None])
+        curvature.turn(weight, views.to_lanes(inverse) if weighted else None)
 
     def _downward(self, views: Views, tally: Tally, flow: Tensor) -> None:
         curvature, levels = self.curvature, views.levels
-        divide = torch.div if curvature is None else torch.mul  # curvature leaves 1 / S
         if curvature is not None:
-            curvature.sent(0, levels[0])
-        divide(flow, levels[0].scaled, out=levels[0].scaled)
+            curvature.leaving(0, levels[0])
+        torch.div(flow, levels[0].scaled, out=levels[0].scaled)
         for number, (level, weight, counts) in enumerate(zip(levels, self.tree.weights, self.counts, strict=True)):
             if curvature is not None:
                 curvature.received(number, level)
@@ -61,9 +62,9 @@ class TreeSums:
             flows(level, weight)
             tally.flow.add(number, level)
             if curvature is not None and level.messages:
-                curvature.sent(number + 1, levels[number + 1])
+                curvature.leaving(number + 1, levels[number + 1])
             for message in level.messages:
-                divide(message.elements, message.scaled, out=message.scaled)
+                torch.div(message.elements, message.scaled, out=message.scaled)
             if curvature is not None:
                 curvature.passed(number, level, tally.square)
 
@@ -95,7 +96,7 @@ class TreeSums:
         """Flows by state: inputs' statistics at once, leaves as tabulated sums that `Sums` closes."""
         sums, leaves = self.sums, self.tree.layout.leaves
         if self.curvature is not None:
-            square, weight = tally.square.by_factor(), tally.weight_by_factor()
+            square = tally.square.by_factor()
         for number, values in tally.flow.by_factor().items():
             if number not in leaves:
                 add_input_statistics(sums.inputs, number, self.tree.program.inputs[number].family, values)
@@ -107,7 +108,7 @@ class TreeSums:
             states.add_flow(values)
             if self.curvature is not None:
                 states.add_square(square[number])
-                states.add_weight(weight[number])
+                states.add_weight(values.sum(2, keepdim=True))  # the flow of all units is the sample's weight
 
     def _close_curvature(self, curvature: TreeCurvature) -> None:
         """Sums of F^2, t and T of each unit."""

@@ -19,7 +19,7 @@ probability zero are left to the reference backend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -29,25 +29,31 @@ from circurve.engine.cpu.tally import Tally
 from circurve.engine.cpu.views import LevelViews, Views
 from circurve.inputs import LOG_ZERO
 
-__all__ = ["flows", "upward"]
+__all__ = ["Sent", "flows", "upward"]
+
+Sent = Callable[[Views, int], None]
+"""Is told the number of each level whose messages are there; may overwrite its `spare`."""
 
 
-def upward(views: Views, weights: Sequence[Tensor], tally: Tally, unit: bool) -> Tensor | None:
+def upward(views: Views, weights: Sequence[Tensor], tally: Tally, sent: Sent | None) -> Tensor | None:
     """log p of the outputs, (R, outputs, N), or None if a sample is impossible; E and S stay in the views.
 
-    weights: (G L, K, K) for each level. `unit`: scale the elements of each product to length 1.
+    weights: (G L, K, K) for each level. With `sent` the elements of each product are scaled to length 1.
     """
     log_scale = tally.log_scale(views)
-    mix = _mix_unit if unit else _mix
+    mix = _mix if sent is None else _mix_unit
     for number in reversed(range(len(views.levels))):
         level, weight, tables = views.levels[number], weights[number], tally.columns[number]
+        done = False
         if number not in tally.in_logs:
             _multiply(level, tables)
-            if mix(level, weight, log_scale):
-                continue
+            done = mix(level, weight, log_scale)
+        if not done:
             tally.in_logs.add(number)
-        if not _multiply_in_logs(level, tables, log_scale) or not mix(level, weight, log_scale):
-            return None
+            if not _multiply_in_logs(level, tables, log_scale) or not mix(level, weight, log_scale):
+                return None
+        if sent is not None:
+            sent(views, number)
     root = views.levels[0].scaled
     return views.from_lanes((root.log() + log_scale[:, None]).to(root.dtype))
 

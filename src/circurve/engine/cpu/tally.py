@@ -29,7 +29,8 @@ class JointSums:
         self.plan, self.runs, self.parts, self.units = plan, runs, parts, units
         lanes = runs * parts
         self._sums = [torch.zeros(shape.count * lanes, shape.states, units, dtype=dtype) for shape in plan.shapes]
-        self._by_spread = by_spread(plan, self._sums, lanes)
+        self.by_spread = by_spread(plan, self._sums, lanes)
+        """For each level and spread (G L, S, K)."""
 
     def clear(self) -> None:
         """Start again from zero."""
@@ -38,7 +39,7 @@ class JointSums:
 
     def add(self, number: int, level: LevelViews) -> None:
         """Another chunk's rows of level `number`, in the place of its elements."""
-        for sums, place in zip(self._by_spread[number], level.spreads, strict=True):
+        for sums, place in zip(self.by_spread[number], level.spreads, strict=True):
             torch.baddbmm(sums, place.indicator, place.by_sample, out=sums)
 
     def by_factor(self) -> ByLayer:
@@ -76,7 +77,6 @@ class Tally:
 
         self.leaves: dict[int, StateTable] = {}
         self.flow, self.square = (JointSums(plan, runs, parts, units, dtype) for _ in range(2))
-        self._weight = [torch.zeros(shape.count, self.lanes, shape.states, dtype=dtype) for shape in plan.shapes]
 
     def start(self, program: Program, tree: LatentTree, params: Params) -> None:
         """Tables for new parameters, and sums from zero."""
@@ -86,8 +86,6 @@ class Tally:
         self.in_logs = set()
         self.flow.clear()
         self.square.clear()
-        for weight in self._weight:
-            weight.zero_()
 
     def log_scale(self, views: Views) -> Tensor:  # (L, N), float64
         """What the columns were divided by, for each sample the sum over its columns."""
@@ -98,19 +96,12 @@ class Tally:
             total += each.view(-1, self.lanes, views.width).sum(0, dtype=torch.float64)
         return total
 
-    def add_weight(self, views: Views, weight: Tensor | None) -> None:
-        """The samples' weights (L, 1, N) of a chunk by joint state; None says that all of them are 1."""
-        for total, indicator in zip(self._weight, views.indicators, strict=True):
-            total.add_((indicator if weight is None else indicator * weight).sum(-1))
-
     def weight_by_spread(self) -> list[list[Tensor]]:
-        """The samples' weights by joint state: for each level and spread (G L, 1, S)."""
-        return by_spread(self.plan, [weight.flatten(0, 1).unsqueeze(1) for weight in self._weight], self.lanes)
+        """The samples' weights by joint state: for each level and spread (G L, 1, S).
 
-    def weight_by_factor(self) -> ByLayer:
-        """The samples' weights by the state of each factor: (R, G, 1, states) for each layer."""
-        by_part = (weight.view(len(weight), self.runs, self.parts, -1) for weight in self._weight)
-        return by_factor(self.plan, [weight.sum(2).transpose(1, 2).unsqueeze(-1) for weight in by_part])
+        The flows of all units of a product add up to the weight of the sample.
+        """
+        return [[flow.sum(-1).unsqueeze(1) for flow in level] for level in self.flow.by_spread]
 
 
 def by_spread(plan: JointPlan, tables: Sequence[Tensor], lanes: int) -> list[list[Tensor]]:

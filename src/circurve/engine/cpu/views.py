@@ -76,6 +76,7 @@ class Views:
     samples: int
     parts: int
     width: int
+    present: Tensor  # one for a sample, zero for a copy, (L, 1, N)
     indicators: tuple[Tensor, ...]  # (tables, L, S, N) for each shape of tables
     levels: tuple[LevelViews, ...]
 
@@ -94,14 +95,6 @@ class Views:
         """The samples of each run in their order again."""
         apart = rows.view(-1, self.parts, *rows.shape[1:]).transpose(1, 2)  # (R, C, P, N)
         return apart.flatten(2)[..., : self.samples]
-
-    def clear_padding(self, rows: Tensor) -> None:
-        """Put zeros where there is no sample, in rows (G L, K, N)."""
-        if self.padded:
-            lane, first = divmod(self.samples, self.width)
-            by_part = rows.view(-1, self.parts, *rows.shape[1:])
-            by_part[:, lane, :, first:] = 0
-            by_part[:, lane + 1 :] = 0
 
 
 class TreeMemory:
@@ -130,7 +123,7 @@ class TreeMemory:
                 self._views = {}
             indicators = self._cut_indicators(width, plan)
             levels = self._cut_levels(width, plan, indicators)
-            self._views[key] = Views(samples, self.parts, width, indicators, levels)
+            self._views[key] = Views(samples, self.parts, width, self._present(samples, width), indicators, levels)
         return self._views[key]
 
     def _allocate(self, width: int) -> None:
@@ -142,6 +135,10 @@ class TreeMemory:
         self._elements = buffer(tree.size * tree.units)
         self._spare = buffer(max(tree.widest * tree.units, tree.outputs))
         self._root, self._scaled = buffer(tree.outputs), buffer((tree.size - 1) * tree.units)
+
+    def _present(self, samples: int, width: int) -> Tensor:
+        columns = torch.arange(self.parts * width).view(self.parts, 1, width) < samples
+        return columns.to(self.dtype).repeat(self.lanes // self.parts, 1, 1)
 
     def _cut_indicators(self, width: int, plan: JointPlan) -> tuple[Tensor, ...]:
         found = []
