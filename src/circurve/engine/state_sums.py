@@ -121,11 +121,20 @@ def _close_curvature(totals: Totals, sums: StateSums, table: StateTable) -> None
         totals.second[layer][:, groups] += torch.matmul(square * inverse.square(), squares.transpose(-1, -2))
     if totals.request.curvature:
         local = squares.sum(-2, keepdim=True) * inverse.square()  # t, (R, G, K, S)
-        size = totals.params.weights[layer].shape[1:3]
-        units = torch.arange(size.numel(), device=local.device).view(size)[groups].flatten() + totals.starts[layer]
+        at = _units(totals, layer, groups)
         for total, by_state in (
             (totals.flow_squared, square),
             (totals.local, weight * local),
             (totals.total, square * local),
         ):
-            total[:, units] += by_state.double().sum(-1).flatten(1)
+            total[:, at] += by_state.double().sum(-1).flatten(1)
+
+
+def _units(totals: Totals, layer: int, groups: slice | Tensor) -> slice | Tensor:
+    """Where the units of some sums of a layer lie among all sum units: without an index if it is the whole layer."""
+    sums, units = totals.params.weights[layer].shape[1:3]
+    first = totals.starts[layer]
+    if isinstance(groups, slice) and groups == slice(None):
+        return slice(first, first + sums * units)
+    every = torch.arange(first, first + sums * units, device=totals.local.device)
+    return every.view(sums, units)[groups].flatten()

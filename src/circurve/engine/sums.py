@@ -138,9 +138,10 @@ class Sums:
         if not self.request.any:
             sums.add_flow(by_state(flow, indicator, spare))
             return
-        weight = self.sample_weight[:, None, None].expand(-1, g, -1, -1)
-        sums.add_weight(torch.matmul(weight, indicator.transpose(-1, -2)))
-        if self.batch.weights is None:
+        sums.add_weight((self.sample_weight[:, None, None] * indicator).sum(-1).unsqueeze(-2))
+        if norms.serves(flow):
+            flows, squares = norms.state_sums(flow, indicator, self.inverse_weight)
+        elif self.batch.weights is None:
             flows, squares = squares_by_state(flow, indicator, spare)
         else:
             flows = by_state(flow, indicator, spare)
