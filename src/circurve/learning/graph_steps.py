@@ -47,6 +47,8 @@ class GraphSteps:
         self.shape: tuple[int, ...] = ()
         self.tried = False
         self.bounds: tuple[int, ...] = ()
+        self.sent: tuple[Sequence[Sequence[float]], ...] = ()
+        """The step sizes and strengths that the device has."""
 
     @property
     def params(self) -> Params:
@@ -56,16 +58,16 @@ class GraphSteps:
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch; nothing waits for the device until the totals are read."""
         self._prepare(batches, step_sizes, mus)
-        totals = self.totals
-        totals.values.zero_()
+        self.totals.zero_()
+        self.traces.zero_()
         for _ in range(len(batches)):
             if self.graph is None:
                 self._step()
             else:
                 self.graph.replay()
-        done = Totals(self.engine.runs, self.engine.device)
-        done.values.copy_(totals.values)
-        return done
+        if self.plan.request.curvature:
+            torch.sum(self.traces, -1, out=self.totals[3])
+        return Totals(self.totals.clone())
 
     def _prepare(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> None:
         """Put what an epoch needs where the recorded step reads it; record the step when its shape is new."""
@@ -73,13 +75,19 @@ class GraphSteps:
         rows = self._rows(batches)
         if rows.shape != self.shape:
             self.shape, self.graph, self.tried = tuple(rows.shape), None, False
-            self.rows, self.number = torch.empty_like(rows), torch.zeros(1, dtype=torch.int64, device=device)
+            self.rows = torch.empty_like(rows, memory_format=torch.contiguous_format)
+            self.number = torch.zeros(1, dtype=torch.int64, device=device)
             self.alphas = torch.zeros(len(batches), self.engine.runs, dtype=torch.float64, device=device)
             self.mus = torch.zeros_like(self.alphas)
-            self.totals = Totals(self.engine.runs, device)
+            self.totals = torch.zeros(4, self.engine.runs, dtype=torch.float64, device=device)
+            units = self.plan.units if self.plan.request.curvature else 0
+            self.traces = torch.zeros(self.engine.runs, units, dtype=torch.float64, device=device)
+            self.sent = ()
         self.rows.copy_(rows)
-        self.alphas.copy_(torch.tensor(step_sizes, dtype=torch.float64))
-        self.mus.copy_(torch.tensor(mus, dtype=torch.float64))
+        if self.sent != (step_sizes, mus):
+            self.sent = (step_sizes, mus)
+            self.alphas.copy_(torch.tensor(step_sizes, dtype=torch.float64))
+            self.mus.copy_(torch.tensor(mus, dtype=torch.float64))
         if not self.tried:
             self._try_out()
             self.tried = True
@@ -96,8 +104,11 @@ class GraphSteps:
             place = starts + torch.arange(int((stops - starts).max()))
             self.places = torch.where(place < stops, place, -1).to(device)  # (steps, N)
         steps, width = self.places.shape
-        orders = torch.nn.functional.pad(batches.orders.to(device), (0, 1), value=-1)  # place -1 is the padding
-        return orders[:, self.places.flatten()].view(-1, steps, width).transpose(0, 1).contiguous()
+        orders = batches.orders.to(device)
+        if batches.bounds[-1] == steps * width:  # all of one size
+            return orders[:, : steps * width].view(-1, steps, width).transpose(0, 1)
+        orders = torch.nn.functional.pad(orders, (0, 1), value=-1)  # place -1 is the padding
+        return orders[:, self.places.flatten()].view(-1, steps, width).transpose(0, 1)
 
     def _try_out(self) -> None:
         """Run the step once and take it back: kernels are compiled, memory is there. Then record it.
@@ -105,7 +116,7 @@ class GraphSteps:
         Where memory is short, the batch is cut into smaller chunks.
         """
         engine, plan = self.engine, self.plan
-        state = [*engine.packed, *engine.inputs, self.totals.values, self.number]
+        state = [*engine.packed, *engine.inputs, self.totals, self.traces, self.number]
         state += [tensor for gated in plan.gated if gated.memory for tensor in (gated.memory.values, gated.memory.seen)]
         saved = [tensor.clone() for tensor in state]
         while True:
@@ -149,14 +160,14 @@ class GraphSteps:
         )
 
     def _step(self) -> None:
-        sums = FusedSums(self.engine, self.plan.request)
+        self.engine.tabulate()
+        sums = FusedSums(self.engine, self.plan.request, self.totals)
         width = self.rows.shape[2]
         for start in range(0, width, self.chunk):
             self._e_step(sums, start, min(start + self.chunk, width))
         self._m_step(sums)
-        self.totals.values[:3] += sums.totals
         if sums.units is not None:
-            self.totals.values[3] += sums.units[:, 2].sum(-1)
+            self.traces += sums.units[:, 2]
         self.number += 1
 
     def _e_step(self, sums: FusedSums, start: int, stop: int) -> None:

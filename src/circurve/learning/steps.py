@@ -18,12 +18,16 @@ from circurve.learning.score import chunks
 __all__ = ["Batches", "ReferenceSteps", "Steps", "Totals"]
 
 
+@dataclass(frozen=True)
 class Totals:
     """Sums over the batches of an epoch, one for each run, kept on the device until the epoch ends."""
 
-    def __init__(self, runs: int, device: torch.device) -> None:
-        self.values = torch.zeros(4, runs, dtype=torch.float64, device=device)
-        """Log-likelihood, weight, impossible samples, trace."""
+    values: Tensor  # (4, R) float64: log-likelihood, weight, impossible samples, trace
+
+    @classmethod
+    def zero(cls, runs: int, device: torch.device) -> Totals:
+        """Before the first batch."""
+        return cls(torch.zeros(4, runs, dtype=torch.float64, device=device))
 
     def add(self, sums: Statistics) -> None:
         """Another batch."""
@@ -91,7 +95,7 @@ class ReferenceSteps:
         self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
-        totals = Totals(self.engine.runs, self.engine.device)
+        totals = Totals.zero(self.engine.runs, self.engine.device)
         for rows, alpha, mu in zip(batches, step_sizes, mus, strict=True):
             sums = self._e_step(rows)
             self.params = self.plan.maximize(self.params, sums, alpha, mu)

@@ -309,7 +309,7 @@ class _Readers:
 
 
 def _few_widths(width: int) -> int:
-    """Rounded up to an even number: a kernel is compiled for each width up to 6."""
+    """Rounded up to an even number: for small ones a kernel is compiled for each of them."""
     return width + width % 2
 
 

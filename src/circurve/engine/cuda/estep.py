@@ -20,6 +20,7 @@ __all__ = ["FusedSums", "log_prob", "statistics"]
 def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
     """Log-probabilities of all outputs; -inf for probability zero."""
     engine.load(params)
+    engine.tabulate()
     engine.reserve(batch.size, backward=False)
     states, _ = engine.accept(batch)
     engine.forward(states, batch, keep=False)
@@ -31,6 +32,7 @@ def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # ->
 def statistics(engine: FusedEngine, params: Params, batches: Iterable[Batch], request: Request) -> Statistics:
     """The sums of an E-step over all batches."""
     engine.load(params)
+    engine.tabulate()
     sums = FusedSums(engine, request)
     for batch in batches:
         engine.reserve(batch.size, backward=True)
@@ -42,11 +44,11 @@ def statistics(engine: FusedEngine, params: Params, batches: Iterable[Batch], re
 class FusedSums:
     """Sums over batches; all tensors are made anew, so that results stay when the next E-step begins."""
 
-    def __init__(self, engine: FusedEngine, request: Request) -> None:
-        self.engine, self.request = engine, request
+    def __init__(self, engine: FusedEngine, request: Request, running: Tensor | None = None) -> None:
+        self.engine, self.request, self.running = engine, request, running
         runs, device = engine.runs, engine.device
-        self.totals = torch.zeros(3, runs, dtype=torch.float64, device=device)
-        """Log-likelihood, weight, impossible samples."""
+        self.totals = torch.empty(3, runs, dtype=torch.float64, device=device)
+        """Log-likelihood, weight, impossible samples; `running` is where they are added up over many E-steps."""
 
         self.counts = engine.packing.empty(runs, device, engine.dtype)
         self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []
@@ -62,18 +64,14 @@ class FusedSums:
         """One batch, forward and backward. states: (R or 1, V, NS), weights in the engine's `sample_weights`."""
         engine, asked = self.engine, self.request
         engine.forward(states, batch, keep=True)
-        engine.finish(labels, self.totals)
-        partial = None
-        if asked.curvature:
-            tiles = -(-engine.width // engine.launch.tile())
-            shape = (engine.runs, tiles, 3, engine.packing.units)
-            partial = torch.empty(shape, device=engine.device, dtype=engine.dtype)
+        engine.finish(labels, self.totals, self.seen, self.running)
+        partial = engine.parts_of_units() if asked.curvature else None
         engine.backward(partial)
         with engine.aside():
             for mode, sums in enumerate((self.counts, self.ratio, self.second)):
                 if sums:
                     engine.launch.counts(mode, sums, add=self.seen)
-        units = None if partial is None else partial.sum(1, dtype=torch.float64)
+        units = None if partial is None else engine.launch.unit_sums(partial)
         self._tables(states, units)
         engine.join()
         self._written(batch)

@@ -47,6 +47,7 @@ class FusedEngine:
         self.launch = Launcher(self)
         self.samples = self.width = self.stride = self._capacity = 0
         self._keep = False
+        self._parts: Tensor | None = None
         self._stream: torch.cuda.Stream | None = None
         self.expect_missing(False)
         self.groups = sum(plan.shape[0] for plan in blueprint.sums)
@@ -104,9 +105,16 @@ class FusedEngine:
 
     def release(self) -> None:
         """Give all buffers back; `reserve` makes new ones."""
-        self._capacity, self._keep = 0, False
+        self._capacity, self._keep, self._parts = 0, False, None
         for name in ("values", "elements", "flows", "ratios", "largest", "squares"):
             setattr(self, name, self.table)
+
+    def parts_of_units(self) -> Tensor:  # (R, tiles, 3, M)
+        """Where the backward pass leaves F^2, t and T of each tile of samples; always zero for tabulated sums."""
+        shape = (self.runs, -(-self.width // self.launch.tile()), 3, self.packing.units)
+        if self._parts is None or self._parts.shape != shape:
+            self._parts = torch.zeros(shape, device=self.device, dtype=self.dtype)
+        return self._parts
 
     def _allocate(self) -> None:
         plan, stride = self.blueprint, -(-self._capacity // ALIGN) * ALIGN
@@ -130,6 +138,7 @@ class FusedEngine:
         self.reserve(batch.size, self._keep)
         if batch.observed is not None and self.columns == self.blueprint.states:
             self.expect_missing(True)
+            self.tabulate()
         n = batch.size
         states = torch.zeros(batch.x.shape[0], self.variables, self.stride, device=self.device, dtype=torch.int8)
         codes = batch.x.clamp(-1, 127).to(torch.int8)
@@ -148,16 +157,19 @@ class FusedEngine:
 
     def forward(self, states: Tensor, batch: Batch | None, keep: bool) -> None:
         """Values of all rows. states: (R or 1, V, NS); the batch itself is needed where inputs are not tables."""
-        self._tabulate()
+        self.join()
         for written in self.blueprint.written:
             assert batch is not None, "inputs without tables need the batch itself"
             self._write(written.inputs, written.rows, written.shape, batch)
         for plan, group in self._with_groups():
             self.launch.forward(plan, group, states, keep)
 
-    def finish(self, labels: Tensor | None, totals: Tensor) -> None:
-        """Log-values of the samples, the outputs' flow, and totals (3, R): log-likelihood, weight, impossible."""
-        self.launch.outputs(labels, totals)
+    def finish(self, labels: Tensor | None, totals: Tensor, add: bool, running: Tensor | None) -> None:
+        """Log-values of the samples, the outputs' flow, and totals (3, R): log-likelihood, weight, impossible.
+
+        They are added to `running` (3 or more, R) as well, if there is such.
+        """
+        self.launch.outputs(labels, totals, add, running)
 
     def backward(self, curvature: Tensor | None) -> None:
         """Flows and ratios of all rows. curvature: (R, tiles, 3, M), the sums of F^2, t and T of each tile."""
@@ -189,8 +201,12 @@ class FusedEngine:
             group += plan.shape[0]
         return pairs
 
+    def tabulate(self) -> None:
+        """The columns by state of all tables, from the present parameters: before the first forward pass with them."""
+        with self.aside():
+            self._tabulate()
+
     def _tabulate(self) -> None:
-        """The columns by state of all tables, from the present parameters."""
         layers = self.packing.layers(self.packed)
         for plan in self.blueprint.tables:
             if self.launch.knows(plan):

@@ -16,7 +16,10 @@ __all__ = ["backward", "counts", "elements", "flows", "forward", "ratios", "sums
 
 LOG_ZERO_HALF = tl.constexpr(-5e29)
 
-VARIES = ["first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride", "tiles", "M", "span"]
+VARIES = [
+    *("first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride"),
+    *("tiles", "span", "J", "M"),
+]
 """Numbers that differ from layer to layer: kernels are not compiled anew for lucky values of them."""
 
 
@@ -69,17 +72,17 @@ def _factor(
 
 @triton.jit
 def _log_elements(
-    values, tables, states, factors, kinds, bases, g, c, n, C, N, NS,
-    J: tl.constexpr, S: tl.constexpr, CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, SHAPE: tl.constexpr,
+    values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS,
+    S: tl.constexpr, CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, SHAPE: tl.constexpr,
 ):  # fmt: skip
     """The sum of the logs of all factors of an element; -inf beyond the last element.
 
-    AT_ONCE starts the loads of all factors together, for few programs that wait for memory; else one factor after the
-    other does only what its kind needs, for many programs that hide each other's waiting.
+    AT_ONCE, if not 0, is J: the loads of all factors start together, for few programs that wait for memory. Else one
+    factor after the other does only what its kind needs, for many programs that hide each other's waiting.
     """
     total = tl.zeros(SHAPE, dtype=tl.float32)
-    if AT_ONCE:
-        for j in tl.static_range(J):
+    if AT_ONCE > 0:
+        for j in tl.static_range(AT_ONCE):
             total += _factor(values, tables, states, factors, kinds, bases, g, j, c, n, C, J, N, NS, S, CONTIGUOUS)
     else:
         for j in range(J):
@@ -112,8 +115,8 @@ def _received(flows, readers, g, k, n, K, J, N, NS):
 def forward(
     values, elements, largest, squares, weights, tables, states, factors, kinds, bases,
     value_stride, element_stride, group_stride, weight_stride, table_stride, state_stride,
-    first_row, first_element, first_group, first_pack, N, NS, K, C, CW,
-    J: tl.constexpr, S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, BN: tl.constexpr,
+    first_row, first_element, first_group, first_pack, N, NS, K, C, CW, J,
+    S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, BN: tl.constexpr,
     CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """A whole sum layer: E, S = W E, log p = log S + m; program (tiles of samples x block of units, group, run)."""
@@ -128,8 +131,8 @@ def forward(
     values += r * value_stride
     n = tile * BN + tl.arange(0, BN)
     logs = _log_elements(
-        values, tables + r * table_stride, states + r * state_stride, factors, kinds, bases, g, c, n, C, N, NS,
-        J, S, CONTIGUOUS, AT_ONCE, (C2, BN),
+        values, tables + r * table_stride, states + r * state_stride, factors, kinds, bases, g, c, n, C, J, N, NS,
+        S, CONTIGUOUS, AT_ONCE, (C2, BN),
     )  # fmt: skip
     top = tl.max(logs, axis=0)
     scaled = tl.exp(logs - top[None, :])
@@ -149,8 +152,8 @@ def forward(
 def elements(
     values, elements, largest, squares, tables, states, factors, kinds, bases,
     value_stride, element_stride, group_stride, table_stride, state_stride,
-    first_element, first_group, N, NS, C,
-    J: tl.constexpr, S: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CONTIGUOUS: tl.constexpr, WHOLE: tl.constexpr,
+    first_element, first_group, N, NS, C, J,
+    S: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CONTIGUOUS: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """E of a layer, with m and the sum of its squares: at once, or in two passes over the factors block by block."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -161,7 +164,7 @@ def elements(
     if WHOLE:
         c = tl.arange(0, BC)
         logs = _log_elements(
-            values, tables, states, factors, kinds, bases, g, c, n, C, N, NS, J, S, CONTIGUOUS, False, (BC, BN)
+            values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN)
         )  # fmt: skip
         top = tl.max(logs, axis=0)
         scaled = tl.exp(logs - top[None, :])
@@ -173,14 +176,14 @@ def elements(
         for start in range(0, C, BC):
             c = start + tl.arange(0, BC)
             logs = _log_elements(
-                values, tables, states, factors, kinds, bases, g, c, n, C, N, NS, J, S, CONTIGUOUS, False, (BC, BN)
+                values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN)
             )  # fmt: skip
             top = tl.maximum(top, tl.max(logs, axis=0))
         square = tl.zeros((BN,), dtype=tl.float32)
         for start in range(0, C, BC):
             c = start + tl.arange(0, BC)
             logs = _log_elements(
-                values, tables, states, factors, kinds, bases, g, c, n, C, N, NS, J, S, CONTIGUOUS, False, (BC, BN)
+                values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN)
             )  # fmt: skip
             scaled = tl.exp(logs - top[None, :])
             square += tl.sum(scaled * scaled, axis=0)
@@ -335,6 +338,8 @@ def counts(
 ):  # fmt: skip
     """Sums over samples for each edge, of all groups of one shape at once; program (block of edges, group, run x part).
 
+    A part is `span` tiles of samples. Tiles are counted, not samples: then each of them is known to start at a multiple
+    of 16 bytes, and is read in pieces of that size.
     MODE 0: counts W (A E^T). 1: the sum of rho = E / S. 2: second moments W^2 (A^2 E^2^T).
     """
     blocks = tl.cdiv(C, BC)
@@ -345,8 +350,8 @@ def counts(
     a_rows = r * value_stride + (row + k)[:, None] * NS
     e_rows = elements + r * element_stride + (tl.load(group_elements + g).to(tl.int64) + c)[None, :] * NS
     total = tl.zeros((BK, BC), dtype=tl.float32)
-    for start in range(part * span, tl.minimum(part * span + span, N), BN):
-        n = start + tl.arange(0, BN)
+    for tile in range(part * span, tl.minimum(part * span + span, tl.cdiv(N, BN))):
+        n = tile * BN + tl.arange(0, BN)
         live = n < N
         inside = (k < K)[:, None] & live[None, :]
         e = tl.load(e_rows + n[:, None], mask=live[:, None] & (c < C)[None, :], other=0.0)

@@ -21,6 +21,9 @@ __all__ = ["FUSED", "Launcher", "PickFrom", "StepSizes"]
 FUSED = 128
 """Layers with at most so many units and children run in one kernel."""
 
+AT_ONCE = 6
+"""Up to so many factors of an element are read at once."""
+
 PRECISIONS = {"float32": "tf32x3", "tf32": "tf32", "ieee": "ieee"}
 """What a product of matrices does on tensor cores: three products that restore float32, or a single one."""
 
@@ -76,6 +79,7 @@ class Launcher:
         """Values of a sum layer; `keep` leaves E, m and q for the backward pass."""
         e, (g, k, c) = self.engine, plan.shape
         factors, kinds, bases, _ = self._sums[plan.number]
+        count = kinds.shape[1]
         at, unit = e.packing.place[plan.number]
         weights = e.packed[at]
         tile, n, width = self.tile(), e.width, weights.shape[2]
@@ -85,16 +89,17 @@ class Launcher:
             self.large.forward[(_parts(n, tile), g, e.runs)](
                 e.values, e.elements, e.largest, e.squares, weights, e.table, states, factors, kinds, bases,
                 *common, weights.stride(0), e.table.stride(0), state_stride,
-                plan.rows, plan.elements, group, unit, n, e.stride, k, c, width,
-                J=kinds.shape[1], S=e.columns, BK=_power(k), C2=_power(c), BN=tile,
-                CONTIGUOUS=plan.contiguous, AT_ONCE=kinds.shape[1] <= 6, KEEP=keep, PRECISION=self.dot, num_warps=8,
+                plan.rows, plan.elements, group, unit, n, e.stride, k, c, width, count,
+                S=e.columns, BK=_power(k), C2=_power(c), BN=tile,
+                CONTIGUOUS=plan.contiguous, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep, PRECISION=self.dot,
+                num_warps=8,
             )  # fmt: skip
             return
         block = min(128, _power(c))
         self.large.elements[(_parts(n, tile), g, e.runs)](
             e.values, e.elements, e.largest, e.squares, e.table, states, factors, kinds, bases,
-            *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c,
-            J=kinds.shape[1], S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
+            *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c, count,
+            S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
         )  # fmt: skip
         bk, bc, bn, warps = _blocks(k, c, n)
         self.large.sums[(_parts(n, bn) * _parts(k, bk), g, e.runs)](
@@ -175,7 +180,7 @@ class Launcher:
                 e.values, e.elements, e.largest, e.ratios, weights, e.sample_weights, result,
                 rows, elements, groups, offsets,
                 e.values.stride(0), e.elements.stride(0), e.largest.stride(0), weights.stride(0),
-                weights.numel(), e.width, e.stride, k, c, weights.shape[2], span,
+                weights.numel(), e.width, e.stride, k, c, weights.shape[2], _parts(span, step),
                 MODE=mode, ADD=add and splits == 1, BK=bk, BC=bc, BN=step, SPLITS=splits, PRECISION=self.dot,
                 num_warps=warps,
             )  # fmt: skip
@@ -195,14 +200,14 @@ class Launcher:
         """Flow of a table's units by state, into (parts, R, rows, S)."""
         e = self.engine
         readers, variables = self._tables[plan.inputs]
-        block = min(64, _power(plan.units))
+        block, step = min(32, _power(plan.units)), 64
         splits = sums.shape[0]
-        span = _span(e.width, splits)
+        span = _parts(_span(e.width, splits), step)
         self.small.by_state[(_parts(plan.units, block), plan.groups, e.runs * splits)](
             e.flows, states, e.sample_weights, readers, variables, sums, sums if squares is None else squares, weights,
             e.flows.stride(0), states.stride(0) if states.shape[0] > 1 else 0, sums.stride(1),
             plan.rows, e.width, e.stride, plan.units, readers.shape[1], span, sums.stride(0),
-            S=e.columns, S2=_power(e.columns, 1), BK=block, BN=64, SPLITS=splits, SQUARES=squares is not None,
+            S=e.columns, S2=_power(e.columns, 1), BK=block, BN=step, SPLITS=splits, SQUARES=squares is not None,
         )  # fmt: skip
 
     def state_splits(self) -> int:
@@ -211,13 +216,14 @@ class Launcher:
         groups = sum(plan.groups for plan in e.blueprint.tables)
         return _splits(e.width, max(1, groups * e.runs // 2))[0]
 
-    def outputs(self, labels: Tensor | None, totals: Tensor) -> None:
-        """The end of the forward pass."""
+    def outputs(self, labels: Tensor | None, totals: Tensor, add: bool, running: Tensor | None) -> None:
+        """The end of the forward pass; its sums replace `totals` or are added to them, and to `running`."""
         e = self.engine
         self.small.outputs[(e.runs,)](
-            e.values, e.flows, e.sample_weights, e.sample_weights if labels is None else labels, self._outputs, totals,
-            e.log_values, e.values.stride(0), e.flows.stride(0), e.width, e.stride, len(self._outputs),
-            LABELS=labels is not None, BN=256,
+            e.values, e.flows, e.sample_weights, e.sample_weights if labels is None else labels, self._outputs,
+            totals, totals if running is None else running, e.log_values,
+            e.values.stride(0), e.flows.stride(0), e.width, e.stride, len(self._outputs),
+            LABELS=labels is not None, ADD=add, RUNNING=running is not None, BN=256,
         )  # fmt: skip
 
     def received(self, inputs: int) -> Tensor:  # (R, G, K, N)
@@ -281,6 +287,13 @@ class Launcher:
             S=e.columns, S2=_power(e.columns, 2), BK=min(64, _power(k)), BC=32, ADD=add,
         )  # fmt: skip
         return down
+
+    def unit_sums(self, partial: Tensor) -> Tensor:  # (R, tiles, 3, M) -> (R, 3, M)
+        """F^2, t and T of all units, in float64."""
+        runs, tiles, kinds, units = partial.shape
+        out = torch.empty(runs, kinds, units, device=partial.device, dtype=torch.float64)
+        self.small.unit_sums[(_parts(kinds * units, 128), runs)](partial, out, tiles, kinds * units, BT=8, BM=128)
+        return out
 
     def leaf_units(self, plan: TablePlan, squares: Tensor, weights: Tensor, out: Tensor) -> None:
         """F^2, t and T of a tabulated sum layer into out (R, 3, M), from sums by state (R, rows, S)."""

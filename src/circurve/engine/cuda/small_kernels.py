@@ -16,6 +16,7 @@ __all__ = [
     "maximize_inputs",
     "outputs",
     "pick",
+    "unit_sums",
 ]
 
 LOG_ZERO_HALF = tl.constexpr(-5e29)
@@ -27,8 +28,10 @@ VARIES = [
     "table_stride",
     "units",
     "rows",
+    "size",
     "span",
     "start",
+    "tiles",
     "width",
     "G",
     "M",
@@ -165,6 +168,19 @@ def leaf_counts(
 
 
 @triton.jit(do_not_specialize=VARIES)
+def unit_sums(partial, out, tiles, size, BT: tl.constexpr, BM: tl.constexpr):
+    """Totals over tiles of partial (R, tiles, size), as float64 (R, size); program (block of entries, run)."""
+    i, t = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BT)
+    r = tl.program_id(1).to(tl.int64)
+    total = tl.zeros((BT, BM), dtype=tl.float64)
+    for start in range(0, tiles, BT):
+        row = r * tiles + start + t
+        inside = (start + t < tiles)[:, None] & (i < size)[None, :]
+        total += tl.load(partial + row[:, None] * size + i[None, :], mask=inside, other=0.0)
+    tl.store(out + r * size + i, tl.sum(total, axis=0), mask=i < size)
+
+
+@triton.jit(do_not_specialize=VARIES)
 def leaf_units(
     squares, weights, elements, scaled, largest, out, table_stride, first_row, first_unit, M, G, K, C,
     S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr,
@@ -232,14 +248,25 @@ def maximize_inputs(
             tl.store(at, tl.where(uses > 0, old + step * (best - old), old), mask=live)
 
 
+@triton.jit
+def _put(at, running, value, ADD: tl.constexpr, RUNNING: tl.constexpr):
+    """Store a number, or add it to the one that is there; and add it to the running one."""
+    if RUNNING:
+        tl.store(running, tl.load(running) + value)
+    if ADD:
+        value += tl.load(at)
+    tl.store(at, value)
+
+
 @triton.jit(do_not_specialize=VARIES)
 def outputs(
-    values, flows, sample_weights, labels, rows, totals, log_values, value_stride, flow_stride, N, NS, outputs,
-    LABELS: tl.constexpr, BN: tl.constexpr,
+    values, flows, sample_weights, labels, rows, totals, running, log_values, value_stride, flow_stride, N, NS, outputs,
+    LABELS: tl.constexpr, ADD: tl.constexpr, RUNNING: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The end of the forward pass: log p of each sample, its weight as the outputs' flow, and the sums for the history.
 
-    `sample_weights` (R, NS) becomes zero for impossible samples. `totals` (3, R): log-likelihood, weight, impossible.
+    `sample_weights` (R, NS) becomes zero for impossible samples. `totals` (3, R): log-likelihood, weight, impossible;
+    `running`: the same over many E-steps.
     """
     r = tl.program_id(0).to(tl.int64)
     R = tl.num_programs(0)
@@ -264,9 +291,9 @@ def outputs(
         tl.store(log_values + r * NS + n, value, mask=live)
         for o in range(outputs):
             tl.store(flows + r * flow_stride + (1 + o) * NS + n, tl.where(label == o, weight, 0.0), mask=live)
-    tl.store(totals + r, tl.load(totals + r) + tl.sum(likelihood, axis=0))
-    tl.store(totals + R + r, tl.load(totals + R + r) + tl.sum(weight_sum, axis=0))
-    tl.store(totals + 2 * R + r, tl.load(totals + 2 * R + r) + tl.sum(impossible, axis=0))
+    _put(totals + r, running + r, tl.sum(likelihood, axis=0), ADD, RUNNING)
+    _put(totals + R + r, running + R + r, tl.sum(weight_sum, axis=0), ADD, RUNNING)
+    _put(totals + 2 * R + r, running + 2 * R + r, tl.sum(impossible, axis=0), ADD, RUNNING)
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -277,7 +304,7 @@ def by_state(
 ):  # fmt: skip
     """Flow of a table's units by state of their variable, (R, rows, S); also its square and the samples' weights.
 
-    Program (block of units, group, run x part of the samples).
+    Program (block of units, group, run x part of the samples, `span` tiles).
     """
     k = tl.program_id(0) * BK + tl.arange(0, BK)
     g, r, part = tl.program_id(1), (tl.program_id(2) // SPLITS).to(tl.int64), tl.program_id(2) % SPLITS
@@ -287,8 +314,13 @@ def by_state(
     total = tl.zeros((BK, S2), dtype=tl.float32)
     square = tl.zeros((BK, S2), dtype=tl.float32)
     count = tl.zeros((S2,), dtype=tl.float32)
-    for start in range(part * span, tl.minimum(part * span + span, N), BN):
-        n = start + tl.arange(0, BN)
+    # of two states, tiles are added up as they are, and reduced once in the end
+    flows_0 = tl.zeros((BK, BN), dtype=tl.float32)
+    flows_1 = tl.zeros((BK, BN), dtype=tl.float32)
+    squares_0 = tl.zeros((BK, BN), dtype=tl.float32)
+    squares_1 = tl.zeros((BK, BN), dtype=tl.float32)
+    for tile in range(part * span, tl.minimum(part * span + span, tl.cdiv(N, BN))):
+        n = tile * BN + tl.arange(0, BN)
         live = n < N
         state = tl.load(state_row + n, mask=live, other=-1).to(tl.int32)
         flow = tl.zeros((BK, BN), dtype=tl.float32)
@@ -297,16 +329,28 @@ def by_state(
             flow += tl.load(
                 flows + rows[:, None] * NS + n[None, :], mask=(rows > 0)[:, None] & live[None, :], other=0.0
             )
+        if S == 2:
+            flows_0 += tl.where((state == 0)[None, :], flow, 0.0)
+            flows_1 += tl.where((state == 1)[None, :], flow, 0.0)
         if SQUARES:
             weight = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
             scaled = flow * flow * tl.where(weight > 0, 1.0 / weight, 0.0)[None, :]
+            if S == 2:
+                squares_0 += tl.where((state == 0)[None, :], scaled, 0.0)
+                squares_1 += tl.where((state == 1)[None, :], scaled, 0.0)
         for s in tl.static_range(S):
             here = (state == s)[None, :]
             one = (column == s)[None, :]
-            total += tl.where(one, tl.sum(tl.where(here, flow, 0.0), axis=1)[:, None], 0.0)
+            if S > 2:
+                total += tl.where(one, tl.sum(tl.where(here, flow, 0.0), axis=1)[:, None], 0.0)
             if SQUARES:
-                square += tl.where(one, tl.sum(tl.where(here, scaled, 0.0), axis=1)[:, None], 0.0)
+                if S > 2:
+                    square += tl.where(one, tl.sum(tl.where(here, scaled, 0.0), axis=1)[:, None], 0.0)
                 count += tl.where(column == s, tl.sum(tl.where(state == s, weight, 0.0), axis=0), 0.0)
+    if S == 2:
+        first = (column == 0)[None, :]
+        total = tl.where(first, tl.sum(flows_0, axis=1)[:, None], tl.sum(flows_1, axis=1)[:, None])
+        square = tl.where(first, tl.sum(squares_0, axis=1)[:, None], tl.sum(squares_1, axis=1)[:, None])
     at = part.to(tl.int64) * split_stride + r * table_stride
     at += (first_row + g * K + k).to(tl.int64)[:, None] * S + column[None, :]
     inside = (k < K)[:, None] & (column < S)[None, :]
