@@ -91,10 +91,10 @@ def traffic(circuit: cc.Circuit, samples: int, runs: int) -> float:
 
 
 def share(
-    circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load, rates: dict[str, float]
+    circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load, rates: dict[str, float], budget: float
 ) -> dict[str, Any]:
     """One configuration: the bounds and what part of them the measured step reaches."""
-    measured = measure_ours(circuit, data, device, load, budget=4.0)
+    measured = measure_ours(circuit, data, device, load, budget)
     seconds = measured["seconds_per_step"]
     arithmetic, memory = flops(circuit, load.batch, load.runs), traffic(circuit, load.batch, load.runs)
     bounds = {name: max(arithmetic / rates[name], memory / rates["copy"]) for name in ("float32", "tf32")}
@@ -130,6 +130,7 @@ def main() -> None:
     parser.add_argument("--fleets", type=numbers, default=(1, 16))
     parser.add_argument("--precisions", default="float32,tf32", help="of Circurve's products")
     parser.add_argument("--data-dir", type=Path, help="a folder with the DEBD files; else random data")
+    parser.add_argument("--seconds", type=float, default=4.0, help="time for the repeats of one configuration")
     parser.add_argument("--quick", action="store_true", help="nltcs, one batch size, one run")
     parser.add_argument("--out", type=Path, help="folder for the result file")
     arguments = parser.parse_args()
@@ -150,7 +151,7 @@ def main() -> None:
                 for precision in precisions:
                     load = Load(batch, runs, precision=precision)
                     row = {"case": name, **sizes, **asdict(load)}
-                    row |= guarded(partial(share, circuit, data, device, load, rates))
+                    row |= guarded(partial(share, circuit, data, device, load, rates, arguments.seconds))
                     row["batched_matmul"] = guarded(partial(batched_rates, units, load, device))
                     results["rows"].append(row)
                     reached = row.get("share", {}).get(precision, math.nan)
