@@ -73,7 +73,7 @@ class Launcher:
         for size in (64, 32):
             if _parts(engine.width, size) * engine.groups * engine.runs >= PROGRAMS * layers:
                 return size
-        return 16
+        return SMALL_TILE
 
     def forward(self, plan: SumPlan, group: int, states: Tensor, keep: bool) -> None:
         """Values of a sum layer; `keep` leaves E, m and q for the backward pass."""
@@ -86,13 +86,15 @@ class Launcher:
         state_stride = states.stride(0) if states.shape[0] > 1 else 0
         common = (e.values.stride(0), e.elements.stride(0), e.largest.stride(0))
         if self.fuses(plan):
-            self.large.forward[(_parts(n, tile), g, e.runs)](
+            wanted, warps = (64, 4) if tile == SMALL_TILE else (128, 8)
+            block = min(wanted, _power(k))
+            self.large.forward[(_parts(n, tile) * _parts(k, block), g, e.runs)](
                 e.values, e.elements, e.largest, e.squares, weights, e.table, states, factors, kinds, bases,
                 *common, weights.stride(0), e.table.stride(0), state_stride,
                 plan.rows, plan.elements, group, unit, n, e.stride, k, c, width, count,
-                S=e.columns, BK=_power(k), C2=_power(c), BN=tile,
+                S=e.columns, BK=block, C2=_power(c), BN=tile,
                 CONTIGUOUS=plan.contiguous, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep, PRECISION=self.dot,
-                num_warps=8,
+                num_warps=warps,
             )  # fmt: skip
             return
         block = min(128, _power(c))
@@ -119,14 +121,15 @@ class Launcher:
         partial = e.sample_weights if curvature is None else curvature
         first_unit = int(e.packing.starts[plan.number])
         if self.fuses(plan):
-            self.large.backward[(tiles, g, e.runs)](
+            block = min(64, _power(c))
+            self.large.backward[(tiles * _parts(c, block), g, e.runs)](
                 e.values, e.elements, e.largest, e.squares, e.ratios, e.flows, weights, readers,
                 e.sample_weights, partial,
                 e.values.stride(0), e.elements.stride(0), e.largest.stride(0), weights.stride(0),
                 plan.rows, plan.elements, group, unit, first_unit,
                 n, e.stride, k, c, width, readers.shape[1], e.packing.units, tiles,
-                K2=_power(k), BC=_power(c), BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
-                num_warps=8,
+                K2=_power(k), BC=block, BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
+                num_warps=4,
             )  # fmt: skip
             return
         block = min(128, _power(k))
@@ -349,6 +352,9 @@ class StepSizes:
     number: Tensor
     floor: float
 
+
+SMALL_TILE = 16
+"""Samples in a tile where there is little work: the more programs the better."""
 
 PROGRAMS = 264
 """Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
