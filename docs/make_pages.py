@@ -5,34 +5,17 @@ python docs/make_pages.py
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpu_pages import gpu_section
+from pages import load, origin, table
+
 DOCS = Path(__file__).parent
-RESULTS = DOCS.parent / "benchmarks" / "results"
 
 Row = dict[str, Any]
-
-
-def load(name: str) -> dict[str, Any]:
-    """A result file: its environment and its results."""
-    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return found
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def origin(environment: Row) -> str:
-    """Where numbers come from, in one line."""
-    machine = environment.get("gpu") or f"{environment['cpu']}, {environment['threads']} threads"
-    return f"`{environment['command']}` on {machine}, torch {environment['torch']}, Circurve {environment['circurve']}."
 
 
 def spread(values: Sequence[float]) -> str:
@@ -134,7 +117,7 @@ exact penalty each take one more matrix product, and are computed only when aske
 
 
 def performance_page() -> str:
-    """EM on a CPU: the share of the matmul rate, and seconds beside the peers."""
+    """EM on a CPU and on a GPU: shares of what the machine can do, and seconds beside the peers."""
     found = load("cpu_em")
     results = found["results"]
     shares = [
@@ -183,7 +166,8 @@ size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
 The same as they come: the whole batch at once, the allocator left alone.
 
 {table(heads, plain)}
-"""
+
+{gpu_section(DOCS / "images")}"""
 
 
 def beside(peer: Row) -> str:

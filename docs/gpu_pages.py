@@ -1,0 +1,248 @@
+"""The GPU part of the performance page: tables and pictures from the result files of the GPU benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from pages import load, origin, table
+
+from circurve.plots.style import SMALL_FONT, colour, entitle, grid_of_panels
+
+__all__ = ["gpu_section"]
+
+Row = dict[str, Any]
+
+AXES = {"samples": "samples", "variables": "variables", "units": "units K", "runs": "models in a fleet"}
+
+TICKS = (0.3, 1, 3, 10, 30, 100, 300)
+
+
+def gpu_section(images: Path) -> str:
+    """Everything that was measured on a GPU; its pictures are written to `images`."""
+    found, large = load("gpu_em"), load("gpu_em_large")
+    rows = found["results"]["rows"] + large["results"]["rows"]
+    precision, roofline, scaling = load("gpu_precision"), load("roofline"), load("scaling")
+    draw_scaling(scaling["results"]["axes"]).savefig(images / "scaling.png", dpi=150)
+    draw_speed(found["results"]["rows"]).savefig(images / "gpu_em.png", dpi=150)
+    return f"""## EM on a GPU
+
+One mini-batch EM step with its parameter update, as `fit` runs it: the whole step is one CUDA graph. PyJuice
+{found["results"]["pyjuice"]["pyjuice"]} trains the same circuit on the same batches, in the same process, with its own
+CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model.
+{origin(found["environment"])} {origin(large["environment"])}
+
+{speeds(rows)}
+
+![Times faster than PyJuice, by fleet size and batch](images/gpu_em.png)
+
+{limits(rows)}
+
+Compiling the circuit, memory at the peak of one run, and the largest relative difference of log-likelihoods and of
+counts on the same parameters, PyJuice computing in float32 and as it comes:
+
+{sides(rows)}
+
+K = 100 falls off PyJuice's tensor-core path; where it is on it, the two differ more.
+
+### Precision
+
+The difference from float64 after 20 epochs of training: the norm of the difference over the norm, of the worst layer.
+`precision="float32"` is the default. On tensor cores it takes three tf32 products that restore float32; `"tf32"` takes
+one of them, and is a thousand times less exact while seldom faster at these sizes, for the time goes into moving data.
+{origin(precision["environment"])}
+
+{errors(precision["results"])}
+
+### How close to the machine
+
+The share of the larger of arithmetic / matmul rate and traffic / copy rate in the time of a step. The machine copies
+{roofline["results"]["rates"]["copy"] / 1e12:.1f} TB/s and multiplies large matrices at
+{roofline["results"]["rates"]["float32"] / 1e12:.0f} TFLOP/s in float32 and
+{roofline["results"]["rates"]["tf32"] / 1e12:.0f} in tf32; the last two columns are what its library reaches for batched
+products as small as those of the circuit. Over 100 % of the float32 bound is possible because three tf32 products are
+faster than one in float32. {origin(roofline["environment"])}
+
+{shares(roofline["results"]["rows"])}
+
+### Scaling
+
+One full-batch step around {base(scaling["results"]["base"])}, one size varied at a time; buffers are held to
+{scaling["results"]["memory_gib"]:g} GiB, beyond which the batch is cut into chunks. {origin(scaling["environment"])}
+
+![Time and memory against samples, variables, units and fleet size](images/scaling.png)
+
+{slopes(scaling["results"]["axes"])}
+"""
+
+
+def speeds(rows: Sequence[Row]) -> str:
+    """Milliseconds per step and model, of both sides."""
+    heads = [
+        "circuit",
+        "K",
+        "batch",
+        "models",
+        "ms per model",
+        "PyJuice",
+        "with graph",
+        "times faster",
+        "curvature adds",
+    ]
+    body = []
+    for row in rows:
+        ours, peer = row["ours"], row["pyjuice"]
+        if "error" in ours:
+            continue
+        body.append(
+            [
+                row["case"],
+                str(row["units"]),
+                str(row["batch"]),
+                str(row["runs"]),
+                f"{1e3 * ours['seconds_per_step'] / row['runs']:.3g}",
+                *(milliseconds(peer.get(name, {})) for name in ("plain", "graph")),
+                f"{row['times_slower']['graph']:.1f}" if "graph" in row["times_slower"] else "-",
+                f"{row['curvature_ratio'] - 1:+.0%}" if "curvature_ratio" in row else "-",
+            ]
+        )
+    return table(heads, body)
+
+
+def milliseconds(side: Row) -> str:
+    return f"{1e3 * side['seconds_per_step']:.3g}" if "seconds_per_step" in side else "-"
+
+
+def limits(rows: Sequence[Row]) -> str:
+    """What holds the smallest and the many small ones back, in words and measured numbers."""
+    one = next(row for row in rows if row["case"] == "nltcs" and row["batch"] == 200 and row["runs"] == 1)
+    fleet = next(row for row in rows if row["case"] == "plants" and row["batch"] == 200 and row["runs"] == 64)
+    return f"""One small model is bound by waiting: a step of nltcs at batch 200 takes
+{1e6 * one["ours"]["seconds_per_step"]:.0f} us for some twenty kernels that need each other's results, of 2 to 6 us
+each. Fleets fill the machine. There, products of {fleet["units"]} units fill {fleet["units"]}² of the 128² entries that
+a block of the tensor cores has, and every operand is rounded, split and stored again on its way; looping over samples
+with the weights kept, and pieces of bfloat16 in the place of tf32, were tried and are no faster."""
+
+
+def sides(rows: Sequence[Row]) -> str:
+    heads = [
+        "circuit",
+        "compile s",
+        "PyJuice",
+        "memory MB",
+        "PyJuice",
+        "log-likelihoods",
+        "counts",
+        "as it comes",
+        "counts",
+    ]
+    body = []
+    for row in rows:
+        peer = row["pyjuice"]
+        if row["runs"] != 1 or "agreement" not in peer or row["case"] in {line[0] for line in body}:
+            continue
+        keys = ("log_likelihood_float32", "counts_float32", "log_likelihood_default", "counts_default")
+        memory = [side.get("peak_bytes", 0) / 1e6 for side in (row["ours"], peer["graph"])]
+        body.append(
+            [
+                row["case"],
+                f"{row['ours']['compile_seconds']:.2f}",
+                f"{peer['compile_seconds']:.1f}",
+                *(f"{value:,.0f}" for value in memory),
+                *(f"{peer['agreement'][key]:.0e}" for key in keys),
+            ]
+        )
+    return table(heads, body)
+
+
+def errors(rows: Sequence[Row]) -> str:
+    names = {"log_likelihood": "log-likelihoods", "counts": "counts", "trace": "trace", "total": "T", "local": "t"}
+    heads = ["data", "path", *names.values()]
+    return table(heads, [[row["data"], row["path"], *(f"{row[name]:.0e}" for name in names)] for row in rows])
+
+
+def shares(rows: Sequence[Row]) -> str:
+    heads = ["circuit", "K", "batch", "models", "precision", "ms", "TFLOP/s", "TB/s", "of the float32 bound"]
+    heads += ["of the tf32 bound", "batched float32", "batched tf32"]
+    body = []
+    for row in rows:
+        if "share" not in row:
+            continue
+        rates = row["batched_matmul"]
+        body.append(
+            [
+                row["case"],
+                *(str(row[name]) for name in ("units", "batch", "runs", "precision")),
+                f"{1e3 * row['seconds_per_step']:.3g}",
+                f"{row['flops_per_second'] / 1e12:.1f}",
+                f"{row['bytes_per_second'] / 1e12:.2f}",
+                *(f"{row['share'][name]:.0%}" for name in ("float32", "tf32")),
+                *(f"{rates[name] / 1e12:.0f}" if name in rates else "-" for name in ("float32", "tf32")),
+            ]
+        )
+    return table(heads, body)
+
+
+def slopes(axes: dict[str, Row]) -> str:
+    """Slopes on logarithmic axes."""
+    heads = ["varied", "from", "to", "slope of time", "upper half", "slope of memory", "upper half"]
+    body = []
+    for name, axis in axes.items():
+        values = [row[name] for row in axis["rows"] if "seconds_per_step" in row]
+        found = [axis["slopes"][kind][part] for kind in ("seconds_per_step", "peak_bytes") for part in ("all", "upper")]
+        body.append([AXES[name], f"{values[0]:,}", f"{values[-1]:,}", *(f"{slope:.2f}" for slope in found)])
+    return table(heads, body)
+
+
+def base(size: Row) -> str:
+    return f"{size['samples']:,} samples of {size['variables']} variables, K = {size['units']}, one model"
+
+
+def draw_scaling(axes: dict[str, Row]) -> Figure:
+    """A panel for each size: time on the left axis, memory on the right, all logarithmic."""
+    figure, panels = grid_of_panels(len(axes), height=2.2)
+    for panel, (name, axis) in zip(panels, axes.items(), strict=True):
+        rows = [row for row in axis["rows"] if "seconds_per_step" in row]
+        sizes = [row[name] for row in rows]
+        right = panel.twinx()
+        panel.loglog(sizes, [1e3 * row["seconds_per_step"] for row in rows], "o-", color=colour("gated"), ms=3)
+        right.loglog(sizes, [row["peak_bytes"] / 1e9 for row in rows], "s--", color=colour("global"), ms=3)
+        panel.set_xlabel(AXES[name], fontsize=SMALL_FONT)
+        panel.set_ylabel("ms per step", fontsize=SMALL_FONT, color=colour("gated"))
+        right.set_ylabel("memory, GB (dashed)", fontsize=SMALL_FONT, color=colour("global"))
+        right.tick_params(labelsize=SMALL_FONT)
+        panel.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30)
+        panel.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        panel.set_ylim(0.5, 400)
+        right.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        right.set_ylim(0.2, 20)
+        for ax in (panel, right):
+            ax.minorticks_off()
+            ax.spines["top"].set_visible(False)
+    return figure
+
+
+def draw_speed(rows: Sequence[Row]) -> Figure:
+    """Times faster than PyJuice against the size of the fleet, one panel for each circuit, one line for each batch."""
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    figure, panels = grid_of_panels(len(cases), height=1.9)
+    fleets = sorted({row["runs"] for row in rows})
+    for panel, case in zip(panels, cases, strict=True):
+        of_case = [row for row in rows if row["case"] == case and "graph" in row["times_slower"]]
+        for method, batch in zip(
+            ("gated", "global", "vanilla"), sorted({row["batch"] for row in of_case}), strict=False
+        ):
+            line = [row for row in of_case if row["batch"] == batch]
+            times = [row["times_slower"]["graph"] for row in line]
+            panel.loglog([row["runs"] for row in line], times, "o-", ms=3, color=colour(method), label=f"batch {batch}")
+        panel.set_xticks(fleets, [str(runs) for runs in fleets])
+        panel.set_yticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        panel.set_ylim(1, 130)
+        panel.minorticks_off()
+        panel.legend(fontsize=SMALL_FONT, frameon=False, loc="lower right")
+        panel.set_xlabel("models in a fleet", fontsize=SMALL_FONT)
+        panel.set_ylabel("times faster than PyJuice", fontsize=SMALL_FONT)
+        entitle(panel, case)
+    return figure
