@@ -1,0 +1,50 @@
+"""Merge result records, thin out their histories and compress them: what is kept beside docs/reproduction.md.
+
+python docs/pack_records.py docs/reproduction/paper/records.jsonl.gz FOLDER [FOLDER ...]
+
+Each folder is one that `circurve reproduce --out FOLDER` wrote. A run that several of them hold is kept once. Of a
+history every tenth epoch and the last one stay; all else stays as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from pathlib import Path
+from typing import Any
+
+from circurve.experiments.records import FILE_NAME, line_of, read_records
+
+EVERY = 10
+
+Record = dict[str, Any]
+
+
+def thinned(record: Record) -> Record:
+    """The record with a tenth of its history, which says of what epochs."""
+    history = {name: values for name, values in record["history"].items() if name != "epochs"}
+    epochs = record["history"].get("epochs") or list(range(1, 1 + max(map(len, history.values()))))
+    kept = [i for i, epoch in enumerate(epochs) if epoch % EVERY == 0 or epoch == epochs[-1]]
+    short = {name: [values[i] for i in kept] for name, values in history.items()}
+    return {**record, "history": {"epochs": [epochs[i] for i in kept], **short}}
+
+
+def main() -> None:
+    """Write the target."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    records: dict[str, Record] = {}
+    for folder in arguments.folders:
+        for ending in ("", ".gz"):
+            for record in read_records(folder / f"{FILE_NAME}{ending}"):
+                records.setdefault(record["id"], record)
+    content = b"".join(line_of(thinned(record)) for record in records.values())
+    arguments.target.parent.mkdir(parents=True, exist_ok=True)
+    arguments.target.write_bytes(gzip.compress(content, mtime=0))
+    print(f"{len(records)} runs, {arguments.target.stat().st_size / 1e6:.1f} MB in {arguments.target}")
+
+
+if __name__ == "__main__":
+    main()
