@@ -32,7 +32,7 @@ GPU_RUN = $(or $(GPU_PYTHON),$(BIN)/python)
 GPU_DATA = $(if $(DEBD),--data-dir $(DEBD))
 
 gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
-	PYTHONPATH=src $(GPU_RUN) -m pytest tests/engine/test_cuda_norms.py tests/engine/test_fused.py tests/learning/test_graph_steps.py
+	PYTHONPATH=src $(GPU_RUN) -m pytest tests/engine/test_cuda_norms.py tests/engine/test_fused.py tests/engine/test_mstep_kernels.py tests/learning/test_graph_steps.py
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_precision.py $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/curvature_overhead.py --name curvature_overhead_cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py $(GPU_DATA) $(if $(PYJUICE),--pyjuice $(PYJUICE))

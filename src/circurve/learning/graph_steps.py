@@ -16,11 +16,11 @@ from circurve.engine import Params, Samples
 from circurve.engine.batch import Batch
 from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.fused import FusedEngine
-from circurve.engine.cuda.launch import PickFrom, StepSizes
+from circurve.engine.cuda.launch import PickFrom, StepSizes, Update
 from circurve.engine.memory import chunk_size
 from circurve.errors import CircurveWarning
 from circurve.learning.gates import is_ours
-from circurve.learning.mstep import FLOOR, LayerSums
+from circurve.learning.mstep import FLOOR
 from circurve.learning.plan import Plan
 from circurve.learning.steps import Batches, Totals
 
@@ -197,13 +197,15 @@ class GraphSteps:
         steps = StepSizes(self.alphas, self.mus, self.number, FLOOR)
         ratios = engine.packing.layers(sums.ratio) if sums.ratio else None
         gates = plan.gates(sums.units, ratios, weight)
-        if plan.plain:
-            scale = plan.scale(weight)
-            engine.launch.maximize(
-                sums.counts, gates, steps, (plan.multiplier.view(-1), scale, plan.pseudocount.view(-1))
-            )
-        else:
-            self._other_forms(sums, gates, weight)
+        update = Update(
+            plan.form_numbers,
+            plan.multiplier.view(-1),
+            plan.scale(weight),
+            plan.pseudocount.view(-1),
+            any_plain=(False, False) in plan.forms,
+            any_exact=set(plan.forms) != {(False, False)},
+        )
+        engine.launch.maximize(sums.counts, sums.second, gates, steps, update)
         alpha: Tensor | None = None
         inputs: tuple[Tensor, ...] = ()
         known = {plan.inputs for plan in engine.blueprint.tables if engine.launch.knows(plan)}
@@ -219,23 +221,6 @@ class GraphSteps:
 
     def _alpha(self) -> Tensor:  # (R, 1, 1, 1)
         return self.alphas.index_select(0, self.number)[0].to(self.engine.dtype).view(-1, 1, 1, 1)
-
-    def _other_forms(self, sums: FusedSums, gates: Tensor, weight: Tensor) -> None:
-        """Exact simplex or exact penalty: torch operations, all sums with as many children at once."""
-        engine, plan = self.engine, self.plan
-        alpha, strength = self._alpha(), self.mus.index_select(0, self.number)[0][:, None] * gates
-        scale = plan.scale(weight).view(-1, 1, 1, 1)
-        for at, pack in enumerate(engine.packing.packs):
-            units = engine.launch.units[at].long()
-            counts, second, weights = (
-                packed[at][:, None, :, : pack.children] if packed else None
-                for packed in (sums.counts, sums.second, engine.packed)
-            )
-            assert counts is not None
-            assert weights is not None
-            layer = LayerSums(counts, second, None)
-            strengths = strength.index_select(1, units).view(-1, 1, pack.size, 1)
-            weights.copy_(torch.lerp(weights, plan.layer_target(layer, weights, strengths, scale), alpha))
 
     def _states(self, train: Samples) -> Tensor:  # (rows, V) int8
         """The states of all rows; a missing value is the last one of all tables."""

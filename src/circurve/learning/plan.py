@@ -40,6 +40,9 @@ class Plan:
             second_moment=any(m.penalty == "exact" for m in methods if not isinstance(m, Vanilla)),
         )
         self.forms = self._forms()
+        self.form_numbers = torch.tensor([2 * p + s for p, s in map(_form, methods)], dtype=torch.int32).to(self.device)
+        """Of each run: 0 surrogate penalty and fixed multiplier, 1 exact simplex, 2 exact penalty, 3 both."""
+
         self.pseudocount = self._column([m.pseudocount for m in methods], self.dtype)
         self.multiplier = self._column([1.0 if isinstance(m, Vanilla) else m.multiplier for m in methods])
         per_sample = [not isinstance(m, Vanilla) and m.mu_scale == "mean" for m in methods]
@@ -97,11 +100,6 @@ class Plan:
         """What counts are divided by first: the batch's weight (R,) where mu_scale is "mean"."""
         return self.ones if self.per_sample is None else torch.where(self.per_sample, weight, self.ones)
 
-    @property
-    def plain(self) -> bool:
-        """Whether all runs use the surrogate penalty with a fixed multiplier; `Vanilla` does, with strength 0."""
-        return set(self.forms) == {(False, False)}
-
     def _targets(self, params: Params, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Tensor]:
         moments = sums.curvature.second_moment if sums.curvature is not None else None
         layers = [
@@ -140,10 +138,7 @@ class Plan:
         """(exact penalty, exact simplex) -> the runs that use it, None for all. Vanilla fits the plainest form."""
         found: dict[tuple[bool, bool], list[int]] = {}
         for run, method in enumerate(self.methods):
-            form = (False, False)
-            if not isinstance(method, Vanilla):
-                form = (method.penalty == "exact", method.simplex == "exact")
-            found.setdefault(form, []).append(run)
+            found.setdefault(_form(method), []).append(run)
         if len(found) == 1:
             return dict.fromkeys(found)
         return {form: torch.tensor(runs, device=self.device) for form, runs in found.items()}
@@ -255,6 +250,11 @@ def _unit_sums(measured: CurvatureSums | None) -> Tensor | None:  # (R, 3, M)
 
 def _ratios(measured: CurvatureSums | None) -> tuple[Tensor, ...] | None:
     return None if measured is None else measured.ratio
+
+
+def _form(method: Method) -> tuple[bool, bool]:
+    """Whether the penalty and the simplex are exact."""
+    return (False, False) if isinstance(method, Vanilla) else (method.penalty == "exact", method.simplex == "exact")
 
 
 def _pick(values: Tensor, runs: Tensor | None) -> Tensor:

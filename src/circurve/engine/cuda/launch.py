@@ -16,7 +16,7 @@ from circurve.inputs.common import FLOOR as INPUT_FLOOR
 if TYPE_CHECKING:
     from circurve.engine.cuda.fused import FusedEngine
 
-__all__ = ["FUSED", "Launcher", "PickFrom", "StepSizes"]
+__all__ = ["FUSED", "Launcher", "PickFrom", "StepSizes", "Update"]
 
 FUSED = 128
 """Layers with at most so many units and children run in one kernel."""
@@ -32,9 +32,9 @@ class Launcher:
     """The kernels of one engine, with index arrays on its device."""
 
     def __init__(self, engine: FusedEngine) -> None:
-        from circurve.engine.cuda import kernels, small_kernels  # noqa: PLC0415 - Triton is imported only when used
+        from circurve.engine.cuda import kernels, simplex_kernels, small_kernels  # noqa: PLC0415 - imports Triton
 
-        self.engine, self.large, self.small = engine, kernels, small_kernels
+        self.engine, self.large, self.small, self.simplex = engine, kernels, small_kernels, simplex_kernels
         self.dot = PRECISIONS[engine.precision]
         plan = engine.blueprint
         self._sums = {
@@ -310,17 +310,27 @@ class Launcher:
             S=e.columns, BK=64, C2=_power(c),
         )  # fmt: skip
 
-    def maximize(self, counts: list[Tensor], gates: Tensor, steps: StepSizes, columns: tuple[Tensor, ...]) -> None:
-        """Move the packed weights; gates: (R, M); columns: multiplier, scale and pseudocount, (R,) each."""
+    def maximize(
+        self, counts: list[Tensor], moments: list[Tensor], gates: Tensor, steps: StepSizes, update: Update
+    ) -> None:
+        """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
         e = self.engine
+        columns = (update.forms, update.multiplier, update.scale, update.pseudocount)
         for at, pack in enumerate(e.packing.packs):
             width = _power(pack.children)
-            rows = max(1, min(16, 1024 // width))
-            self.small.maximize[(_parts(pack.size, rows), e.runs)](
-                e.packed[at], counts[at], gates, self.units[at], steps.alphas, steps.mus, steps.number, *columns,
-                e.packed[at].stride(0), gates.stride(0), pack.size, e.runs, pack.children, pack.width,
-                FLOOR=steps.floor, C2=width, BR=rows,
-            )  # fmt: skip
+            common = (gates, self.units[at], steps.alphas, steps.mus, steps.number, *columns)
+            sizes = (e.packed[at].stride(0), gates.stride(0), pack.size, e.runs, pack.children, pack.width)
+            if update.any_plain:
+                rows = max(1, min(16, 1024 // width))
+                self.small.maximize[(_parts(pack.size, rows), e.runs)](
+                    e.packed[at], counts[at], *common, *sizes, FLOOR=steps.floor, C2=width, BR=rows
+                )
+            if update.any_exact:
+                rows = max(1, min(8, 512 // width))
+                self.simplex.maximize_exactly[(_parts(pack.size, rows), e.runs)](
+                    e.packed[at], counts[at], moments[at] if moments else counts[at], *common, *sizes,
+                    FLOOR=steps.floor, C2=width, BR=rows,
+                )  # fmt: skip
 
     def maximize_inputs(self, plan: TablePlan, flows: Tensor, steps: StepSizes, pseudocount: Tensor) -> None:
         """Move the parameters of a tabulated input layer, from its flow by state (R, units, S)."""
@@ -355,6 +365,21 @@ class StepSizes:
 
 SMALL_TILE = 16
 """Samples in a tile where there is little work: the more programs the better."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """How the sum weights of each run move, (R,) each."""
+
+    forms: Tensor  # int32: 0 as the paper does, 1 exact simplex, 2 exact penalty, 3 both
+    multiplier: Tensor
+    scale: Tensor
+    """What counts are divided by first."""
+
+    pseudocount: Tensor
+    any_plain: bool
+    any_exact: bool
+
 
 PROGRAMS = 264
 """Two for each multiprocessor of a large GPU: fewer leave some of them idle."""

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 __all__ = [
+    "between",
     "by_state",
     "input_table",
     "leaf_counts",
@@ -39,6 +40,12 @@ VARIES = [
     "V",
 ]
 """Numbers that differ from circuit to circuit: kernels are not compiled anew for lucky values of them."""
+
+
+@triton.jit
+def between(old, best, step):
+    """(1 - step) old + step best, and exactly `best` at step 1: a tiny weight must not become zero."""
+    return tl.where(step < 0.5, old + step * (best - old), best - (best - old) * (1.0 - step))
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -234,7 +241,7 @@ def maximize_inputs(
         best = tl.minimum(tl.maximum((ones + extra / 2) * inverse, FLOOR), 1.0 - FLOOR)
         at = parameters + r * units + unit
         old = tl.load(at, mask=live, other=0.0)
-        tl.store(at, tl.where(uses > 0, old + step * (best - old), old), mask=live)
+        tl.store(at, tl.where(uses > 0, between(old, best, step), old), mask=live)
     else:
         total = tl.zeros((BU,), dtype=tl.float32)
         for s in tl.static_range(P):
@@ -245,7 +252,7 @@ def maximize_inputs(
             best = tl.maximum((flow + extra / P) * inverse, FLOOR) / total
             at = parameters + (r * units + unit) * P + s
             old = tl.load(at, mask=live, other=0.0)
-            tl.store(at, tl.where(uses > 0, old + step * (best - old), old), mask=live)
+            tl.store(at, tl.where(uses > 0, between(old, best, step), old), mask=live)
 
 
 @triton.jit
@@ -362,10 +369,12 @@ def by_state(
 
 @triton.jit(do_not_specialize=VARIES)
 def maximize(
-    weights, counts, gates, units, alphas, mus, number, multiplier, scale, pseudocount,
+    weights, counts, gates, units, alphas, mus, number, forms, multiplier, scale, pseudocount,
     weight_stride, gate_stride, rows, R, C, CW, FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr,
 ):  # fmt: skip
     """The M-step of all sums with C children: the root of the surrogate penalty at a fixed multiplier, normalised.
+
+    Runs whose form is not 0 are left to `maximize_exactly`.
 
     Step size and mu of batch `number` are alphas[number, r] and mus[number, r]; the strength of unit u is mu times
     gates[r, u], and 0 is plain EM. All terms are positive, so float32 loses nothing; the weights are moved in place.
@@ -379,7 +388,7 @@ def maximize(
     old = tl.load(weights + at, mask=padded, other=0.0)
     n = tl.load(counts + at, mask=padded, other=0.0)
     place = tl.load(number) * R + r
-    used = tl.sum(n, axis=1)
+    used = tl.where(tl.load(forms + r) == 0, tl.sum(n, axis=1), 0.0)  # a sum that was not used stays as it is
     extra = tl.load(pseudocount + r).to(tl.float32) / C
     n = tl.where(inside, n + extra, 0.0)
     mu = tl.load(mus + place)
@@ -395,5 +404,5 @@ def maximize(
     total = tl.sum(theta, axis=1)
     best = theta * (1.0 / tl.where(total > 0, total, 1.0))[:, None]
     step = tl.load(alphas + place).to(tl.float32)
-    moved = tl.where((used > 0)[:, None], old + step * (best - old), old)
+    moved = tl.where((used > 0)[:, None], between(old, best, step), old)
     tl.store(weights + at, moved, mask=padded)
