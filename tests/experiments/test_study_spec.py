@@ -184,8 +184,8 @@ def test_table_d_tries_smaller_strengths_for_exact_updates_unless_told() -> None
     def mus(study: Study, label: str) -> set[Any]:
         return {describe_method(s.method)["mu"] for s in study.settings if s.label == label}
 
-    assert mus(study, "gated") == set(PAPER.mus)
-    assert min(mus(study, "gated-exact-both")) < 0.0001
+    assert min(mus(study, "gated")) < min(PAPER.mus)
+    assert min(mus(study, "gated-exact-both")) < min(mus(study, "gated"))
     told = TABLES["table-d"].study(ReproduceOptions(mu=(0.3,)))
     assert mus(told, "gated-exact-both") == mus(told, "global") == {0.3}
 

@@ -23,7 +23,10 @@ __all__ = ["LABELS", "SMOOTHED", "report_d", "study_d"]
 
 SMOOTHED = "smoothed"
 PSEUDOCOUNTS, QUICK_PSEUDOCOUNTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1), (0.0, 0.01)
-LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001), (0.0001, 0.001)
+MUS, QUICK_MUS = (0.0001, 0.001, 0.01, 0.1, 1.0), (0.001, 0.1)
+"""Decades, in either protocol: the paper's grid begins at 0.01, where most methods would rather have less."""
+
+EXACT_MUS, QUICK_EXACT_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
 """The exact simplex does not weigh mu against counts, and the exact penalty is another quantity: both need less."""
 
 EXACT = {
@@ -69,10 +72,8 @@ def study_d(options: ReproduceOptions) -> Study:
     protocol = protocol_for(options)
     start = protocol.inits[0]
     protocol = replace(protocol, inits=(start,), mixed_pseudocounts=(0.0,))  # penalties alone, against smoothing alone
-    low = protocol
-    if options.mu is None:
-        lower = QUICK_LOW_MUS if options.quick else LOW_MUS
-        low = replace(protocol, mus=tuple(sorted({*lower, *protocol.mus})))
+    low = replace(protocol, mus=options.mu or (QUICK_EXACT_MUS if options.quick else EXACT_MUS))
+    protocol = replace(protocol, mus=options.mu or (QUICK_MUS if options.quick else MUS))
     settings = [Setting("vanilla", Vanilla(), start)]
     pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
     settings += [Setting(SMOOTHED, Vanilla(pseudocount), start) for pseudocount in pseudocounts]
