@@ -110,7 +110,7 @@ def check(example: Example, dtype: torch.dtype) -> None:
     curvature = found.curvature
     for got, want in [
         (found.counts[0][0, 0], wanted["edge_flow"]),
-        (curvature.flow[0][0, 0], wanted["flow"]),
+        (found.unit_flow()[0][0, 0], wanted["flow"]),
         (curvature.flow_squared[0][0, 0], wanted["flow"].square()),
         (curvature.local[0][0, 0], wanted["ratio"].square().sum(1)),
         (curvature.total[0][0, 0], total),
@@ -147,7 +147,7 @@ def test_curvature_of_a_zero_weight_beyond_all_range_is_infinite_but_never_nan(d
     assert not any(tensor.isnan().any() for tensor in all_sums(found))
     assert found.curvature.local[0][0, 0, 1] == torch.inf
     alone = example.statistics(dtype, example.x[1:2])  # unit 1 has no flow
-    assert alone.curvature.flow[0][0, 0, 1] == 0
+    assert alone.unit_flow()[0][0, 0, 1] == 0
     assert alone.curvature.total[0][0, 0, 1] == 0
 
 

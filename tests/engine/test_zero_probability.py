@@ -112,5 +112,6 @@ def test_a_dead_unit_of_a_possible_sample_has_neither_flow_nor_curvature():
         engine, samples = case.engine(careful=careful), case.samples()
         found = statistics(engine, case.params, [samples.rows(0, 4)], ALL)
         (number, g) = next((i, s.nodes.index(left)) for i, s in enumerate(case.program.sums) if left in s.nodes)
-        for name in ("flow", "flow_squared", "local", "total", "ratio", "second_moment"):
+        assert not found.unit_flow()[number][0, g].any()
+        for name in ("flow_squared", "local", "total", "ratio", "second_moment"):
             assert not getattr(found.curvature, name)[number][0, g].any(), (name, careful)

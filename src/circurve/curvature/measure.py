@@ -78,7 +78,7 @@ def curvature(
         depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
     units = _units(model.program)
     return Curvature(
-        flow=_flat(means(measured.flow)),
+        flow=_flat(means(sums.unit_flow())),
         flow_squared=_flat(means(measured.flow_squared)),
         local=_flat(means(measured.local)),
         local_mean_ratio=squared_ratios(ratio),

@@ -15,7 +15,7 @@ class Request:
     """Which sums an E-step collects beside the counts."""
 
     curvature: bool = False
-    """Sums of F, F^2, t and T of each sum unit."""
+    """Sums of F^2, t and T of each sum unit."""
 
     mean_ratio: bool = False
     """Sums of rho_nc of each edge, for the estimator sum_c (mean rho)^2."""
@@ -33,7 +33,6 @@ class Request:
 class CurvatureSums:
     """Weighted sums over samples for each sum layer: (R, G, K) for units, (R, G, K, C) for edges, None if not asked."""
 
-    flow: tuple[Tensor, ...] | None = None  # sum of F_n
     flow_squared: tuple[Tensor, ...] | None = None  # sum of F_n^2
     local: tuple[Tensor, ...] | None = None  # sum of t_n
     total: tuple[Tensor, ...] | None = None  # sum of T_n = F_n^2 t_n
@@ -64,6 +63,10 @@ class Statistics:
     weight: Tensor  # (R,) float64, sum of the weights of possible samples
     impossible: Tensor  # (R,) int64, how many samples with positive weight have probability zero
     curvature: CurvatureSums | None = None
+
+    def unit_flow(self) -> tuple[Tensor, ...]:
+        """The sum of F_n over samples of each sum unit, (R, G, K) for each sum layer, float64."""
+        return tuple(count.sum(-1, dtype=torch.float64) for count in self.counts)
 
     @property
     def mean_log_likelihood(self) -> Tensor:  # (R,)

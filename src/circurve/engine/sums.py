@@ -203,14 +203,13 @@ class Sums:
         counts = [count * weight for count, weight in zip(self.counts, weights, strict=True)]
         for number, extra in self.repaired_counts.items():
             counts[number] += extra.to(self.engine.dtype)
-        curvature = self._curvature_sums(counts) if self.request.any else None
+        curvature = self._curvature_sums() if self.request.any else None
         assert all(total is not None for total in self.inputs), "statistics need at least one batch"
         inputs = tuple(total for total in self.inputs if total is not None)
         return Statistics(tuple(counts), inputs, self.log_likelihood, self.weight, self.impossible, curvature)
 
-    def _curvature_sums(self, counts: list[Tensor]) -> CurvatureSums:
+    def _curvature_sums(self) -> CurvatureSums:
         asked = self.request
-        flow = tuple(count.sum(-1, dtype=torch.float64) for count in counts)
         second = [moment * w.square() for moment, w in zip(self.second, self.params.weights, strict=False)]
         for number, extra in self.repaired_second.items():
             second[number] += extra.to(self.engine.dtype)
@@ -218,7 +217,6 @@ class Sums:
             sums if mask is None else sums * mask for sums, mask in zip(self.ratio, self.engine.masks, strict=False)
         ]
         return CurvatureSums(
-            flow=flow,
             flow_squared=self._by_layer(self.flow_squared) if asked.curvature else None,
             local=self._by_layer(self.local) if asked.curvature else None,
             total=self._by_layer(self.total) if asked.curvature else None,

@@ -21,7 +21,7 @@ __all__ = ["TreeCurvature"]
 
 
 class TreeCurvature:
-    """Sums over samples for each level: local and total (G L, K) in float64, ratio and second moment (G L, K, K)."""
+    """Sums over samples for each level: t and T (2, G L, K) in float64, ratio and second moment (G L, K, K)."""
 
     def __init__(self, request: Request, lanes: int, weights: Sequence[Tensor]) -> None:
         self.request, self.lanes = request, lanes
@@ -29,10 +29,13 @@ class TreeCurvature:
         self._norms = weights[0].new_zeros(2, sum(sizes))  # of t and T over the samples of a chunk
         self._sums = torch.zeros_like(self._norms, dtype=torch.float64)
 
-        def by_level(units: Tensor) -> list[Tensor]:
-            return [part.view(w.shape[:2]) for part, w in zip(torch.split(units, sizes), weights, strict=True)]
+        def by_level(units: Tensor) -> list[Tensor]:  # (2, G L, K) for each level
+            parts = torch.split(units, sizes, dim=1)
+            return [part.view(2, *w.shape[:2]) for part, w in zip(parts, weights, strict=True)]
 
-        (self._local, self._total), (self.local, self.total) = map(by_level, self._norms), map(by_level, self._sums)
+        self._by_level, self.units = by_level(self._norms), by_level(self._sums)
+        """t and T of each level, (2, G L, K)."""
+
         self.ratio = [torch.zeros_like(w) for w in weights] if request.mean_ratio else []
         self.second = [torch.zeros_like(w) for w in weights] if request.second_moment else []
         self._scratch = weights[0].new_empty(0)
@@ -49,7 +52,7 @@ class TreeCurvature:
         ratio = torch.div(views.present, busy.scaled, out=busy.spare)
         if self._root_weights is not None:
             ratio.mul_(views.to_lanes(self._root_weights.expand(self.lanes // views.parts, -1, -1)))
-        torch.linalg.vector_norm(ratio.flatten(0, 1), dim=-1, out=self._local[number][busy.rows])
+        torch.linalg.vector_norm(ratio.flatten(0, 1), dim=-1, out=self._by_level[number][0, busy.rows])
 
     def turn(self, weight: Tensor, inverse: Tensor | None) -> None:
         """At the root: the weights (L, 1, N) of samples that are possible, and their inverses, None if all are 1."""
@@ -68,7 +71,7 @@ class TreeCurvature:
             ratio = level.scaled
             if self.inverse is not None:
                 ratio = ratio * self._for_rows(self.inverse.sqrt(), len(ratio))
-            torch.linalg.vector_norm(ratio, dim=-1, out=self._total[number])
+            torch.linalg.vector_norm(ratio, dim=-1, out=self._by_level[number][1])
         if self.request.second_moment:
             if level.scaled.numel() > len(self._scratch):
                 self._scratch = level.scaled.new_empty(level.scaled.numel())
@@ -101,7 +104,7 @@ class TreeCurvature:
                 if self.request.mean_ratio:
                     self.ratio[number][rows].baddbmm_(weight * inverse, columns.transpose(1, 2))
                 if self.request.curvature:
-                    self.local[number][rows] += (weight * inverse.square()).sum(-1, dtype=torch.float64)
+                    self.units[number][0, rows] += (weight * inverse.square()).sum(-1, dtype=torch.float64)
 
     def _for_rows(self, factor: Tensor, rows: int) -> Tensor:  # (L, 1, N) -> (G L, 1, N)
         return factor.repeat(rows // self.lanes, 1, 1)

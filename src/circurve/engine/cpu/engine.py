@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -86,8 +88,23 @@ class BoundTree:
         self.weights = [stacked.flatten(0, 2) for stacked in self._stacked]
         """For each level, (G L, K, K)."""
 
+        self.places = self._places(rows)
+        """Where the units of all levels lie among all sum units of the circuit."""
+
         self._kinds: dict[bool, Tally] = {}
         self._started: dict[bool, Tally] = {}
+
+    def _places(self, units: Sequence[int]) -> Tensor:
+        """units: of a sum in each level."""
+        sizes = [layer.shape[0] * layer.shape[1] for layer in self.program.sums]
+        starts = list(accumulate(sizes, initial=0))
+        firsts = [
+            starts[layer] + position * k
+            for level, k in zip(self.layout.levels, units, strict=True)
+            for layer, position in level.sums
+        ]
+        counts = [k for level, k in zip(self.layout.levels, units, strict=True) for _ in level.sums]
+        return torch.cat([torch.arange(first, first + k) for first, k in zip(firsts, counts, strict=True)])
 
     @property
     def tallies(self) -> list[Tally]:

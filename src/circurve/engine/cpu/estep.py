@@ -112,18 +112,15 @@ class TreeSums:
 
     def _close_curvature(self, curvature: TreeCurvature) -> None:
         """Sums of F^2, t and T of each unit."""
-        sums, levels = self.sums, self.tree.layout.levels
-        local, total = ([self._by_run(level) for level in kind] for kind in (curvature.local, curvature.total))
-        squares = [torch.zeros_like(level) for level in local]  # (G, R, K)
+        levels, memory = self.tree.layout.levels, self.tree.memory
+        found = [units.view(2, -1, self.tree.runs, memory.parts, units.shape[2]).sum(3) for units in curvature.units]
+        squares = [units.new_zeros(units.shape[1:]) for units in found]  # (G, R, K)
         squares[0] += self.root_square
         for tally in self.tree.tallies:
             passed = tally.square.by_place([len(level.sums) for level in levels])
             for number, level in enumerate(levels):
                 for stretch in (stretch for turn in level.messages for stretch in turn):
                     squares[number + 1][stretch.there] += passed[number][stretch.here]
-        for number, level in enumerate(levels):
-            units = torch.arange(local[number].shape[2])
-            first = torch.tensor([sums.starts[layer] + position * len(units) for layer, position in level.sums])
-            index = (first[:, None] + units).flatten()
-            for whole, part in ((sums.flow_squared, squares), (sums.local, local), (sums.total, total)):
-                whole[:, index] += part[number].transpose(0, 1).flatten(1)
+        kinds = [torch.cat([square[None], units]) for square, units in zip(squares, found, strict=True)]  # (3, G, R, K)
+        every = torch.cat([kind.transpose(1, 2).flatten(2) for kind in kinds], dim=2)
+        self.sums.units[:, :, self.tree.places] += every

@@ -154,15 +154,13 @@ class FusedSums:
             found[plan.inputs] = torch.matmul(flow[..., : features.shape[2]], features)
         return tuple(found[number] for number in range(len(found)))
 
-    def curvature(self, flow: bool = True) -> CurvatureSums | None:
-        """The curvature sums so far, as views; the flow of each unit only on demand."""
+    def curvature(self) -> CurvatureSums | None:
+        """The curvature sums so far, as views."""
         if not self.request.any:
             return None
         packing, units = self.engine.packing, self.units
         parts = None if units is None else [packing.unit_layers(units[:, i]) for i in range(3)]
-        counts = packing.layers(self.counts)
         return CurvatureSums(
-            flow=tuple(count.sum(-1, dtype=torch.float64) for count in counts) if flow else None,
             flow_squared=None if parts is None else parts[0],
             local=None if parts is None else parts[1],
             total=None if parts is None else parts[2],
