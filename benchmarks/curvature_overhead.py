@@ -32,10 +32,13 @@ class Setting:
     device: str
     units: int = 100
     runs: int = 1
+    batch: int | None = None
+    """Rows of a step; None for all of them."""
 
 
 def overhead(data: np.ndarray, name: str, setting: Setting, repeats: int) -> dict[str, Any]:
     """Ratios of an EM step with curvature sums to the plain step, measured in turns."""
+    data = data[: setting.batch]
     step = EMStep(data, setting.units, setting.device, setting.runs)
     sides = {label: (lambda request=request: step(request)) for label, request in REQUESTS.items()}
     seconds = medians(interleaved(sides, repeats))
@@ -56,7 +59,7 @@ def main() -> None:
     parser.add_argument("--name", default="curvature_overhead", help="name of the result file")
     parser.add_argument("--out", type=Path, help="folder for the result file")
     arguments = parser.parse_args()
-    settings = [Setting("cpu")]
+    settings = [Setting("cpu"), Setting("cpu", batch=200), Setting("cpu", batch=200, runs=16)]
     if torch.cuda.is_available():
         settings = [Setting("cuda"), Setting("cuda", runs=16)]
     rows = []
