@@ -59,6 +59,7 @@ class FusedEngine:
 
     def expect_missing(self, missing: bool) -> None:
         """Make tables with a column for each state, and one more if values are missing."""
+        self.join()  # others may be writing the tables that now go
         self.columns = self.blueprint.states + missing
         """Of a table; those beyond a family's own states stand for a missing value."""
 
