@@ -6,7 +6,7 @@
 Both have the same circuit (`circurve.hclt`, handed over by `to_pyjuice`) and the same data, and go over the same
 batches with the same step size and pseudocount. PyJuice trains one model at a time, so its time for a fleet is that for
 one model times the number of models. Before the clock starts, likelihoods and counts of both are compared with float64
-on the same parameters. `curvature_ratio` is the time of our step if it also measures the curvature, over that of the
+on the same parameters. `curvature_in_turns` is the time of our step if it also measures the curvature, over that of the
 plain one. Without --data-dir the data are random, of the same shapes; without --pyjuice only Circurve runs.
 """
 
@@ -176,7 +176,7 @@ def measure_ours(
     return row | {"compile_seconds": run.compile_seconds, "peak_bytes": peak.bytes, "engine": engine}
 
 
-def curvature_ratio(
+def curvature_in_turns(
     circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load, budget: float
 ) -> dict[str, Any]:
     """The time of steps that also measure the curvature over that of plain ones, measured in turns."""
@@ -184,7 +184,7 @@ def curvature_ratio(
     _, once = seconds_of(lambda: [run() for run in sides.values()])
     _, once = seconds_of(lambda: [run() for run in sides.values()])  # the first time compiled kernels
     found = medians(interleaved(sides, repeats=max(3, min(25, int(budget / once)))))
-    return {"curvature_ratio": found["curvature"] / found["plain"]}
+    return {"curvature_in_turns": found["curvature"] / found["plain"]}
 
 
 class PyJuice:
@@ -291,11 +291,12 @@ def rows_of(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
             say(f"{name} batch {batch} runs {runs}: Circurve")
             load = Load(min(batch, len(data)), runs, precision=settings.precision)
             given = (circuit, data, settings.device, load, settings.seconds)
-            ours, curvature = guarded(partial(measure_ours, *given)), guarded(partial(curvature_ratio, *given))
+            ours, curvature = guarded(partial(measure_ours, *given)), guarded(partial(curvature_in_turns, *given))
             peer = peers.get(batch, {"error": "not measured"})
             sizes = {"samples": len(data), "variables": data.shape[1], "units": case.units}
             row = {"case": name, **sizes, **asdict(load), "structure_seconds": structure_seconds}
-            yield row | curvature | {"ours": ours, "pyjuice": peer, "times_slower": ratios(ours, peer, runs)}
+            row |= {"curvature_error": curvature["error"]} if "error" in curvature else curvature
+            yield row | {"ours": ours, "pyjuice": peer, "times_slower": ratios(ours, peer, runs)}
 
 
 def peer_rows(name: str, circuit: cc.Circuit, data: np.ndarray, settings: Settings) -> dict[int, dict[str, Any]]:
@@ -388,7 +389,9 @@ def main() -> None:
     for name in settings.cases:
         for row in rows_of(name, settings):
             results["rows"].append(row)
-            say(f"  {row['ours']}\n  times slower {row['times_slower']}, with curvature {row.get('curvature_ratio')}")
+            say(
+                f"  {row['ours']}\n  times slower {row['times_slower']}, with curvature {row.get('curvature_in_turns')}"
+            )
             if settings.peer:
                 used["extensions"] = pyjuice_peer.extensions()
             write_result(arguments.name, results, arguments.out)

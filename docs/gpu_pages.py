@@ -17,6 +17,9 @@ Row = dict[str, Any]
 
 AXES = {"samples": "samples", "variables": "variables", "units": "units K", "runs": "models in a fleet"}
 
+CURVATURE = "curvature_in_turns"
+"""What a step takes that also measures the curvature, over the plain one; only where the two were timed in turns."""
+
 TICKS = (0.3, 1, 3, 10, 30, 100, 300)
 
 
@@ -51,7 +54,7 @@ K = 100 falls off PyJuice's tensor-core path; where it is on it, the two differ 
 
 The difference from float64 after 20 epochs of training: the norm of the difference over the norm, of the worst layer.
 `precision="float32"` is the default. On tensor cores it takes three tf32 products that restore float32; `"tf32"` takes
-one of them, and is a thousand times less exact while seldom faster at these sizes, for the time goes into moving data.
+one of them. {tf32_gain(roofline["results"]["rows"])}
 {origin(precision["environment"])}
 
 {errors(precision["results"])}
@@ -80,17 +83,8 @@ One full-batch step around {base(scaling["results"]["base"])}, one size varied a
 
 def speeds(rows: Sequence[Row]) -> str:
     """Milliseconds per step and model, of both sides."""
-    heads = [
-        "circuit",
-        "K",
-        "batch",
-        "models",
-        "ms per model",
-        "PyJuice",
-        "with graph",
-        "times faster",
-        "curvature adds",
-    ]
+    heads = ["circuit", "K", "batch", "models", "ms per model", "PyJuice", "with graph", "times faster"]
+    measured = any(CURVATURE in row for row in rows)
     body = []
     for row in rows:
         ours, peer = row["ours"], row["pyjuice"]
@@ -105,10 +99,10 @@ def speeds(rows: Sequence[Row]) -> str:
                 f"{1e3 * ours['seconds_per_step'] / row['runs']:.3g}",
                 *(milliseconds(peer.get(name, {})) for name in ("plain", "graph")),
                 f"{row['times_slower']['graph']:.1f}" if "graph" in row["times_slower"] else "-",
-                f"{row['curvature_ratio'] - 1:+.0%}" if "curvature_ratio" in row else "-",
+                *([f"{row[CURVATURE] - 1:+.0%}" if CURVATURE in row else "-"] if measured else []),
             ]
         )
-    return table(heads, body)
+    return table([*heads, "curvature adds"] if measured else heads, body)
 
 
 def milliseconds(side: Row) -> str:
@@ -116,14 +110,14 @@ def milliseconds(side: Row) -> str:
 
 
 def limits(rows: Sequence[Row]) -> str:
-    """What holds the smallest and the many small ones back, in words and measured numbers."""
+    """What holds the smallest and the many small ones back."""
     one = next(row for row in rows if row["case"] == "nltcs" and row["batch"] == 200 and row["runs"] == 1)
     fleet = next(row for row in rows if row["case"] == "plants" and row["batch"] == 200 and row["runs"] == 64)
-    return f"""One small model is bound by waiting: a step of nltcs at batch 200 takes
-{1e6 * one["ours"]["seconds_per_step"]:.0f} us for some twenty kernels that need each other's results, of 2 to 6 us
-each. Fleets fill the machine. There, products of {fleet["units"]} units fill {fleet["units"]}² of the 128² entries that
-a block of the tensor cores has, and every operand is rounded, split and stored again on its way; looping over samples
-with the weights kept, and pieces of bfloat16 in the place of tf32, were tried and are no faster."""
+    seconds, units = one["ours"]["seconds_per_step"], fleet["units"]
+    return f"""One small model is bound by waiting: the {1e6 * seconds:.0f} us of a step of nltcs at batch 200 are
+kernels that need each other's results, level after level. Fleets fill the machine. There, products of {units} units
+fill {units}² of the 128² entries that a block of the tensor cores has, and every operand is rounded, split and stored
+again on its way."""
 
 
 def sides(rows: Sequence[Row]) -> str:
@@ -161,6 +155,20 @@ def errors(rows: Sequence[Row]) -> str:
     names = {"log_likelihood": "log-likelihoods", "counts": "counts", "trace": "trace", "total": "T", "local": "t"}
     heads = ["data", "path", *names.values()]
     return table(heads, [[row["data"], row["path"], *(f"{row[name]:.0e}" for name in names)] for row in rows])
+
+
+def tf32_gain(rows: Sequence[Row]) -> str:
+    """How much faster one product is than three, as a reason for the default."""
+    times = {(row["case"], row["batch"], row["runs"], row["precision"]): row.get("seconds_per_step") for row in rows}
+    gains = [
+        exact / times[(*size, "tf32")]
+        for (*size, precision), exact in times.items()
+        if precision == "float32" and exact and times.get((*size, "tf32"))
+    ]
+    return (
+        f"In the {len(gains)} configurations of the next section it takes between {1 / max(gains):.0%} and "
+        f"{1 / min(gains):.0%} of the time: much of it goes into moving data."
+    )
 
 
 def shares(rows: Sequence[Row]) -> str:

@@ -92,18 +92,6 @@ def test_trace_is_the_trace_of_the_mean_of_the_oracle_hessians(case):
     assert record_of(case).trace == pytest.approx(float(weighted_mean(traces, case)), rel=1e-9)
 
 
-def test_models_of_one_program_have_their_nodes_in_common_and_nothing_else():
-    case = wide_case()
-    first = model_of(case)
-    second = Model(first.circuit, first.params.clone(), first.program)
-    one, other = (curvature(model, case.x, labels=case.labels) for model in (first, second))
-    assert one.nodes is other.nodes
-    assert one.nodes == curvature(Model(first.circuit, first.params), case.x, labels=case.labels).nodes
-    for name in COLUMNS:
-        assert np.array_equal(getattr(one, name), getattr(other, name))
-        assert not np.shares_memory(getattr(one, name), getattr(other, name))
-
-
 @given(case=cases())
 @some
 def test_every_sum_unit_is_listed_once_with_its_name_and_layer(case):

@@ -107,7 +107,7 @@ def test_much_work_takes_other_kernels(monkeypatch):
 
 
 def test_sums_over_parts_of_the_samples_add_up(monkeypatch):
-    monkeypatch.setattr("circurve.engine.cuda.launch.LEAST_PART", 16)
+    monkeypatch.setattr("circurve.engine.cuda.sizes.LEAST_PART", 16)
     case = tree(4, samples=100)
     engine = fused(case)
     engine.reserve(100, backward=True)

@@ -5,8 +5,8 @@ import torch
 
 pytest.importorskip("triton")
 
+from circurve.engine.cuda.mstep_kernels import maximize
 from circurve.engine.cuda.simplex_kernels import maximize_exactly
-from circurve.engine.cuda.small_kernels import maximize
 from circurve.learning.simplex import target_weights
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # without a GPU: Triton's interpreter, see conftest.py

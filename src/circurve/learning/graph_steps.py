@@ -16,7 +16,8 @@ from circurve.engine import Params, Samples
 from circurve.engine.batch import Batch
 from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.fused import FusedEngine
-from circurve.engine.cuda.launch import PickFrom, StepSizes, Update
+from circurve.engine.cuda.launch import PickFrom
+from circurve.engine.cuda.mstep import StepSizes, Update, move_inputs, move_weights
 from circurve.engine.memory import chunk_size
 from circurve.errors import CircurveWarning
 from circurve.learning.gates import is_ours
@@ -205,13 +206,13 @@ class GraphSteps:
             any_plain=(False, False) in plan.forms,
             any_exact=set(plan.forms) != {(False, False)},
         )
-        engine.launch.maximize(sums.counts, sums.second, gates, steps, update)
+        move_weights(engine, sums.counts, sums.second, gates, steps, update)
         alpha: Tensor | None = None
         inputs: tuple[Tensor, ...] = ()
         known = {plan.inputs for plan in engine.blueprint.tables if engine.launch.knows(plan)}
         for table in engine.blueprint.tables:
             if table.inputs in known:
-                engine.launch.maximize_inputs(table, sums.by_state[table.inputs], steps, plan.pseudocount)
+                move_inputs(engine, table, sums.by_state[table.inputs], steps, plan.pseudocount)
         for number, layer in enumerate(engine.program.inputs):
             if number not in known:
                 if alpha is None:

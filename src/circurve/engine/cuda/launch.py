@@ -10,19 +10,13 @@ import torch
 from torch import Tensor
 
 from circurve.engine.cuda.blueprint import SumPlan, TablePlan
+from circurve.engine.cuda.sizes import AT_ONCE, FUSED, MUCH, PROGRAMS, SMALL_TILE, blocks, cut, part_size, parts, power
 from circurve.inputs import Bernoulli, Categorical
-from circurve.inputs.common import FLOOR as INPUT_FLOOR
 
 if TYPE_CHECKING:
     from circurve.engine.cuda.fused import FusedEngine
 
-__all__ = ["FUSED", "Launcher", "PickFrom", "StepSizes", "Update"]
-
-FUSED = 128
-"""Layers with at most so many units and children run in one kernel."""
-
-AT_ONCE = 6
-"""Up to so many factors of an element are read at once."""
+__all__ = ["Launcher", "PickFrom"]
 
 PRECISIONS = {"float32": "tf32x3", "tf32": "tf32", "ieee": "ieee"}
 """What a product of matrices does on tensor cores: three products that restore float32, or a single one."""
@@ -32,9 +26,9 @@ class Launcher:
     """The kernels of one engine, with index arrays on its device."""
 
     def __init__(self, engine: FusedEngine) -> None:
-        from circurve.engine.cuda import kernels, simplex_kernels, small_kernels  # noqa: PLC0415 - imports Triton
+        from circurve.engine.cuda import kernels, small_kernels  # noqa: PLC0415 - Triton is imported only when used
 
-        self.engine, self.large, self.small, self.simplex = engine, kernels, small_kernels, simplex_kernels
+        self.engine, self.large, self.small = engine, kernels, small_kernels
         self.dot = PRECISIONS[engine.precision]
         plan = engine.blueprint
         self._sums = {
@@ -61,7 +55,7 @@ class Launcher:
     def busy(self) -> bool:
         """Whether a typical layer has work for all multiprocessors several times over."""
         engine = self.engine
-        tiles = _parts(engine.width, 32) * engine.groups * engine.runs
+        tiles = parts(engine.width, 32) * engine.groups * engine.runs
         return tiles >= MUCH * PROGRAMS * max(1, len(engine.blueprint.sums))
 
     def tile(self) -> int:
@@ -71,7 +65,7 @@ class Launcher:
         engine = self.engine
         layers = max(1, len(engine.blueprint.sums))
         for size in (64, 32):
-            if _parts(engine.width, size) * engine.groups * engine.runs >= PROGRAMS * layers:
+            if parts(engine.width, size) * engine.groups * engine.runs >= PROGRAMS * layers:
                 return size
         return SMALL_TILE
 
@@ -87,24 +81,24 @@ class Launcher:
         common = (e.values.stride(0), e.elements.stride(0), e.largest.stride(0))
         if self.fuses(plan):
             wanted, warps = (64, 4) if tile == SMALL_TILE else (128, 8)
-            block = min(wanted, _power(k))
-            self.large.forward[(_parts(n, tile) * _parts(k, block), g, e.runs)](
+            block = min(wanted, power(k))
+            self.large.forward[(parts(n, tile) * parts(k, block), g, e.runs)](
                 e.values, e.elements, e.largest, e.squares, weights, e.table, states, factors, kinds, bases,
                 *common, weights.stride(0), e.table.stride(0), state_stride,
                 plan.rows, plan.elements, group, unit, n, e.stride, k, c, width, count,
-                S=e.columns, BK=block, C2=_power(c), BN=tile,
+                S=e.columns, BK=block, C2=power(c), BN=tile,
                 CONTIGUOUS=plan.contiguous, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep, PRECISION=self.dot,
                 num_warps=warps,
             )  # fmt: skip
             return
-        block = min(128, _power(c))
-        self.large.elements[(_parts(n, tile), g, e.runs)](
+        block = min(128, power(c))
+        self.large.elements[(parts(n, tile), g, e.runs)](
             e.values, e.elements, e.largest, e.squares, e.table, states, factors, kinds, bases,
             *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c, count,
             S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
         )  # fmt: skip
-        bk, bc, bn, warps = _blocks(k, c, n)
-        self.large.sums[(_parts(n, bn) * _parts(k, bk), g, e.runs)](
+        bk, bc, bn, warps = blocks(k, c, n)
+        self.large.sums[(parts(n, bn) * parts(k, bk), g, e.runs)](
             e.values, e.elements, e.largest, weights, *common, weights.stride(0),
             plan.rows, plan.elements, group, unit, n, e.stride, k, c, width,
             BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
@@ -117,30 +111,30 @@ class Launcher:
         at, unit = e.packing.place[plan.number]
         weights = e.packed[at]
         tile, n, width = self.tile(), e.width, weights.shape[2]
-        tiles = _parts(n, tile)
+        tiles = parts(n, tile)
         partial = e.sample_weights if curvature is None else curvature
         first_unit = int(e.packing.starts[plan.number])
         if self.fuses(plan):
-            block = min(64, _power(c))
-            self.large.backward[(tiles * _parts(c, block), g, e.runs)](
+            block = min(64, power(c))
+            self.large.backward[(tiles * parts(c, block), g, e.runs)](
                 e.values, e.elements, e.largest, e.squares, e.ratios, e.flows, weights, readers,
                 e.sample_weights, partial,
                 e.values.stride(0), e.elements.stride(0), e.largest.stride(0), weights.stride(0),
                 plan.rows, plan.elements, group, unit, first_unit,
                 n, e.stride, k, c, width, readers.shape[1], e.packing.units, tiles,
-                K2=_power(k), BC=block, BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
+                K2=power(k), BC=block, BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
                 num_warps=4,
             )  # fmt: skip
             return
-        block = min(128, _power(k))
-        self.large.ratios[(tiles * _parts(k, block), g, e.runs)](
+        block = min(128, power(k))
+        self.large.ratios[(tiles * parts(k, block), g, e.runs)](
             e.values, e.largest, e.squares, e.ratios, e.flows, readers, e.sample_weights, partial,
             e.values.stride(0), e.elements.stride(0), e.largest.stride(0),
             plan.rows, group, first_unit, n, e.stride, k, readers.shape[1], e.packing.units, tiles,
             BK=block, BN=tile, CURVATURE=curvature is not None, num_warps=8,
         )  # fmt: skip
-        bc, bk, bn, warps = _blocks(c, k, n)
-        self.large.flows[(_parts(n, bn) * _parts(c, bc), g, e.runs)](
+        bc, bk, bn, warps = blocks(c, k, n)
+        self.large.flows[(parts(n, bn) * parts(c, bc), g, e.runs)](
             e.elements, e.ratios, e.flows, weights,
             e.values.stride(0), e.elements.stride(0), weights.stride(0),
             plan.rows, plan.elements, unit, n, e.stride, k, c, width,
@@ -174,50 +168,50 @@ class Launcher:
         for k, c, pack, (rows, elements, groups, offsets) in self._shapes:
             many = mode == 0 and len(rows) * e.runs >= PROGRAMS
             size, step, warps = (128, 64, 8) if many else (64, 32, 4)
-            bk, bc = min(size, _power(k)), min(size, _power(c))
-            programs = _parts(k, bk) * _parts(c, bc) * len(rows) * e.runs
-            splits, span = _splits(e.width, programs)
+            bk, bc = min(size, power(k)), min(size, power(c))
+            programs = parts(k, bk) * parts(c, bc) * len(rows) * e.runs
+            splits, span = cut(e.width, programs)
             weights, target = e.packed[pack], out[pack]
             result = target if splits == 1 else torch.empty(splits, *target.shape, device=e.device, dtype=e.dtype)
-            self.large.counts[(_parts(k, bk) * _parts(c, bc), len(rows), e.runs * splits)](
+            self.large.counts[(parts(k, bk) * parts(c, bc), len(rows), e.runs * splits)](
                 e.values, e.elements, e.largest, e.ratios, weights, e.sample_weights, result,
                 rows, elements, groups, offsets,
                 e.values.stride(0), e.elements.stride(0), e.largest.stride(0), weights.stride(0),
-                weights.numel(), e.width, e.stride, k, c, weights.shape[2], _parts(span, step),
+                weights.numel(), e.width, e.stride, k, c, weights.shape[2], parts(span, step),
                 MODE=mode, ADD=add and splits == 1, BK=bk, BC=bc, BN=step, SPLITS=splits, PRECISION=self.dot,
                 num_warps=warps,
             )  # fmt: skip
             if splits > 1:
                 self._reduce(result, target, k, offsets, add)
 
-    def _reduce(self, parts: Tensor, target: Tensor, units: int, offsets: Tensor, add: bool) -> None:
-        """Add up the parts; rows of other shapes in the same pack are not touched: others may be writing them."""
+    def _reduce(self, pieces: Tensor, target: Tensor, units: int, offsets: Tensor, add: bool) -> None:
+        """Add up the pieces; rows of other shapes in the same pack are not touched: others may be writing them."""
         if len(offsets) * units == target.shape[1]:
-            target.copy_(target + parts.sum(0) if add else parts.sum(0))
+            target.copy_(target + pieces.sum(0) if add else pieces.sum(0))
             return
         rows = (offsets[:, None] + torch.arange(units, device=self.engine.device)).flatten()
-        total = parts.index_select(2, rows).sum(0)
+        total = pieces.index_select(2, rows).sum(0)
         target.index_copy_(1, rows, target.index_select(1, rows) + total if add else total)
 
     def states(self, plan: TablePlan, states: Tensor, sums: Tensor, squares: Tensor | None, weights: Tensor) -> None:
         """Flow of a table's units by state, into (parts, R, rows, S)."""
         e = self.engine
         readers, variables = self._tables[plan.inputs]
-        block, step = min(32, _power(plan.units)), 64
+        block, step = min(32, power(plan.units)), 64
         splits = sums.shape[0]
-        span = _parts(_span(e.width, splits), step)
-        self.small.by_state[(_parts(plan.units, block), plan.groups, e.runs * splits)](
+        span = parts(part_size(e.width, splits), step)
+        self.small.by_state[(parts(plan.units, block), plan.groups, e.runs * splits)](
             e.flows, states, e.sample_weights, readers, variables, sums, sums if squares is None else squares, weights,
             e.flows.stride(0), states.stride(0) if states.shape[0] > 1 else 0, sums.stride(1),
             plan.rows, e.width, e.stride, plan.units, readers.shape[1], span, sums.stride(0),
-            S=e.columns, S2=_power(e.columns, 1), BK=block, BN=step, SPLITS=splits, SQUARES=squares is not None,
+            S=e.columns, S2=power(e.columns, 1), BK=block, BN=step, SPLITS=splits, SQUARES=squares is not None,
         )  # fmt: skip
 
     def state_splits(self) -> int:
         """Into how many parts the samples are cut when flows are added up by state."""
         e = self.engine
         groups = sum(plan.groups for plan in e.blueprint.tables)
-        return _splits(e.width, max(1, groups * e.runs // 2))[0]
+        return cut(e.width, max(1, groups * e.runs // 2))[0]
 
     def outputs(self, labels: Tensor | None, totals: Tensor, add: bool, running: Tensor | None) -> None:
         """The end of the forward pass; its sums replace `totals` or are added to them, and to `running`."""
@@ -242,7 +236,7 @@ class Launcher:
         e = self.engine
         lists, width = batch.rows.shape[1:]
         weights = e.sample_weights if batch.weights is None else batch.weights
-        self.small.pick[(_parts(e.width, 32), _parts(e.variables, 32), lists)](
+        self.small.pick[(parts(e.width, 32), parts(e.variables, 32), lists)](
             batch.states, batch.rows, batch.number, weights, states, e.sample_weights,
             e.variables, e.samples, e.stride, e.runs, states.stride(0), width, start,
             WEIGHTED=batch.weights is not None, BV=32, BN=32,
@@ -252,7 +246,8 @@ class Launcher:
         """Whether the kernels know the family of a table."""
         return isinstance(self.engine.program.inputs[plan.inputs].family, Bernoulli | Categorical)
 
-    def _family(self, plan: TablePlan) -> dict[str, Any]:
+    def family(self, plan: TablePlan) -> dict[str, Any]:
+        """What the kernels are told of a table's family."""
         family = self.engine.program.inputs[plan.inputs].family
         return {"P": len(family.parameter_names), "BERNOULLI": isinstance(family, Bernoulli), "S": self.engine.columns}
 
@@ -262,18 +257,18 @@ class Launcher:
         parameters = e.inputs[plan.inputs]
         if plan.sums is None:
             units = plan.groups * plan.units
-            self.small.input_table[(_parts(units, 256), e.runs)](
-                parameters, e.table, e.table.stride(0), plan.rows, units, BU=256, **self._family(plan)
+            self.small.input_table[(parts(units, 256), e.runs)](
+                parameters, e.table, e.table.stride(0), plan.rows, units, BU=256, **self.family(plan)
             )
             return
         g, k, c = e.program.sums[plan.sums].shape
         at, unit = e.packing.place[plan.sums]
         weights, leaves = e.packed[at], e.leaves[plan.inputs]
-        block = max(1, min(_power(k), 4096 // _power(c)))
-        self.small.leaf_table[(_parts(k, block), g, e.runs)](
+        block = max(1, min(power(k), 4096 // power(c)))
+        self.small.leaf_table[(parts(k, block), g, e.runs)](
             parameters, weights, e.table, leaves.elements, leaves.scaled, leaves.log_largest,
             weights.stride(0), e.table.stride(0), plan.rows, unit, g, k, c, weights.shape[2],
-            BK=block, C2=_power(c), **self._family(plan),
+            BK=block, C2=power(c), **self.family(plan),
         )  # fmt: skip
 
     def leaf_counts(self, plan: TablePlan, flows: Tensor, counts: list[Tensor], add: bool) -> Tensor:  # (R, G x C, S)
@@ -284,10 +279,10 @@ class Launcher:
         at, unit = e.packing.place[plan.sums]
         weights, leaves = e.packed[at], e.leaves[plan.inputs]
         down = torch.empty(e.runs, g * c, e.columns, device=e.device, dtype=e.dtype)
-        self.small.leaf_counts[(_parts(c, 32), g, e.runs)](
+        self.small.leaf_counts[(parts(c, 32), g, e.runs)](
             flows, weights, leaves.elements, leaves.scaled, counts[at], down,
             flows.stride(0), weights.stride(0), plan.rows, unit, g, k, c, weights.shape[2],
-            S=e.columns, S2=_power(e.columns, 2), BK=min(64, _power(k)), BC=32, ADD=add,
+            S=e.columns, S2=power(e.columns, 2), BK=min(64, power(k)), BC=32, ADD=add,
         )  # fmt: skip
         return down
 
@@ -295,7 +290,7 @@ class Launcher:
         """F^2, t and T of all units, in float64."""
         runs, tiles, kinds, units = partial.shape
         out = torch.empty(runs, kinds, units, device=partial.device, dtype=torch.float64)
-        self.small.unit_sums[(_parts(kinds * units, 128), runs)](partial, out, tiles, kinds * units, BT=8, BM=128)
+        self.small.unit_sums[(parts(kinds * units, 128), runs)](partial, out, tiles, kinds * units, BT=8, BM=128)
         return out
 
     def leaf_units(self, plan: TablePlan, squares: Tensor, weights: Tensor, out: Tensor) -> None:
@@ -304,42 +299,10 @@ class Launcher:
         assert plan.sums is not None
         g, k, c = e.program.sums[plan.sums].shape
         leaves = e.leaves[plan.inputs]
-        self.small.leaf_units[(_parts(k, 64), g, e.runs)](
+        self.small.leaf_units[(parts(k, 64), g, e.runs)](
             squares, weights, leaves.elements, leaves.scaled, leaves.log_largest, out,
             squares.stride(0), plan.rows, int(e.packing.starts[plan.sums]), e.packing.units, g, k, c,
-            S=e.columns, BK=64, C2=_power(c),
-        )  # fmt: skip
-
-    def maximize(
-        self, counts: list[Tensor], moments: list[Tensor], gates: Tensor, steps: StepSizes, update: Update
-    ) -> None:
-        """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
-        e = self.engine
-        columns = (update.forms, update.multiplier, update.scale, update.pseudocount)
-        for at, pack in enumerate(e.packing.packs):
-            width = _power(pack.children)
-            common = (gates, self.units[at], steps.alphas, steps.mus, steps.number, *columns)
-            sizes = (e.packed[at].stride(0), gates.stride(0), pack.size, e.runs, pack.children, pack.width)
-            if update.any_plain:
-                rows = max(1, min(16, 1024 // width))
-                self.small.maximize[(_parts(pack.size, rows), e.runs)](
-                    e.packed[at], counts[at], *common, *sizes, FLOOR=steps.floor, C2=width, BR=rows
-                )
-            if update.any_exact:
-                rows = max(1, min(8, 512 // width))
-                self.simplex.maximize_exactly[(_parts(pack.size, rows), e.runs)](
-                    e.packed[at], counts[at], moments[at] if moments else counts[at], *common, *sizes,
-                    FLOOR=steps.floor, C2=width, BR=rows,
-                )  # fmt: skip
-
-    def maximize_inputs(self, plan: TablePlan, flows: Tensor, steps: StepSizes, pseudocount: Tensor) -> None:
-        """Move the parameters of a tabulated input layer, from its flow by state (R, units, S)."""
-        e = self.engine
-        parameters = e.inputs[plan.inputs]
-        units = flows.shape[1]
-        self.small.maximize_inputs[(_parts(units, 256), e.runs)](
-            parameters, flows, flows.stride(0), steps.alphas, steps.number, pseudocount, units, e.runs,
-            FLOOR=INPUT_FLOOR, BU=256, **self._family(plan),
+            S=e.columns, BK=64, C2=power(c),
         )  # fmt: skip
 
 
@@ -351,67 +314,3 @@ class PickFrom:
     rows: Tensor  # (steps, R or 1, N), -1 for padding
     number: Tensor  # (1,), which step
     weights: Tensor | None  # (rows,)
-
-
-@dataclass(frozen=True)
-class StepSizes:
-    """Step sizes and strengths of all steps, (steps, R) float64, and which step it is."""
-
-    alphas: Tensor
-    mus: Tensor
-    number: Tensor
-    floor: float
-
-
-SMALL_TILE = 16
-"""Samples in a tile where there is little work: the more programs the better."""
-
-
-@dataclass(frozen=True)
-class Update:
-    """How the sum weights of each run move, (R,) each."""
-
-    forms: Tensor  # int32: 0 as the paper does, 1 exact simplex, 2 exact penalty, 3 both
-    multiplier: Tensor
-    scale: Tensor
-    """What counts are divided by first."""
-
-    pseudocount: Tensor
-    any_plain: bool
-    any_exact: bool
-
-
-PROGRAMS = 264
-"""Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
-
-LEAST_PART = 256
-"""Samples that are worth a program of their own when sums over samples are cut into parts."""
-
-MUCH = 2
-"""From so many times PROGRAMS tiles of 32 samples on, a layer is more work than waiting. (As measured.)"""
-
-
-def _parts(size: int, part: int) -> int:
-    return -(-size // part)
-
-
-def _power(size: int, least: int = 16) -> int:
-    """The power of two at or above `size`; a product of matrices needs at least 16."""
-    return max(least, 1 << (size - 1).bit_length())
-
-
-def _blocks(rows: int, inner: int, samples: int) -> tuple[int, int, int, int]:
-    """Block of rows, of the inner axis and of samples for a product of matrices, and the warps; as measured."""
-    if inner <= FUSED:
-        return min(128, _power(rows)), 16, 32, 4
-    return min(128, _power(rows)), 32, min(128, _power(samples)), 8
-
-
-def _splits(samples: int, programs: int) -> tuple[int, int]:
-    """Into how many parts to cut the samples so that all multiprocessors have work, and the size of a part."""
-    wanted = max(1, min(PROGRAMS // max(1, programs), _parts(samples, LEAST_PART)))
-    return wanted, _span(samples, wanted)
-
-
-def _span(samples: int, splits: int) -> int:
-    return _parts(_parts(samples, splits), 64) * 64

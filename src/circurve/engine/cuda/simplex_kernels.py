@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.small_kernels import between
+from circurve.engine.cuda.mstep_kernels import between
 
 __all__ = ["maximize_exactly"]
 

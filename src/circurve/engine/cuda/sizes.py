@@ -1,0 +1,51 @@
+"""Sizes of blocks and tiles: what a program of a kernel does, as measured on an H200."""
+
+from __future__ import annotations
+
+__all__ = ["AT_ONCE", "FUSED", "MUCH", "PROGRAMS", "SMALL_TILE", "blocks", "cut", "part_size", "parts", "power"]
+
+FUSED = 128
+"""Layers with at most so many units and children run in one kernel."""
+
+AT_ONCE = 6
+"""Up to so many factors of an element are read at once."""
+
+SMALL_TILE = 16
+"""Samples in a tile where there is little work: the more programs the better."""
+
+PROGRAMS = 264
+"""Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
+
+LEAST_PART = 256
+"""Samples that are worth a program of their own when sums over samples are cut into parts."""
+
+MUCH = 2
+"""From so many times PROGRAMS tiles of 32 samples on, a layer is more work than waiting. (As measured.)"""
+
+
+def parts(size: int, part: int) -> int:
+    """How many parts of that size it takes."""
+    return -(-size // part)
+
+
+def power(size: int, least: int = 16) -> int:
+    """The power of two at or above `size`; a product of matrices needs at least 16."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def blocks(rows: int, inner: int, samples: int) -> tuple[int, int, int, int]:
+    """Block of rows, of the inner axis and of samples for a product of matrices, and the warps; as measured."""
+    if inner <= FUSED:
+        return min(128, power(rows)), 16, 32, 4
+    return min(128, power(rows)), 32, min(128, power(samples)), 8
+
+
+def cut(samples: int, programs: int) -> tuple[int, int]:
+    """Into how many parts to cut the samples so that all multiprocessors have work, and the size of a part."""
+    wanted = max(1, min(PROGRAMS // max(1, programs), parts(samples, LEAST_PART)))
+    return wanted, part_size(samples, wanted)
+
+
+def part_size(samples: int, count: int) -> int:
+    """The size of one of so many parts of the samples, a multiple of 64."""
+    return parts(parts(samples, count), 64) * 64
