@@ -15,7 +15,7 @@ from circurve.experiments.environment import describe_environment
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.plan import load_all
 from circurve.experiments.provenance import describe, provenance
-from circurve.experiments.records import RecordFile
+from circurve.experiments.records import FILE_NAME, RecordFile, read_records
 from circurve.experiments.render import FORMATS
 from circurve.experiments.runner import run_study
 from circurve.experiments.spec import Study
@@ -99,10 +99,12 @@ def reproduce(
     """
     targets = targets_of(targets)
     outputs = Outputs()
+    known = [] if resume else read_records(options.out / FILE_NAME)
+    if known:
+        raise _occupied(options.out, known, targets)
+    data = _load(targets, options)
     with RecordFile(options.out) as file:
-        if file.records and not resume:
-            raise _occupied(options.out, file.records, targets)
-        work = _Work(options, file, command, progress, _load(targets, options))
+        work = _Work(options, file, command, progress, data)
         for name in targets:
             output: Report | FigureOutput
             if name in TABLES:
