@@ -206,19 +206,25 @@ class GraphSteps:
             any_plain=(False, False) in plan.forms,
             any_exact=set(plan.forms) != {(False, False)},
         )
+        with engine.aside():
+            self._move_inputs(sums, steps)
         move_weights(engine, sums.counts, sums.second, gates, steps, update)
+        engine.join()
+
+    def _move_inputs(self, sums: FusedSums, steps: StepSizes) -> None:
+        engine, pseudocount = self.engine, self.plan.pseudocount
         alpha: Tensor | None = None
         inputs: tuple[Tensor, ...] = ()
         known = {plan.inputs for plan in engine.blueprint.tables if engine.launch.knows(plan)}
         for table in engine.blueprint.tables:
             if table.inputs in known:
-                move_inputs(engine, table, sums.by_state[table.inputs], steps, plan.pseudocount)
+                move_inputs(engine, table, sums.by_state[table.inputs], steps, pseudocount)
         for number, layer in enumerate(engine.program.inputs):
             if number not in known:
                 if alpha is None:
                     alpha, inputs = self._alpha(), sums.input_sums()
                 old = engine.inputs[number]
-                old.copy_(layer.family.maximize(old, inputs[number], plan.pseudocount, alpha))
+                old.copy_(layer.family.maximize(old, inputs[number], pseudocount, alpha))
 
     def _alpha(self) -> Tensor:  # (R, 1, 1, 1)
         return self.alphas.index_select(0, self.number)[0].to(self.engine.dtype).view(-1, 1, 1, 1)

@@ -162,8 +162,8 @@ class FusedEngine:
         for written in self.blueprint.written:
             assert batch is not None, "inputs without tables need the batch itself"
             self._write(written.inputs, written.rows, written.shape, batch)
-        for plan, group in self._with_groups():
-            self.launch.forward(plan, group, states, keep)
+        for number, (plan, group) in enumerate(self._with_groups()):
+            self.launch.forward(plan, group, states, keep, follows=number > 0)
 
     def finish(self, labels: Tensor | None, totals: Tensor, add: bool, running: Tensor | None) -> None:
         """Log-values of the samples, the outputs' flow, and totals (3, R): log-likelihood, weight, impossible.
@@ -174,7 +174,7 @@ class FusedEngine:
 
     def backward(self, curvature: Tensor | None) -> None:
         """Flows and ratios of all rows. curvature: (R, tiles, 3, M), the sums of F^2, t and T of each tile."""
-        for plan, group in reversed(list(self._with_groups())):
+        for plan, group in reversed(self._with_groups()):
             self.launch.backward(plan, group, curvature)
 
     @contextmanager

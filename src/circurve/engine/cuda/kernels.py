@@ -12,6 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
+
 __all__ = ["backward", "counts", "elements", "flows", "forward", "ratios", "sums"]
 
 LOG_ZERO_HALF = tl.constexpr(-5e29)
@@ -118,8 +120,10 @@ def forward(
     first_row, first_element, first_group, first_pack, N, NS, K, C, CW, J,
     S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, BN: tl.constexpr,
     CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """A whole sum layer: E, S = W E, log p = log S + m; program (tiles of samples x block of units, group, run)."""
+    let_next_begin(EARLY)
     blocks = tl.cdiv(K, BK)
     tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     k, c = block * BK + tl.arange(0, BK), tl.arange(0, C2)
@@ -128,6 +132,7 @@ def forward(
         weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[:, None] * CW + c[None, :],
         mask=(k < K)[:, None] & (c < CW)[None, :], other=0.0,
     )  # fmt: skip
+    wait_for_last(EARLY)
     values += r * value_stride
     n = tile * BN + tl.arange(0, BN)
     logs = _log_elements(
@@ -254,12 +259,13 @@ def backward(
     value_stride, element_stride, group_stride, weight_stride,
     first_row, first_element, first_group, first_pack, first_unit, N, NS, K, C, CW, J, M, tiles,
     K2: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A whole sum layer backwards: A, and the flow E (W^T A) of its elements.
 
     Program (tile of samples x block of elements, group, run); the first block of a tile keeps A and the sums.
     """
+    let_next_begin(EARLY)
     blocks = tl.cdiv(C, BC)
     tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     k, c = tl.arange(0, K2), block * BC + tl.arange(0, BC)
@@ -268,6 +274,7 @@ def backward(
         weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[None, :] * CW + c[:, None],
         mask=(k < K)[None, :] & (c < CW)[:, None], other=0.0,
     )  # fmt: skip
+    wait_for_last(EARLY)
     flows += r * element_stride
     n = tile * BN + tl.arange(0, BN)
     inside = (c < C)[:, None] & (n < N)[None, :]

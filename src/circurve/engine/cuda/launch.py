@@ -26,10 +26,13 @@ class Launcher:
     """The kernels of one engine, with index arrays on its device."""
 
     def __init__(self, engine: FusedEngine) -> None:
-        from circurve.engine.cuda import kernels, small_kernels  # noqa: PLC0415 - Triton is imported only when used
+        from circurve.engine.cuda import chain_kernels, kernels, small_kernels  # noqa: PLC0415 - imported only when used
 
         self.engine, self.large, self.small = engine, kernels, small_kernels
         self.dot = PRECISIONS[engine.precision]
+        self.chained, self.apart = self._chained(chain_kernels.chains(engine.device)), self._chained(False)
+        """How a kernel is launched that follows another one of the same pass, and the first one."""
+
         plan = engine.blueprint
         self._sums = {
             p.number: tuple(self._put(a) for a in (p.factors, p.kinds, p.factors[..., 0].copy(), p.readers))
@@ -40,6 +43,11 @@ class Launcher:
         self._outputs = self._put(plan.outputs)
         self.units = [self._put(pack.units.astype(np.int32)) for pack in engine.packing.packs]
         self._shapes = self._equal_shapes()
+
+    @staticmethod
+    def _chained(early: bool) -> dict[str, Any]:
+        """What a kernel is told that may begin before the last one has ended, where that is possible."""
+        return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
     def _put(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.engine.device)
@@ -69,8 +77,8 @@ class Launcher:
                 return size
         return SMALL_TILE
 
-    def forward(self, plan: SumPlan, group: int, states: Tensor, keep: bool) -> None:
-        """Values of a sum layer; `keep` leaves E, m and q for the backward pass."""
+    def forward(self, plan: SumPlan, group: int, states: Tensor, keep: bool, follows: bool) -> None:
+        """Values of a sum layer; `keep` leaves E, m and q for the backward pass. `follows` another layer."""
         e, (g, k, c) = self.engine, plan.shape
         factors, kinds, bases, _ = self._sums[plan.number]
         count = kinds.shape[1]
@@ -88,7 +96,7 @@ class Launcher:
                 plan.rows, plan.elements, group, unit, n, e.stride, k, c, width, count,
                 S=e.columns, BK=block, C2=power(c), BN=tile,
                 CONTIGUOUS=plan.contiguous, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep, PRECISION=self.dot,
-                num_warps=warps,
+                num_warps=warps, **(self.chained if follows else self.apart),
             )  # fmt: skip
             return
         block = min(128, power(c))
@@ -123,7 +131,7 @@ class Launcher:
                 plan.rows, plan.elements, group, unit, first_unit,
                 n, e.stride, k, c, width, readers.shape[1], e.packing.units, tiles,
                 K2=power(k), BC=block, BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
-                num_warps=4,
+                num_warps=4, **self.chained,
             )  # fmt: skip
             return
         block = min(128, power(k))
@@ -205,6 +213,7 @@ class Launcher:
             e.flows.stride(0), states.stride(0) if states.shape[0] > 1 else 0, sums.stride(1),
             plan.rows, e.width, e.stride, plan.units, readers.shape[1], span, sums.stride(0),
             S=e.columns, S2=power(e.columns, 1), BK=block, BN=step, SPLITS=splits, SQUARES=squares is not None,
+            **self.chained,
         )  # fmt: skip
 
     def state_splits(self) -> int:
@@ -220,7 +229,7 @@ class Launcher:
             e.values, e.flows, e.sample_weights, e.sample_weights if labels is None else labels, self._outputs,
             totals, totals if running is None else running, e.log_values,
             e.values.stride(0), e.flows.stride(0), e.width, e.stride, len(self._outputs),
-            LABELS=labels is not None, ADD=add, RUNNING=running is not None, BN=256,
+            LABELS=labels is not None, ADD=add, RUNNING=running is not None, BN=256, **self.chained,
         )  # fmt: skip
 
     def received(self, inputs: int) -> Tensor:  # (R, G, K, N)
@@ -282,7 +291,7 @@ class Launcher:
         self.small.leaf_counts[(parts(c, 32), g, e.runs)](
             flows, weights, leaves.elements, leaves.scaled, counts[at], down,
             flows.stride(0), weights.stride(0), plan.rows, unit, g, k, c, weights.shape[2],
-            S=e.columns, S2=power(e.columns, 2), BK=min(64, power(k)), BC=32, ADD=add,
+            S=e.columns, S2=power(e.columns, 2), BK=min(64, power(k)), BC=32, ADD=add, **self.chained,
         )  # fmt: skip
         return down
 

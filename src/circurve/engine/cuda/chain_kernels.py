@@ -1,0 +1,41 @@
+"""Kernels that begin before the last one of their stream has ended: on new GPUs this hides the time a launch takes.
+
+A kernel of a chain first lets the next one begin, reads what no kernel of the chain writes, and then waits for the end
+of the last one. Every program of such a kernel must wait, so that the end of one is the end of all before it.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+try:
+    from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+except ImportError:  # an older Triton
+    gdc_launch_dependents = gdc_wait = None
+
+__all__ = ["chains", "let_next_begin", "wait_for_last"]
+
+CAPABILITY = (9, 0)
+"""The first GPUs that can do it."""
+
+
+def chains(device: torch.device) -> bool:
+    """Whether kernels on the device can begin early."""
+    return device.type == "cuda" and gdc_wait is not None and torch.cuda.get_device_capability(device) >= CAPABILITY
+
+
+@triton.jit
+def let_next_begin(EARLY: tl.constexpr):
+    """The next kernel of the chain may begin, up to where it waits for this one."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_last(EARLY: tl.constexpr):
+    """From here on, what earlier kernels of the stream wrote is there."""
+    if EARLY:
+        gdc_wait()
