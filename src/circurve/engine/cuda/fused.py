@@ -174,8 +174,8 @@ class FusedEngine:
 
     def backward(self, curvature: Tensor | None) -> None:
         """Flows and ratios of all rows. curvature: (R, tiles, 3, M), the sums of F^2, t and T of each tile."""
-        for plan, group in reversed(self._with_groups()):
-            self.launch.backward(plan, group, curvature)
+        for number, (plan, group) in enumerate(reversed(self._with_groups())):
+            self.launch.backward(plan, group, curvature, follows=number > 0)
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
+from circurve.engine.cuda.product_kernels import product
 
 __all__ = ["backward", "counts", "elements", "flows", "forward", "ratios", "sums"]
 
@@ -206,22 +207,25 @@ def sums(
     first_row, first_element, first_group, first_pack, N, NS, K, C, CW,
     BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """log p = log(W E) + m of a wide layer; program (tile of samples x block of units, group, run)."""
+    """log p = log(W E) + m of a wide layer; program (tile of samples x block of units, group, run).
+
+    The product is done as E^T W^T: weights then lie in memory as tensor cores read their second operand.
+    """
     blocks = tl.cdiv(K, BK)
     tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
     g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[:, None] * CW
-    e_rows = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n[None, :]
-    total = tl.zeros((BK, BN), dtype=tl.float32)
+    w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k)[None, :] * CW
+    e_rows = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n[:, None]
+    total = tl.zeros((BN, BK), dtype=tl.float32)
     for start in range(0, C, BC):
         c = start + tl.arange(0, BC)
-        w = tl.load(w_rows + c[None, :], mask=(k < K)[:, None] & (c < CW)[None, :], other=0.0)
-        e = tl.load(e_rows + c[:, None] * NS, mask=(c < C)[:, None] & (n < N)[None, :], other=0.0)
-        total = tl.dot(w, e, total, input_precision=PRECISION)
+        w = tl.load(w_rows + c[:, None], mask=(k < K)[None, :] & (c < CW)[:, None], other=0.0)
+        e = tl.load(e_rows + c[None, :] * NS, mask=(n < N)[:, None] & (c < C)[None, :], other=0.0)
+        total = product(e, w, total, PRECISION)
     top = tl.load(largest + r * group_stride + (first_group + g).to(tl.int64) * NS + n, mask=n < N, other=0.0)
-    out = values + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
-    tl.store(out, tl.log(total) + top[None, :], mask=(k < K)[:, None] & (n < N)[None, :])
+    out = values + r * value_stride + (first_row + g.to(tl.int64) * K + k)[None, :] * NS + n[:, None]
+    tl.store(out, tl.log(total) + top[:, None], mask=(k < K)[None, :] & (n < N)[:, None])
 
 
 @triton.jit
@@ -329,7 +333,10 @@ def flows(
         k = start + tl.arange(0, BK)
         w = tl.load(w_columns + k[None, :] * CW, mask=(k < K)[None, :] & (c < CW)[:, None], other=0.0)
         a = tl.load(a_rows + k[:, None] * NS, mask=(k < K)[:, None] & (n < N)[None, :], other=0.0)
-        down = tl.dot(w, a, down, input_precision=PRECISION)
+        if PRECISION == "tf32x3":  # in `product`, either operand would have to be turned over
+            down = tl.dot(w, a, down, input_precision="tf32x3")
+        else:
+            down = product(w, a, down, PRECISION)
     inside = (c < C)[:, None] & (n < N)[None, :]
     place = r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
     scaled = tl.load(elements + place, mask=inside, other=0.0)
@@ -375,7 +382,7 @@ def counts(
             a = tl.load(ratios + a_rows + n[None, :], mask=inside, other=0.0)
             a = a * a * tl.where(w > 0, 1.0 / w, 0.0)[None, :]
             e = e * e
-        total = tl.dot(a, e, total, input_precision=PRECISION)
+        total = product(a, e, total, PRECISION)
     edge = (tl.load(group_weights + g) + k)[:, None] * CW + c[None, :]
     inside = (k < K)[:, None] & (c < CW)[None, :]
     if MODE != 1:

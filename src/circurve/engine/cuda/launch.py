@@ -10,7 +10,20 @@ import torch
 from torch import Tensor
 
 from circurve.engine.cuda.blueprint import SumPlan, TablePlan
-from circurve.engine.cuda.sizes import AT_ONCE, FUSED, MUCH, PROGRAMS, SMALL_TILE, blocks, cut, part_size, parts, power
+from circurve.engine.cuda.sizes import (
+    AT_ONCE,
+    FUSED,
+    MUCH,
+    PROGRAMS,
+    SMALL_TILE,
+    cut,
+    edge_blocks,
+    flow_blocks,
+    part_size,
+    parts,
+    power,
+    sum_blocks,
+)
 from circurve.inputs import Bernoulli, Categorical
 
 if TYPE_CHECKING:
@@ -19,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Launcher", "PickFrom"]
 
 PRECISIONS = {"float32": "tf32x3", "tf32": "tf32", "ieee": "ieee"}
-"""What a product of matrices does on tensor cores: three products that restore float32, or a single one."""
+"""What a product of matrices does on tensor cores: three products that restore float32, or a single one.
+
+Off the GPU, in Triton's interpreter, products are exact to float32 in any case.
+"""
 
 
 class Launcher:
@@ -29,9 +45,9 @@ class Launcher:
         from circurve.engine.cuda import chain_kernels, kernels, small_kernels  # noqa: PLC0415 - imported only when used
 
         self.engine, self.large, self.small = engine, kernels, small_kernels
-        self.dot = PRECISIONS[engine.precision]
-        self.chained, self.apart = self._chained(chain_kernels.chains(engine.device)), self._chained(False)
-        """How a kernel is launched that follows another one of the same pass, and the first one."""
+        self.dot = PRECISIONS[engine.precision] if engine.device.type == "cuda" else "ieee"
+        self.chains = chain_kernels.chains(engine.device)
+        """Whether the kernel of a layer can begin before that of the last one has ended."""
 
         plan = engine.blueprint
         self._sums = {
@@ -43,11 +59,6 @@ class Launcher:
         self._outputs = self._put(plan.outputs)
         self.units = [self._put(pack.units.astype(np.int32)) for pack in engine.packing.packs]
         self._shapes = self._equal_shapes()
-
-    @staticmethod
-    def _chained(early: bool) -> dict[str, Any]:
-        """What a kernel is told that may begin before the last one has ended, where that is possible."""
-        return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
     def _put(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.engine.device)
@@ -96,7 +107,7 @@ class Launcher:
                 plan.rows, plan.elements, group, unit, n, e.stride, k, c, width, count,
                 S=e.columns, BK=block, C2=power(c), BN=tile,
                 CONTIGUOUS=plan.contiguous, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep, PRECISION=self.dot,
-                num_warps=warps, **(self.chained if follows else self.apart),
+                num_warps=warps, **self._chained(follows),
             )  # fmt: skip
             return
         block = min(128, power(c))
@@ -105,14 +116,14 @@ class Launcher:
             *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c, count,
             S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
         )  # fmt: skip
-        bk, bc, bn, warps = blocks(k, c, n)
+        bk, bc, bn, warps = sum_blocks(k, c, n)
         self.large.sums[(parts(n, bn) * parts(k, bk), g, e.runs)](
             e.values, e.elements, e.largest, weights, *common, weights.stride(0),
             plan.rows, plan.elements, group, unit, n, e.stride, k, c, width,
             BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
         )  # fmt: skip
 
-    def backward(self, plan: SumPlan, group: int, curvature: Tensor | None) -> None:
+    def backward(self, plan: SumPlan, group: int, curvature: Tensor | None, follows: bool) -> None:
         """Ratios A of a sum layer and the flows of its elements; curvature: (R, tiles, 3, M) or None."""
         e, (g, k, c) = self.engine, plan.shape
         readers = self._sums[plan.number][3]
@@ -131,7 +142,7 @@ class Launcher:
                 plan.rows, plan.elements, group, unit, first_unit,
                 n, e.stride, k, c, width, readers.shape[1], e.packing.units, tiles,
                 K2=power(k), BC=block, BN=tile, CURVATURE=curvature is not None, PRECISION=self.dot,
-                num_warps=4, **self.chained,
+                num_warps=4, **self._chained(follows),
             )  # fmt: skip
             return
         block = min(128, power(k))
@@ -141,13 +152,17 @@ class Launcher:
             plan.rows, group, first_unit, n, e.stride, k, readers.shape[1], e.packing.units, tiles,
             BK=block, BN=tile, CURVATURE=curvature is not None, num_warps=8,
         )  # fmt: skip
-        bc, bk, bn, warps = blocks(c, k, n)
+        bc, bk, bn, warps = flow_blocks(c, k, n)
         self.large.flows[(parts(n, bn) * parts(c, bc), g, e.runs)](
             e.elements, e.ratios, e.flows, weights,
             e.values.stride(0), e.elements.stride(0), weights.stride(0),
             plan.rows, plan.elements, unit, n, e.stride, k, c, width,
             BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
         )  # fmt: skip
+
+    def _chained(self, follows: bool) -> dict[str, Any]:
+        """What a kernel is told that follows that of another layer."""
+        return {"EARLY": True, "launch_pdl": True} if self.chains and follows else {"EARLY": False}
 
     def _equal_shapes(self) -> list[tuple[int, int, int, tuple[Tensor, ...]]]:
         """(K, C, pack, arrays) for each shape of group: rows, elements, numbers and weights of all such groups."""
@@ -174,9 +189,7 @@ class Launcher:
         """Edge sums of all groups into `out`, packed (R, M, C); see the kernel for `mode`."""
         e = self.engine
         for k, c, pack, (rows, elements, groups, offsets) in self._shapes:
-            many = mode == 0 and len(rows) * e.runs >= PROGRAMS
-            size, step, warps = (128, 64, 8) if many else (64, 32, 4)
-            bk, bc = min(size, power(k)), min(size, power(c))
+            bk, bc, step, warps = edge_blocks(k, c, many=mode == 0 and len(rows) * e.runs >= PROGRAMS)
             programs = parts(k, bk) * parts(c, bc) * len(rows) * e.runs
             splits, span = cut(e.width, programs)
             weights, target = e.packed[pack], out[pack]
@@ -213,7 +226,6 @@ class Launcher:
             e.flows.stride(0), states.stride(0) if states.shape[0] > 1 else 0, sums.stride(1),
             plan.rows, e.width, e.stride, plan.units, readers.shape[1], span, sums.stride(0),
             S=e.columns, S2=power(e.columns, 1), BK=block, BN=step, SPLITS=splits, SQUARES=squares is not None,
-            **self.chained,
         )  # fmt: skip
 
     def state_splits(self) -> int:
@@ -229,7 +241,7 @@ class Launcher:
             e.values, e.flows, e.sample_weights, e.sample_weights if labels is None else labels, self._outputs,
             totals, totals if running is None else running, e.log_values,
             e.values.stride(0), e.flows.stride(0), e.width, e.stride, len(self._outputs),
-            LABELS=labels is not None, ADD=add, RUNNING=running is not None, BN=256, **self.chained,
+            LABELS=labels is not None, ADD=add, RUNNING=running is not None, BN=256,
         )  # fmt: skip
 
     def received(self, inputs: int) -> Tensor:  # (R, G, K, N)
@@ -291,7 +303,7 @@ class Launcher:
         self.small.leaf_counts[(parts(c, 32), g, e.runs)](
             flows, weights, leaves.elements, leaves.scaled, counts[at], down,
             flows.stride(0), weights.stride(0), plan.rows, unit, g, k, c, weights.shape[2],
-            S=e.columns, S2=power(e.columns, 2), BK=min(64, power(k)), BC=32, ADD=add, **self.chained,
+            S=e.columns, S2=power(e.columns, 2), BK=min(64, power(k)), BC=32, ADD=add,
         )  # fmt: skip
         return down
 

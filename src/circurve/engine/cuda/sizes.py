@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["AT_ONCE", "FUSED", "MUCH", "PROGRAMS", "SMALL_TILE", "blocks", "cut", "part_size", "parts", "power"]
+__all__ = [
+    "AT_ONCE",
+    "FUSED",
+    "MUCH",
+    "PROGRAMS",
+    "SMALL_TILE",
+    "cut",
+    "edge_blocks",
+    "flow_blocks",
+    "part_size",
+    "parts",
+    "power",
+    "sum_blocks",
+]
 
 FUSED = 128
 """Layers with at most so many units and children run in one kernel."""
@@ -33,11 +46,23 @@ def power(size: int, least: int = 16) -> int:
     return max(least, 1 << (size - 1).bit_length())
 
 
-def blocks(rows: int, inner: int, samples: int) -> tuple[int, int, int, int]:
-    """Block of rows, of the inner axis and of samples for a product of matrices, and the warps; as measured."""
-    if inner <= FUSED:
-        return min(128, power(rows)), 16, 32, 4
-    return min(128, power(rows)), 32, min(128, power(samples)), 8
+def sum_blocks(units: int, children: int, samples: int) -> tuple[int, int, int, int]:
+    """Blocks of units, of children and of samples for W E, and the warps; as measured."""
+    if children <= FUSED:
+        return min(64, power(units)), 16, 64, 4
+    return min(128, power(units)), 32, min(128, power(samples)), 8
+
+
+def flow_blocks(children: int, units: int, samples: int) -> tuple[int, int, int, int]:
+    """Blocks of children, of units and of samples for W^T A, and the warps; as measured."""
+    if units <= FUSED:
+        return min(128, power(children)), 16, 32, 4
+    return min(128, power(children)), 32, min(128, power(samples)), 8
+
+
+def edge_blocks(units: int, children: int, many: bool) -> tuple[int, int, int, int]:
+    """Blocks of units, of children and of samples for A E^T, and the warps; `many` programs or few. As measured."""
+    return min(64, power(units)), min(128 if many else 64, power(children)), 32, 4
 
 
 def cut(samples: int, programs: int) -> tuple[int, int]:

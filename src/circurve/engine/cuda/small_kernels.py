@@ -6,8 +6,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
-
 __all__ = [
     "by_state",
     "input_table",
@@ -133,14 +131,12 @@ def leaf_table(
 def leaf_counts(
     flows, weights, elements, scaled, counts, child_flows,
     table_stride, weight_stride, first_row, first_pack, G, K, C, CW,
-    S: tl.constexpr, S2: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr,
+    S: tl.constexpr, S2: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """Counts of sums over inputs and the inputs' flow by state (R, G, C, S), from flows by state (R, rows, S).
 
     Program (block of children, group, run).
     """
-    let_next_begin(EARLY)
-    wait_for_last(EARLY)
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
     group = r * G + g
@@ -227,15 +223,13 @@ def _put(at, running, value, ADD: tl.constexpr, RUNNING: tl.constexpr):
 @triton.jit(do_not_specialize=VARIES)
 def outputs(
     values, flows, sample_weights, labels, rows, totals, running, log_values, value_stride, flow_stride, N, NS, outputs,
-    LABELS: tl.constexpr, ADD: tl.constexpr, RUNNING: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr,
+    LABELS: tl.constexpr, ADD: tl.constexpr, RUNNING: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The end of the forward pass: log p of each sample, its weight as the outputs' flow, and the sums for the history.
 
     `sample_weights` (R, NS) becomes zero for impossible samples. `totals` (3, R): log-likelihood, weight, impossible;
     `running`: the same over many E-steps.
     """
-    let_next_begin(EARLY)
-    wait_for_last(EARLY)
     r = tl.program_id(0).to(tl.int64)
     R = tl.num_programs(0)
     likelihood = tl.zeros((BN,), dtype=tl.float64)
@@ -269,14 +263,11 @@ def by_state(
     flows, states, sample_weights, readers, variables, sums, squares, weights,
     flow_stride, state_stride, table_stride, first_row, N, NS, K, J, span, split_stride,
     S: tl.constexpr, S2: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, SPLITS: tl.constexpr, SQUARES: tl.constexpr,
-    EARLY: tl.constexpr,
 ):  # fmt: skip
     """Flow of a table's units by state of their variable, (R, rows, S); also its square and the samples' weights.
 
     Program (block of units, group, run x part of the samples, `span` tiles).
     """
-    let_next_begin(EARLY)
-    wait_for_last(EARLY)
     k = tl.program_id(0) * BK + tl.arange(0, BK)
     g, r, part = tl.program_id(1), (tl.program_id(2) // SPLITS).to(tl.int64), tl.program_id(2) % SPLITS
     flows += r * flow_stride
