@@ -116,7 +116,7 @@ class Launcher:
             *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c, count,
             S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
         )  # fmt: skip
-        bk, bc, bn, warps = sum_blocks(k, c, n)
+        bk, bc, bn, warps = sum_blocks(k, c)
         self.large.sums[(parts(n, bn) * parts(k, bk), g, e.runs)](
             e.values, e.elements, e.largest, weights, *common, weights.stride(0),
             plan.rows, plan.elements, group, unit, n, e.stride, k, c, width,
@@ -152,7 +152,7 @@ class Launcher:
             plan.rows, group, first_unit, n, e.stride, k, readers.shape[1], e.packing.units, tiles,
             BK=block, BN=tile, CURVATURE=curvature is not None, num_warps=8,
         )  # fmt: skip
-        bc, bk, bn, warps = flow_blocks(c, k, n)
+        bc, bk, bn, warps = flow_blocks(c, k)
         self.large.flows[(parts(n, bn) * parts(c, bc), g, e.runs)](
             e.elements, e.ratios, e.flows, weights,
             e.values.stride(0), e.elements.stride(0), weights.stride(0),

@@ -46,18 +46,18 @@ def power(size: int, least: int = 16) -> int:
     return max(least, 1 << (size - 1).bit_length())
 
 
-def sum_blocks(units: int, children: int, samples: int) -> tuple[int, int, int, int]:
+def sum_blocks(units: int, children: int) -> tuple[int, int, int, int]:
     """Blocks of units, of children and of samples for W E, and the warps; as measured."""
     if children <= FUSED:
         return min(64, power(units)), 16, 64, 4
-    return min(128, power(units)), 32, min(128, power(samples)), 8
+    return min(64, power(units)), 32, 128, 8
 
 
-def flow_blocks(children: int, units: int, samples: int) -> tuple[int, int, int, int]:
+def flow_blocks(children: int, units: int) -> tuple[int, int, int, int]:
     """Blocks of children, of units and of samples for W^T A, and the warps; as measured."""
     if units <= FUSED:
         return min(128, power(children)), 16, 32, 4
-    return min(128, power(children)), 32, min(128, power(samples)), 8
+    return min(128, power(children)), 32, 64, 4
 
 
 def edge_blocks(units: int, children: int, many: bool) -> tuple[int, int, int, int]:
