@@ -167,8 +167,6 @@ class GraphSteps:
         for start in range(0, width, self.chunk):
             self._e_step(sums, start, min(start + self.chunk, width))
         self._m_step(sums)
-        if sums.units is not None:
-            self.traces += sums.units[:, 2]
         self.number += 1
 
     def _e_step(self, sums: FusedSums, start: int, stop: int) -> None:
@@ -208,6 +206,8 @@ class GraphSteps:
         )
         with engine.aside():
             self._move_inputs(sums, steps)
+            if sums.units is not None:
+                self.traces += sums.units[:, 2]
         move_weights(engine, sums.counts, sums.second, gates, steps, update)
         engine.join()
 

@@ -32,7 +32,7 @@ PROGRAMS = 264
 LEAST_PART = 256
 """Samples that are worth a program of their own when sums over samples are cut into parts."""
 
-MUCH = 2
+MUCH = 0.5
 """From so many times PROGRAMS tiles of 32 samples on, a layer is more work than waiting. (As measured.)"""
 
 
