@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circurve.data import as_matrix, encode
 from circurve.engine import Engine, Params, Program, Samples, bind_engine, compile, log_prob
-from circurve.engine.memory import chunk_size
+from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.parameters import by_node, from_nodes
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
@@ -111,11 +111,13 @@ class Model:
         samples = Samples.of(table, self.device, self.dtype)
         engine = bind_engine(self.program, self.params)
         chunk = chunk_size(engine, backward=False, memory_budget=memory_budget)
-        parts = [
-            log_prob(engine, self.params, samples.rows(start, min(start + chunk, len(samples))))[0]
-            for start in range(0, len(samples), chunk)
-        ]  # each (outputs, N)
-        values = torch.cat(parts, dim=1).T
+
+        def score(size: int) -> Tensor:  # (outputs, N)
+            starts = range(0, len(samples), size)
+            rows = (samples.rows(start, min(start + size, len(samples))) for start in starts)
+            return torch.cat([log_prob(engine, self.params, batch)[0] for batch in rows], dim=1)
+
+        values = within_memory(engine, max(1, min(chunk, len(samples))), score).T
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 

@@ -28,7 +28,7 @@ from circurve.engine import (
     observe,
     statistics,
 )
-from circurve.engine.memory import chunk_size
+from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.reference import BySample, SumPass
 from circurve.engine.sums import Sums
 from circurve.engine.underflow import Repaired
@@ -187,7 +187,10 @@ def _sums(model: Model, samples: Samples) -> tuple[Statistics, Tensor]:
     request = Request(curvature=True, mean_ratio=True)
     if model.circuit.outputs == 1:
         fastest = bind_engine(model.program, model.params)
-        sums = statistics(fastest, model.params, batches_of(fastest, samples), request)
+        chunk = min(len(samples), chunk_size(fastest, backward=True))
+        sums = within_memory(
+            fastest, chunk, lambda size: statistics(fastest, model.params, chunks(samples, size), request)
+        )
         return sums, sums.weight
     engine = model.engine(tables=True)
     observer = _Sums(engine, model.params, request)

@@ -145,6 +145,11 @@ class Engine:
         self._most_received = max((wiring.targets for wiring in self.flow.values()), default=1)
         self._samples = self._capacity = 0
         self._keep = False
+        self._rows: list[Rows] = []
+        self._scratch: list[Tensor] = []
+        self.most_samples: int | None = None
+        """What the device's memory turned out to hold; see `memory.within_memory`."""
+
         self.repairs: dict[int, Tensor] = {}
         self.largest: dict[int, Tensor] = {}
 
@@ -185,6 +190,14 @@ class Engine:
             self._samples = samples
             for rows in self._rows:
                 rows.resize(samples)
+
+    def release(self) -> None:
+        """Give all buffers back; `reserve` makes new ones."""
+        self._samples = self._capacity = 0
+        self._keep = False
+        self._rows, self._scratch = [], []
+        for name in ("values", "flows", "_elements", "_scaled"):
+            self.__dict__.pop(name, None)
 
     def overwrites(self, layer: SumLayer) -> bool:
         """Whether the layer's elements are exponentiated in place, over the logs of its children."""

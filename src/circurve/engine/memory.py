@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
 from circurve.engine.backends import AnyEngine
-from circurve.errors import OptionError
+from circurve.errors import CircurveWarning, OptionError
 
-__all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory"]
+__all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
+
+Result = TypeVar("Result")
 
 DEFAULT_SHARE = 0.4
 """The share of free memory used when no budget is given."""
@@ -45,3 +50,30 @@ def chunk_size(engine: AnyEngine, backward: bool, memory_budget: int | None = No
     each = engine.bytes_per_sample(backward)
     comfortable = max(CACHE // each, min(CPU_CHUNK, ROOM // each), 64)
     return min(fitting, comfortable, MOST)
+
+
+def within_memory(engine: AnyEngine, chunk: int, work: Callable[[int], Result]) -> Result:
+    """work(chunk), from the start with half as many samples at once whenever the device runs out of memory.
+
+    The engine keeps in mind what was too much.
+    """
+    chunk = min(chunk, engine.most_samples or chunk)
+    while True:
+        try:
+            return work(chunk)
+        except torch.OutOfMemoryError:
+            if chunk == 1:
+                raise
+        chunk = engine.most_samples = halve(engine, chunk)  # here, where the error no longer holds on to tensors
+
+
+def halve(engine: AnyEngine, chunk: int) -> int:
+    """Half as many samples at once, with a warning; all buffers are given back."""
+    engine.release()
+    if engine.device.type == "cuda":
+        torch.cuda.empty_cache()
+    fewer = max(1, chunk // 2)
+    warnings.warn(
+        f"out of memory on {engine.device}: going on with {fewer} samples at once", CircurveWarning, stacklevel=2
+    )
+    return fewer

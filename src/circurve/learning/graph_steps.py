@@ -6,7 +6,6 @@ runs. It ends with the next parameters in place, so an epoch is a row of replays
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -18,8 +17,7 @@ from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.fused import FusedEngine
 from circurve.engine.cuda.launch import PickFrom
 from circurve.engine.cuda.mstep import StepSizes, Update, move_inputs, move_weights
-from circurve.engine.memory import chunk_size
-from circurve.errors import CircurveWarning
+from circurve.engine.memory import chunk_size, halve
 from circurve.learning.gates import is_ours
 from circurve.learning.mstep import FLOOR
 from circurve.learning.plan import Plan
@@ -132,7 +130,7 @@ class GraphSteps:
                 tensor.copy_(value)
             if done:
                 return
-            self._halve()
+            self.chunk = halve(engine, min(self.chunk, self.rows.shape[2]))
 
     def _first_step(self) -> None:
         device = self.engine.device
@@ -148,17 +146,6 @@ class GraphSteps:
         with torch.cuda.graph(graph):
             self._step()
         self.graph = graph
-
-    def _halve(self) -> None:
-        """Half as many samples at once, with a warning."""
-        self.engine.release()
-        torch.cuda.empty_cache()
-        self.chunk = max(1, min(self.chunk, self.rows.shape[2]) // 2)
-        warnings.warn(
-            f"out of memory on {self.engine.device}: going on with {self.chunk} samples at once",
-            CircurveWarning,
-            stacklevel=2,
-        )
 
     def _step(self) -> None:
         self.engine.tabulate()

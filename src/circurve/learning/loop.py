@@ -13,7 +13,7 @@ from torch import Tensor
 
 from circurve.engine import AnyEngine, Params, Program, Request, Samples, bind_engine, stack, statistics
 from circurve.engine.cuda import FusedEngine
-from circurve.engine.memory import chunk_size
+from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import CircurveWarning
 from circurve.learning.checks import check_at_least_zero
 from circurve.learning.graph_steps import GraphSteps
@@ -233,8 +233,11 @@ class Trainer:
 
     def _sharpness(self, params: Params, engine: AnyEngine) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
-        chunk = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
-        sums = statistics(engine, params, chunks(self.data["train"], chunk), Request(curvature=True))
+        train, request = self.data["train"], Request(curvature=True)
+        most = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
+        sums = within_memory(
+            engine, min(most, len(train)), lambda chunk: statistics(engine, params, chunks(train, chunk), request)
+        )
         assert sums.curvature is not None
         values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()
         return values

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine import AnyEngine, Batch, Params, Samples, log_prob
+from circurve.engine.memory import within_memory
 
 __all__ = ["chunks", "mean_log_likelihood"]
 
@@ -22,6 +23,10 @@ def chunks(samples: Samples, size: int) -> Iterator[Batch]:
 
 def mean_log_likelihood(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
+    return within_memory(engine, min(chunk, len(samples)), lambda size: _mean(engine, params, samples, size))
+
+
+def _mean(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:
     total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
     weight = torch.zeros_like(total)
     for batch in chunks(samples, chunk):

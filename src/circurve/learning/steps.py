@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine import Engine, Params, Samples, Statistics, statistics
-from circurve.engine.memory import chunk_size
+from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.plan import Plan
 from circurve.learning.score import chunks
 
@@ -103,7 +103,11 @@ class ReferenceSteps:
         return totals
 
     def _e_step(self, rows: Tensor | None) -> Statistics:
+        size = len(self.train) if rows is None else rows.shape[1]
+        return within_memory(self.engine, min(self.chunk, size), lambda chunk: self._sums(rows, chunk))
+
+    def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
         if rows is None:
-            return statistics(self.engine, self.params, chunks(self.train, self.chunk), self.plan.request)
-        parts = (self.train.pick(part) for part in torch.split(rows, self.chunk, dim=1))
+            return statistics(self.engine, self.params, chunks(self.train, chunk), self.plan.request)
+        parts = (self.train.pick(part) for part in torch.split(rows, chunk, dim=1))
         return statistics(self.engine, self.params, parts, self.plan.request)

@@ -47,6 +47,9 @@ class FusedEngine:
         self.launch = Launcher(self)
         self.samples = self.width = self.stride = self._capacity = 0
         self._keep = False
+        self.most_samples: int | None = None
+        """What the device's memory turned out to hold; see `memory.within_memory`."""
+
         self._parts: Tensor | None = None
         self._stream: torch.cuda.Stream | None = None
         self.expect_missing(False)

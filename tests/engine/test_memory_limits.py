@@ -1,0 +1,80 @@
+"""Out of memory on a device: half as many samples at once, the same answer, and one warning."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import circurve as cc
+from circurve.engine import Engine, bound
+from circurve.errors import CircurveWarning
+
+ROWS = np.random.default_rng(0).integers(0, 2, size=(60, 5)).astype(np.int64)
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch):
+    """Buffers of more than 10 samples cannot be had."""
+    asked: list[int] = []
+    allocate = Engine._allocate
+
+    def refuse(self: bound.Engine) -> None:
+        asked.append(self._capacity)
+        if self._capacity > 10:
+            raise torch.OutOfMemoryError("pretended")
+        allocate(self)
+
+    monkeypatch.setattr(Engine, "_allocate", refuse)
+    monkeypatch.setattr("circurve.engine.bound.TreeEngine.of", lambda *_: None)
+    return asked
+
+
+def model() -> cc.Model:
+    return cc.fit(cc.hclt(ROWS, units=3), ROWS, epochs=2, batch_size=8, progress=False).model
+
+
+def test_scores_go_on_with_fewer_samples(short_of_memory):
+    trained = model()
+    del short_of_memory[:]
+    with pytest.warns(CircurveWarning, match="going on with 7 samples at once") as caught:
+        found = trained.log_prob(ROWS)
+    assert short_of_memory == [60, 30, 15, 7]
+    assert len(caught) == 3
+    np.testing.assert_allclose(found, [trained.log_prob(row[None])[0] for row in ROWS], rtol=1e-5)
+
+
+def test_training_goes_on_and_keeps_in_mind_what_was_too_much(short_of_memory):
+    circuit = cc.hclt(ROWS, units=3)
+    with pytest.warns(CircurveWarning) as caught:
+        found = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False)
+    texts = [str(warning.message) for warning in caught]
+    assert texts[0].endswith("going on with 7 samples at once")
+    assert len(texts) <= 4  # once in training, a few times for the final scores of an engine of their own
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wanted = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False, memory_budget=2_000)
+    assert found.train_ll == pytest.approx(wanted.train_ll, rel=1e-5)
+    assert found.valid_ll == pytest.approx(wanted.valid_ll, rel=1e-5)
+
+
+def test_curvature_goes_on_with_fewer_samples(short_of_memory):
+    trained = model()
+    with pytest.warns(CircurveWarning, match="going on with 7 samples at once"):
+        found = cc.curvature(trained, ROWS)
+    parts = [cc.curvature(trained, ROWS[start : start + 6]).trace for start in range(0, 60, 6)]
+    assert found.trace == pytest.approx(np.mean(parts), rel=1e-5)
+
+
+def test_a_single_sample_that_does_not_fit_is_an_error(monkeypatch):
+    trained = model()
+
+    def refuse(self: bound.Engine) -> None:
+        raise torch.OutOfMemoryError("pretended")
+
+    monkeypatch.setattr(Engine, "_allocate", refuse)
+    monkeypatch.setattr("circurve.engine.bound.TreeEngine.of", lambda *_: None)
+    with pytest.warns(CircurveWarning), pytest.raises(torch.OutOfMemoryError):
+        trained.log_prob(ROWS)
