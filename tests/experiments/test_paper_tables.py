@@ -147,8 +147,8 @@ def test_table_d_ranks_and_counts_against_both_baselines() -> None:
     assert overview["gated-rank"][-2:] == ("2 / 0 / 0", "2 / 0 / 0")
     assert overview["global"][-2:] == ("0 / 0 / 2", "0 / 0 / 2")
     gated = [float(str(overview[label][-3])) for label in overview if label.startswith("gated")]
-    assert set(gated) == {6.0}  # eleven that are equal share the ranks 1 to 11
-    assert len(made.tables[1].rows) == 2 * 17
+    assert set(gated) == {4.0}  # seven that are equal share the ranks 1 to 7
+    assert len(made.tables[1].rows) == 2 * 13
 
 
 def test_table_d_says_which_of_several_starts_it_has() -> None:

@@ -38,7 +38,7 @@ EXACT = {
 MOST_COLUMNS = 6
 """Data sets in the overview; with more, it shows ranks and counts alone."""
 
-GATES = ("log_norm", "rank", "sigmoid", "flow_local", "unused_sharp")
+GATES = ("rank", "flow_local", "unused_sharp")
 LABELS = {
     "vanilla": "plain EM, no smoothing",
     SMOOTHED: "plain EM with the best of several pseudocounts",
@@ -50,13 +50,9 @@ LABELS = {
     "gated-exact-simplex": "the same, solved for the multiplier of each node",
     "gated-exact-penalty": "the gated true trace as penalty",
     "gated-exact-both": "the gated true trace, solved for the multiplier",
-    "gated-log_norm": "gate log(1 + t) / max",
     "gated-rank": "gate by rank of t",
-    "gated-sigmoid": "gate by the logistic of standardised log t",
     "gated-flow_local": "joint gate: sharp and used",
     "gated-unused_sharp": "joint gate: sharp and unused",
-    "gated-mean_ratio": "gated, with the other estimator of t",
-    "gated-memory": "gated, with a running mean of t (weight of the past 0.9)",
 }
 COLUMNS = (
     *("dataset", "fraction", "label", "mean", "std", "seeds", "mu", "gate", "pseudocount", "candidates", "valid_ll"),
@@ -82,8 +78,6 @@ def study_d(options: ReproduceOptions) -> Study:
     for ending, exact in EXACT.items():
         settings += gated_settings(low if exact else protocol, label=f"gated{ending}", **exact)
     settings += _gates(protocol)
-    settings += gated_settings(protocol, label="gated-mean_ratio", estimator="mean_ratio")
-    settings += gated_settings(protocol, label="gated-memory", gate_memory=0.9)
     return make_study("table-d", options, settings)
 
 
