@@ -4,7 +4,9 @@ import io
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.figure import Figure
 
+from circurve.experiments.drawing import figure_files
 from circurve.experiments.figures import FIGURES, FigureSpec
 from circurve.experiments.options import ReproduceOptions
 
@@ -36,6 +38,18 @@ def test_studies_carry_the_name_of_their_figure_and_the_options(name: str) -> No
     assert study.datasets == ("digits",)
     assert study.seeds == (4,)
     assert (study.protocol.epochs, study.protocol.units) == (3, 5)
+
+
+def test_the_same_data_give_the_same_files() -> None:
+    spec = FIGURES["fig-4"]
+    made = []
+    for _ in range(2):
+        figure = Figure()
+        axes = figure.subplots()
+        axes.plot([0, 1], [1, 0], marker="o", clip_on=True)
+        made.append(figure_files(figure, spec.metadata))
+    assert made[0] == made[1]
+    assert set(made[0]) == {"png", "svg"}
 
 
 def test_svg_files_carry_title_and_caption() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
-from matplotlib import pyplot
+from matplotlib import pyplot, rc_context
 from matplotlib.figure import Figure
 
 __all__ = ["figure_files"]
@@ -19,7 +19,8 @@ def figure_files(figure: Figure, metadata: Mapping[str, str]) -> dict[str, bytes
     files = {}
     for kind, inside in facts.items():
         content = io.BytesIO()
-        figure.savefig(content, format=kind, dpi=DPI, bbox_inches="tight", metadata=inside)
+        with rc_context({"svg.hashsalt": "circurve"}):  # the same names of parts every time
+            figure.savefig(content, format=kind, dpi=DPI, bbox_inches="tight", metadata=inside)
         files[kind] = content.getvalue()
     pyplot.close(figure)
     return files
