@@ -101,6 +101,37 @@ def test_samples_in_parts_have_the_same_sums(case, parts):
 
 @given(case=trees())
 @few
+def test_a_batch_that_comes_again_is_not_mistaken_for_another(case):
+    engine, samples = tuned(case), case.samples()
+    whole, half = samples.rows(0, len(samples)), samples.rows(0, len(samples) // 2)
+    assert samples.rows(0, len(samples)) is whole
+    turned = replace(whole, x=whole.x.flip(-1), observed=None if whole.observed is None else whole.observed.flip(-1))
+    wanted = {id(batch): log_prob(tuned(case), case.params, batch) for batch in (whole, half, turned)}
+    for batch in (whole, whole, turned, whole, half, whole, whole):
+        assert_close(log_prob(engine, case.params, batch), wanted[id(batch)], 1e-12)
+
+
+@given(case=trees())
+@few
+def test_a_batch_whose_marking_was_interrupted_is_marked_again(case):
+    engine, samples = tuned(case), case.samples()
+    whole = samples.rows(0, len(samples))
+    other = replace(whole, x=whole.x.flip(-1), observed=None if whole.observed is None else whole.observed.flip(-1))
+    wanted = log_prob(engine, case.params, whole)
+
+    def interrupted(plan, views, batch):
+        views.indicators[0].zero_()
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("circurve.engine.cpu.engine.mark_states", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log_prob(engine, case.params, other)
+    assert_close(log_prob(engine, case.params, whole), wanted, 1e-12)
+
+
+@given(case=trees())
+@few
 def test_products_in_logs_are_the_same(case):
     real = Tally.start
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -82,8 +83,16 @@ class Samples:
         return Samples(values, self.has_missing or other.has_missing, weights, labels, self.dtype)
 
     def rows(self, start: int, stop: int) -> Batch:
-        """Consecutive rows, the same for all runs."""
-        part = slice(start, stop)
+        """Consecutive rows, the same for all runs. All of them, on a CPU, are one and the same batch every time."""
+        if (start, stop) == (0, len(self)) and self.values.device.type == "cpu":
+            return self._whole
+        return self._part(slice(start, stop))
+
+    @cached_property
+    def _whole(self) -> Batch:
+        return self._part(slice(None))
+
+    def _part(self, part: slice) -> Batch:
         return self._batch(
             self.values[part].unsqueeze(0),
             None if self.weights is None else self.weights[part].unsqueeze(0),

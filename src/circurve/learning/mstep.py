@@ -33,10 +33,10 @@ class Penalty:
     scale: Tensor  # what counts are divided by first, (R, 1, 1, 1)
 
 
-def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor) -> Tensor:
+def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None) -> Tensor:
     """theta~_nc = (N_nc + pseudocount / children) / sum_c, at least FLOOR; a sum that was not used keeps its weights.
 
-    weights: (R, G, K, C); pseudocount: (R, 1, 1, 1).
+    weights: (R, G, K, C); pseudocount: (R, 1, 1, 1), None if all are zero.
     """
     counts, total = _smoothed(sums, pseudocount)
     counts = torch.maximum(counts, FLOOR * total)
@@ -46,7 +46,7 @@ def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor) -> 
     return torch.where(total > 0, best, weights)
 
 
-def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor, penalty: Penalty) -> Tensor:
+def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None, penalty: Penalty) -> Tensor:
     """theta~ of `Global` and `Gated` (see simplex.py), at least FLOOR; a sum that was not used keeps its weights.
 
     The exact penalty is in force if the sums have second moments. Works in float64, answers in the weights' precision.
@@ -62,11 +62,13 @@ def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor, p
     return torch.where(total > 0, best.to(weights.dtype), weights)
 
 
-def _smoothed(sums: LayerSums, pseudocount: Tensor) -> tuple[Tensor, Tensor]:
+def _smoothed(sums: LayerSums, pseudocount: Tensor | None) -> tuple[Tensor, Tensor]:
     """Counts with the pseudocount shared out among existing edges, and their totals (R, G, K, 1)."""
+    used = sums.counts.sum(-1, keepdim=True)
+    if pseudocount is None:
+        return sums.counts, used
     if sums.mask is None:
         counts = sums.counts + pseudocount / sums.counts.shape[-1]
     else:
         counts = sums.counts + pseudocount / sums.mask.sum(-1, keepdim=True) * sums.mask
-    used = sums.counts.sum(-1, keepdim=True)
     return counts, torch.where(used > 0, counts.sum(-1, keepdim=True), 0.0)

@@ -44,6 +44,7 @@ class Plan:
         """Of each run: 0 surrogate penalty and fixed multiplier, 1 exact simplex, 2 exact penalty, 3 both."""
 
         self.pseudocount = self._column([m.pseudocount for m in methods], self.dtype)
+        self.smoothing = self.pseudocount if any(m.pseudocount for m in methods) else None
         self.multiplier = self._column([1.0 if isinstance(m, Vanilla) else m.multiplier for m in methods])
         per_sample = [not isinstance(m, Vanilla) and m.mu_scale == "mean" for m in methods]
         self.per_sample = torch.tensor(per_sample, device=self.device) if any(per_sample) else None
@@ -108,7 +109,7 @@ class Plan:
         ]
         if not layers or all(isinstance(m, Vanilla) for m in self.methods):
             pairs = zip(layers, params.weights, strict=True)
-            return [normalized_counts(layer, old, self.pseudocount) for layer, old in pairs]
+            return [normalized_counts(layer, old, self.smoothing) for layer, old in pairs]
         strength = self.strengths(sums, mu)
         sizes = [s.shape[0] * s.shape[1] for s in self.program.sums]
         scale = self.scale(sums.weight).view(-1, 1, 1, 1)
@@ -126,7 +127,8 @@ class Plan:
             part = LayerSums(_pick(sums.counts, runs), None if moments is None else _pick(moments, runs), sums.mask)
             multiplier = None if exact_simplex else _pick(self.multiplier, runs)
             penalty = Penalty(_pick(strength, runs), multiplier, _pick(scale, runs))
-            best = regularised_weights(part, _pick(weights, runs), _pick(self.pseudocount, runs), penalty)
+            smoothing = None if self.smoothing is None else _pick(self.smoothing, runs)
+            best = regularised_weights(part, _pick(weights, runs), smoothing, penalty)
             if runs is None:
                 return best
             result = torch.empty_like(weights) if result is None else result

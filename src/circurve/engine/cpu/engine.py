@@ -129,6 +129,9 @@ class BoundTree:
             tally.start(self.program, self.layout, self.params)
             self._started[missing] = tally
         views = memory.views(batch.size, tally.plan)
-        mark_states(tally.plan, views, batch)
+        if not memory.holds(views, batch):
+            memory.marked = None  # until all of it is written
+            mark_states(tally.plan, views, batch)
+            memory.marked = (views, batch)
         outputs = upward(views, self.weights, tally, sent)
         return None if outputs is None else Risen(outputs, views, tally)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from circurve.engine.batch import Batch
 from circurve.engine.cpu.joint import JointPlan, Spread
 from circurve.engine.cpu.tree import LatentTree
 
@@ -105,6 +106,12 @@ class TreeMemory:
         self._views: dict[tuple[int, bool], Views] = {}
         self._capacity = 0
         self._indicator = torch.empty(0, dtype=dtype)
+        self.marked: tuple[Views, Batch] | None = None
+        """The batch whose states the indicators show."""
+
+    def holds(self, views: Views, batch: Batch) -> bool:
+        """Whether this very batch is marked already, as in each step on a full batch but the first."""
+        return self.marked is not None and self.marked[0] is views and self.marked[1] is batch
 
     def views(self, samples: int, plan: JointPlan) -> Views:
         """Views for a chunk of so many samples, with tables laid out like this."""
