@@ -18,13 +18,16 @@ except ImportError:  # an older Triton
 
 __all__ = ["chains", "let_next_begin", "wait_for_last"]
 
-CAPABILITY = (9, 0)
-"""The first GPUs that can do it."""
+CAPABILITY, DRIVER = (9, 0), 12_030
+"""The first GPUs that can do it, and the first driver that can record it in a CUDA graph."""
 
 
 def chains(device: torch.device) -> bool:
     """Whether kernels on the device can begin early."""
-    return device.type == "cuda" and gdc_wait is not None and torch.cuda.get_device_capability(device) >= CAPABILITY
+    if device.type != "cuda" or gdc_wait is None:
+        return False
+    driver = getattr(torch._C, "_cuda_getDriverVersion", int)()
+    return torch.cuda.get_device_capability(device) >= CAPABILITY and driver >= DRIVER
 
 
 @triton.jit
