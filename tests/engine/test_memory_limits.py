@@ -12,6 +12,8 @@ import circurve as cc
 from circurve.engine import Engine, bound
 from circurve.errors import CircurveWarning
 
+pytestmark = pytest.mark.filterwarnings("ignore:out of memory")
+
 ROWS = np.random.default_rng(0).integers(0, 2, size=(60, 5)).astype(np.int64)
 
 
