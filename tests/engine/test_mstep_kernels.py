@@ -33,7 +33,7 @@ def test_same_targets_as_the_formulas(form, mu):
     columns = (torch.tensor([form], dtype=torch.int32), 2 * one, 4 * one, torch.zeros(1))
     maximize_exactly[(2, 1)](
         weights, *(array.to(DEVICE) for array in (*arrays, *columns)),
-        SUMS * WIDTH, SUMS, SUMS, 1, CHILDREN, WIDTH, FLOOR=1e-12, C2=16, BR=4,
+        SUMS * WIDTH, SUMS, SUMS, 1, CHILDREN, WIDTH, FLOOR=1e-12, C2=16, BR=4, MASKED=False,
     )  # fmt: skip
     wanted = target_weights(
         counts[..., :CHILDREN].double().clamp_min(1e-30) / 4,
@@ -54,7 +54,7 @@ def step(kernel, form: int, counts: torch.Tensor, *more: torch.Tensor) -> torch.
     units = torch.arange(SUMS, dtype=torch.int32, device=DEVICE)
     kernel[(2, 1)](
         weights, counts, *more, gates, units, one, 0 * one, zero.long(), zero.int() + form, one, one, zero,
-        SUMS * WIDTH, SUMS, SUMS, 1, CHILDREN, WIDTH, FLOOR=1e-12, C2=16, BR=4,
+        SUMS * WIDTH, SUMS, SUMS, 1, CHILDREN, WIDTH, FLOOR=1e-12, C2=16, BR=4, MASKED=False,
     )  # fmt: skip
     return weights[..., :CHILDREN].cpu()
 
@@ -73,3 +73,22 @@ def test_a_weight_that_all_but_vanishes_in_one_step_stays_positive(exact):
     counts[..., 0] = 3.0
     found = step(maximize_exactly, 1, counts, counts) if exact else step(maximize, 0, counts)
     torch.testing.assert_close(found[..., 1:], torch.full_like(found[..., 1:], 1e-12))
+
+
+@pytest.mark.parametrize("form", [0, 1, 2, 3])
+def test_edges_of_weight_zero_stay_out_of_masked_sums(form):
+    counts = torch.rand(1, SUMS, WIDTH, device=DEVICE) + 0.1
+    weights = torch.full((1, SUMS, WIDTH), 0.25, device=DEVICE)
+    weights[..., 1] = weights[..., CHILDREN:] = 0
+    counts[weights == 0] = 0
+    one, zero = torch.ones(1, dtype=torch.float64, device=DEVICE), torch.zeros(1, device=DEVICE)
+    gates = torch.ones(1, SUMS, dtype=torch.float64, device=DEVICE)
+    units = torch.arange(SUMS, dtype=torch.int32, device=DEVICE)
+    kernel, more = (maximize_exactly, (counts,)) if form else (maximize, ())
+    smoothing = zero + 2.0
+    kernel[(2, 1)](
+        weights, counts, *more, gates, units, one, 0 * one, zero.long(), zero.int() + form, one, one, smoothing,
+        SUMS * WIDTH, SUMS, SUMS, 1, CHILDREN, WIDTH, FLOOR=1e-12, C2=16, BR=4, MASKED=True,
+    )  # fmt: skip
+    wanted = torch.where(counts > 0, counts + 2.0 / (CHILDREN - 1), 0)
+    torch.testing.assert_close(weights, wanted / wanted.sum(-1, keepdim=True), rtol=1e-5, atol=0)

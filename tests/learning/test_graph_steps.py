@@ -9,6 +9,8 @@ from learning_helpers import binary_rows, parameters, small_circuit
 
 from circurve import CircurveWarning, Examples, Gated, Global, Vanilla, fit_fleet, gates, hclt
 from circurve.engine.cuda.estep import FusedSums
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.inputs import Bernoulli
 from circurve.learning import FleetResult, Run
 
 pytest.importorskip("triton")
@@ -81,6 +83,25 @@ def test_other_inputs():
     rng = np.random.default_rng(0)
     rows = np.column_stack([ROWS[:, :2], rng.normal(size=len(ROWS)), rng.integers(0, 5, len(ROWS))])
     assert_same(*both(rows, [Vanilla(), Gated(0.1)], hclt(rows, 3)))
+
+
+def masked_circuit() -> Circuit:
+    """Every unit mixes some of the units below, other ones each."""
+    first, second = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=bool), np.array([[1, 1, 0]] * 3, dtype=bool)
+    leaves = [Sum(Input(v, Bernoulli(), 3), 3, first) for v in range(4)]
+    pairs = [Sum(Product(leaves[i : i + 2]), 3, second if i else first) for i in (0, 2)]
+    return Circuit(Sum(Product(pairs)))
+
+
+@pytest.mark.parametrize("name", ["smoothed", "all three", "mean ratio", "exact simplex", "exact penalty"])
+def test_masked_sums(name):
+    found, wanted = both(ROWS, METHODS[name], masked_circuit(), epochs=2)
+    assert_same(found, wanted)
+    for result in found:
+        for node in result.model.circuit.sums:
+            weights = result.model.weights(node)
+            assert node.mask is None or bool((weights[~node.mask] == 0).all())
+            assert node.mask is None or bool((weights[node.mask] > 0).all())
 
 
 def test_runs_that_stop_leave_the_fleet():

@@ -32,11 +32,10 @@ def bind_engine(
 
     precision: "tf32" lets the fused kernels round factors of products to 10 bits.
     """
-    careful = program.masked or params.may_underflow()
     if backend != "reference":
         why = why_not if backend == "fused" else _why_not
         reason = why(program, params.device, params.dtype)
-        if reason is None and careful:
+        if reason is None and params.may_underflow(program):
             reason = "weights of zero may need the repair of underflows"
         if reason is None:
             blueprint = blueprint_for(program)
@@ -44,6 +43,7 @@ def bind_engine(
             return FusedEngine(blueprint, params.runs, params.device, precision)
         if backend == "fused":
             raise OptionError(f"backend='fused' cannot be used: {reason}")
+    careful = program.masked or params.may_underflow()
     return Engine(program, params.runs, params.device, params.dtype, careful, tables=True)
 
 

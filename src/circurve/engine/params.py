@@ -59,9 +59,16 @@ class Params:
         index = torch.as_tensor(list(runs), device=self.device)
         return self.map(lambda t: t.index_select(0, index))
 
-    def may_underflow(self) -> bool:
-        """Whether some weight is so small, or zero, that a sum could lose all its children to rounding."""
-        return any(bool((w < SAFE_WEIGHT).any()) for w in self.weights)
+    def may_underflow(self, program: Program | None = None) -> bool:
+        """Whether some weight is so small, or zero, that a sum could lose all its children to rounding.
+
+        With the program, edges that its masks leave out do not count.
+        """
+        masks = [None] * len(self.weights) if program is None else [layer.mask for layer in program.sums]
+        return any(
+            bool((w < SAFE_WEIGHT if mask is None else w[:, torch.from_numpy(mask)] < SAFE_WEIGHT).any())
+            for w, mask in zip(self.weights, masks, strict=True)
+        )
 
 
 def stack(parts: Iterable[Params]) -> Params:

@@ -52,6 +52,8 @@ class SumPlan:
     """Whether the rows of each factor follow each other, so that the first one says all."""
 
     readers: Ints = field(repr=False)  # (G, J', K), flow rows; 0 for none
+    masked: bool
+    """Whether its units have different children."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,6 @@ class Blueprint:
 
 def draw(program: Program) -> Blueprint:
     """Lay out a program for the kernels, or raise `Unfit` with the reason."""
-    if program.masked:
-        raise Unfit("masked sums may need the repair of underflows")
     kept = {number for number, layer in enumerate(program.inputs) if has_few_states(layer.family)}
     lists = _Lists(program)
     while True:
@@ -253,6 +253,7 @@ class _Layout:
                 kinds=kinds,
                 contiguous=bool(((np.diff(factors, axis=2) == 1) | (kinds == NOTHING)[..., None]).all()),
                 readers=readers.of(layer.block, layer.shape[1]),
+                masked=layer.mask is not None,
             )
             for layer, number, elements, factors, kinds in made
         )

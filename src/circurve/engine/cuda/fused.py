@@ -259,5 +259,6 @@ class FusedEngine:
         ]
         for plan in self.blueprint.sums:
             g, k, c = plan.shape
-            lines.append(f"sum      {g:>6} x {k} x {c}  {'one kernel' if self.launch.fuses(plan) else 'by blocks'}")
+            way = "edge by edge" if plan.masked else "one kernel" if self.launch.fuses(plan) else "by blocks"
+            lines.append(f"sum      {g:>6} x {k} x {c}  {way}")
         return "\n".join(lines)

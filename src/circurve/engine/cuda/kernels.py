@@ -15,7 +15,7 @@ import triton.language as tl
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
 from circurve.engine.cuda.product_kernels import product
 
-__all__ = ["backward", "counts", "elements", "flows", "forward", "ratios", "sums"]
+__all__ = ["backward", "counts", "elements", "flows", "forward", "log_elements", "ratios", "received", "sums"]
 
 LOG_ZERO_HALF = tl.constexpr(-5e29)
 
@@ -74,7 +74,7 @@ def _factor(
 
 
 @triton.jit
-def _log_elements(
+def log_elements(
     values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS,
     S: tl.constexpr, CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, SHAPE: tl.constexpr,
 ):  # fmt: skip
@@ -103,7 +103,7 @@ def _log_elements(
 
 
 @triton.jit
-def _received(flows, readers, g, k, n, K, J, N, NS):
+def received(flows, readers, g, k, n, K, J, N, NS):
     """F of the units k of a group: the sum of the flows of the elements that read them."""
     rows = tl.load(readers + (g * J).to(tl.int64) * K + k, mask=k < K, other=0).to(tl.int64)
     inside = (k < K)[:, None] & (n < N)[None, :]
@@ -136,7 +136,7 @@ def forward(
     wait_for_last(EARLY)
     values += r * value_stride
     n = tile * BN + tl.arange(0, BN)
-    logs = _log_elements(
+    logs = log_elements(
         values, tables + r * table_stride, states + r * state_stride, factors, kinds, bases, g, c, n, C, J, N, NS,
         S, CONTIGUOUS, AT_ONCE, (C2, BN),
     )  # fmt: skip
@@ -169,7 +169,7 @@ def elements(
     states += r * state_stride
     if WHOLE:
         c = tl.arange(0, BC)
-        logs = _log_elements(
+        logs = log_elements(
             values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN)
         )  # fmt: skip
         top = tl.max(logs, axis=0)
@@ -181,14 +181,14 @@ def elements(
         top = tl.full((BN,), -float("inf"), dtype=tl.float32)
         for start in range(0, C, BC):
             c = start + tl.arange(0, BC)
-            logs = _log_elements(
+            logs = log_elements(
                 values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN)
             )  # fmt: skip
             top = tl.maximum(top, tl.max(logs, axis=0))
         square = tl.zeros((BN,), dtype=tl.float32)
         for start in range(0, C, BC):
             c = start + tl.arange(0, BC)
-            logs = _log_elements(
+            logs = log_elements(
                 values, tables, states, factors, kinds, bases, g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN)
             )  # fmt: skip
             scaled = tl.exp(logs - top[None, :])
@@ -235,7 +235,7 @@ def _ratio(
     CURVATURE: tl.constexpr,
 ):  # fmt: skip
     """A = F / S for a tile; if it is this program's `own`, the sums of F^2, t and T go to `partial`."""
-    flow = _received(flows, readers, g, k, n, K, J, N, NS)
+    flow = received(flows, readers, g, k, n, K, J, N, NS)
     inside = (k < K)[:, None] & (n < N)[None, :]
     group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
     top = tl.load(largest + group, mask=n < N, other=0.0)

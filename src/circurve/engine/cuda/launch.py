@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine.cuda.blueprint import SumPlan, TablePlan
+from circurve.engine.cuda.edges import EdgeLauncher
 from circurve.engine.cuda.sizes import (
     AT_ONCE,
     FUSED,
@@ -59,6 +60,7 @@ class Launcher:
         self._outputs = self._put(plan.outputs)
         self.units = [self._put(pack.units.astype(np.int32)) for pack in engine.packing.packs]
         self._shapes = self._equal_shapes()
+        self.edges = EdgeLauncher(engine)
 
     def _put(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.engine.device)
@@ -68,7 +70,7 @@ class Launcher:
 
         With much work for every launch, simpler kernels that fill the multiprocessors better are faster.
         """
-        return max(plan.shape[1:]) <= FUSED and not self.busy
+        return max(plan.shape[1:]) <= FUSED and not self.busy and not plan.masked
 
     @property
     def busy(self) -> bool:
@@ -92,6 +94,9 @@ class Launcher:
         """Values of a sum layer; `keep` leaves E, m and q for the backward pass. `follows` another layer."""
         e, (g, k, c) = self.engine, plan.shape
         factors, kinds, bases, _ = self._sums[plan.number]
+        if plan.masked:
+            self.edges.forward(plan, factors, kinds, bases, states)
+            return
         count = kinds.shape[1]
         at, unit = e.packing.place[plan.number]
         weights = e.packed[at]
@@ -127,6 +132,9 @@ class Launcher:
         """Ratios A of a sum layer and the flows of its elements; curvature: (R, tiles, 3, M) or None."""
         e, (g, k, c) = self.engine, plan.shape
         readers = self._sums[plan.number][3]
+        if plan.masked:
+            self.edges.backward(plan, readers, curvature, self.tile())
+            return
         at, unit = e.packing.place[plan.number]
         weights = e.packed[at]
         tile, n, width = self.tile(), e.width, weights.shape[2]
@@ -165,19 +173,20 @@ class Launcher:
         return {"EARLY": True, "launch_pdl": True} if self.chains and follows else {"EARLY": False}
 
     def _equal_shapes(self) -> list[tuple[int, int, int, tuple[Tensor, ...]]]:
-        """(K, C, pack, arrays) for each shape of group: rows, elements, numbers and weights of all such groups."""
+        """(K, C, pack, arrays) for each shape of group without a mask: rows, elements, numbers, weights of all such."""
         found: dict[tuple[int, int], list[list[int]]] = {}
         group = 0
         packing = self.engine.packing
         for plan in self.engine.blueprint.sums:
             g, k, c = plan.shape
             _, unit = packing.place[plan.number]
-            lists = found.setdefault((k, c), [[], [], [], []])
-            for i in range(g):
-                lists[0].append(plan.rows + i * k)
-                lists[1].append(plan.elements + i * c)
-                lists[2].append(group + i)
-                lists[3].append(unit + i * k)
+            if not plan.masked:
+                lists = found.setdefault((k, c), [[], [], [], []])
+                for i in range(g):
+                    lists[0].append(plan.rows + i * k)
+                    lists[1].append(plan.elements + i * c)
+                    lists[2].append(group + i)
+                    lists[3].append(unit + i * k)
             group += g
         packs = {pack.children: at for at, pack in enumerate(packing.packs)}
         return [
@@ -187,6 +196,7 @@ class Launcher:
 
     def counts(self, mode: int, out: list[Tensor], add: bool) -> None:
         """Edge sums of all groups into `out`, packed (R, M, C); see the kernel for `mode`."""
+        self.edges.counts(mode, out, add)
         e = self.engine
         for k, c, pack, (rows, elements, groups, offsets) in self._shapes:
             bk, bc, step, warps = edge_blocks(k, c, many=mode == 0 and len(rows) * e.runs >= PROGRAMS)

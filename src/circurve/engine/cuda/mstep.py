@@ -44,6 +44,7 @@ def move_weights(
     """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
     from circurve.engine.cuda import mstep_kernels, simplex_kernels  # noqa: PLC0415 - Triton is imported only when used
 
+    masked = engine.program.masked
     columns = (update.forms, update.multiplier, update.scale, update.pseudocount)
     for at, pack in enumerate(engine.packing.packs):
         weights, width = engine.packed[at], power(pack.children)
@@ -52,13 +53,13 @@ def move_weights(
         if update.any_plain:
             rows = max(1, min(16, 1024 // width))
             mstep_kernels.maximize[(parts(pack.size, rows), engine.runs)](
-                weights, counts[at], *common, *sizes, FLOOR=steps.floor, C2=width, BR=rows
+                weights, counts[at], *common, *sizes, FLOOR=steps.floor, C2=width, BR=rows, MASKED=masked
             )
         if update.any_exact:
             rows = max(1, min(8, 512 // width))
             simplex_kernels.maximize_exactly[(parts(pack.size, rows), engine.runs)](
                 weights, counts[at], moments[at] if moments else counts[at], *common, *sizes,
-                FLOOR=steps.floor, C2=width, BR=rows,
+                FLOOR=steps.floor, C2=width, BR=rows, MASKED=masked,
             )  # fmt: skip
 
 

@@ -21,11 +21,12 @@ def between(old, best, step):
 @triton.jit(do_not_specialize=VARIES)
 def maximize(
     weights, counts, gates, units, alphas, mus, number, forms, multiplier, scale, pseudocount,
-    weight_stride, gate_stride, rows, R, C, CW, FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr,
+    weight_stride, gate_stride, rows, R, C, CW,
+    FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """The M-step of all sums with C children: the root of the surrogate penalty at a fixed multiplier, normalised.
 
-    Runs whose form is not 0 are left to `maximize_exactly`.
+    Runs whose form is not 0 are left to `maximize_exactly`. MASKED: some edges do not exist, those of weight zero.
 
     Step size and mu of batch `number` are alphas[number, r] and mus[number, r]; the strength of unit u is mu times
     gates[r, u], and 0 is plain EM. All terms are positive, so float32 loses nothing; the weights are moved in place.
@@ -37,11 +38,15 @@ def maximize(
     padded = (row < rows)[:, None] & (c < CW)[None, :]
     inside = (row < rows)[:, None] & (c < C)[None, :]
     old = tl.load(weights + at, mask=padded, other=0.0)
+    children = tl.zeros((BR,), dtype=tl.float32) + C
+    if MASKED:
+        inside = inside & (old > 0)
+        children = tl.maximum(tl.sum(inside.to(tl.float32), axis=1), 1.0)
     n = tl.load(counts + at, mask=padded, other=0.0)
     place = tl.load(number) * R + r
     used = tl.where(tl.load(forms + r) == 0, tl.sum(n, axis=1), 0.0)  # a sum that was not used stays as it is
-    extra = tl.load(pseudocount + r).to(tl.float32) / C
-    n = tl.where(inside, n + extra, 0.0)
+    extra = tl.load(pseudocount + r).to(tl.float32) / children
+    n = tl.where(inside, n + extra[:, None], 0.0)
     mu = tl.load(mus + place)
     theta = n
     if mu > 0:

@@ -55,12 +55,13 @@ def _lower_bound(n, s, m, cubic):
 @triton.jit(do_not_specialize=["rows", "R"])
 def maximize_exactly(
     weights, counts, moments, gates, units, alphas, mus, number, forms, multiplier, scale, pseudocount,
-    weight_stride, gate_stride, rows, R, C, CW, FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr,
+    weight_stride, gate_stride, rows, R, C, CW,
+    FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """The M-step of runs with an exact form, for all sums with C children, in float64; the weights are moved in place.
 
     forms[r]: 1 solves for the multiplier of each node, 2 has the true trace as penalty, 3 both; runs of form 0 are left
-    to the plain kernel. Program (block of sums, run).
+    to the plain kernel. MASKED: some edges do not exist, those of weight zero. Program (block of sums, run).
     """
     r = tl.program_id(1).to(tl.int64)
     form = tl.load(forms + r)
@@ -69,11 +70,19 @@ def maximize_exactly(
         c = tl.arange(0, C2)
         at = r * weight_stride + row.to(tl.int64)[:, None] * CW + c[None, :]
         inside = (row < rows)[:, None] & (c < C)[None, :]
+        old = tl.load(weights + at, mask=inside, other=0.0)
+        there = tl.broadcast_to((c < C)[None, :], (BR, C2))
+        children = tl.zeros((BR,), dtype=tl.float64) + C
+        if MASKED:
+            there = there & (
+                (old > 0) | (row >= rows)[:, None]
+            )  # rows beyond the last are as harmless as without a mask
+            children = tl.maximum(tl.sum(there.to(tl.float64), axis=1), 1.0)
         per = 1.0 / tl.load(scale + r)
         found = tl.load(counts + at, mask=inside, other=0.0).to(tl.float64)
         used = tl.sum(found, axis=1) > 0
-        n = (found + tl.load(pseudocount + r).to(tl.float64) / C) * per
-        n = tl.where((c < C)[None, :], tl.where(used[:, None], n, 1.0), 0.0)
+        n = (found + (tl.load(pseudocount + r).to(tl.float64) / children)[:, None]) * per
+        n = tl.where(there, tl.where(used[:, None], n, 1.0), 0.0)
         cubic = form > 1
         s = tl.zeros((BR, C2), dtype=tl.float64)
         if cubic:
@@ -91,8 +100,7 @@ def maximize_exactly(
             at_one = tl.exp(log_multiplier)
         theta, falls = _root(n, s, m, at_one, cubic)
         theta = theta / tl.sum(theta, axis=1)[:, None]
-        theta = tl.where((c < C)[None, :], tl.maximum(theta, FLOOR), 0.0)
+        theta = tl.where(there, tl.maximum(theta, FLOOR), 0.0)
         best = (theta / tl.sum(theta, axis=1)[:, None]).to(tl.float32)
-        old = tl.load(weights + at, mask=inside, other=0.0)
         step = tl.load(alphas + place).to(tl.float32)
         tl.store(weights + at, tl.where(used[:, None], between(old, best, step), old), mask=inside)

@@ -1,0 +1,175 @@
+"""Triton kernels of masked sum layers, edge by edge in logs.
+
+Units of one group then have different children, and so a largest child each: there is no common scale that a product of
+matrices could work with. With l_c the logs of the elements and v_k = log p_k,
+
+    v_k = log sum_c W_kc exp(l_c)      rho_kc = exp(l_c - v_k)      flow_c = sum_k F_k W_kc rho_kc,
+
+over the edges that exist, which are those with a positive weight. `ratios` holds F here, and `elements` the logs.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from circurve.engine.cuda.kernels import LOG_ZERO_HALF, VARIES, log_elements, received
+
+__all__ = ["edge_counts", "edge_flows", "edge_logs", "edge_ratios", "edge_sums"]
+
+
+@triton.jit
+def _exp(x, there):
+    """exp(x), and 0 where there is nothing."""
+    return tl.exp(tl.where(there, x, -float("inf")))
+
+
+@triton.jit(do_not_specialize=VARIES)
+def edge_logs(
+    values, elements, tables, states, factors, kinds, bases,
+    value_stride, element_stride, table_stride, state_stride, first_element, N, NS, C, J,
+    S: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CONTIGUOUS: tl.constexpr,
+):  # fmt: skip
+    """l of a layer; program (tile of samples x block of elements, group, run)."""
+    blocks = tl.cdiv(C, BC)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, c = tile * BN + tl.arange(0, BN), block * BC + tl.arange(0, BC)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    logs = log_elements(
+        values + r * value_stride, tables + r * table_stride, states + r * state_stride, factors, kinds, bases,
+        g, c, n, C, J, N, NS, S, CONTIGUOUS, 0, (BC, BN),
+    )  # fmt: skip
+    at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+    tl.store(at, logs, mask=(c < C)[:, None] & (n < N)[None, :])
+
+
+@triton.jit(do_not_specialize=VARIES)
+def edge_sums(
+    values, elements, weights, value_stride, element_stride, weight_stride,
+    first_row, first_element, first_pack, N, NS, K, C, CW, BK: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """v of a layer; program (tile of samples x block of units, group, run)."""
+    blocks = tl.cdiv(K, BK)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k) * CW
+    logs = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n
+    top = tl.full((BK, BN), -float("inf"), dtype=tl.float32)
+    for c in range(C):
+        w = tl.load(w_rows + c, mask=k < K, other=0.0)
+        log = tl.load(logs + c * NS, mask=n < N, other=0.0)
+        top = tl.where((w > 0)[:, None], tl.maximum(top, log[None, :]), top)
+    top = tl.where(top > -float("inf"), top, 0.0)  # units beyond the last have no children
+    total = tl.zeros((BK, BN), dtype=tl.float32)
+    for c in range(C):
+        w = tl.load(w_rows + c, mask=k < K, other=0.0)
+        log = tl.load(logs + c * NS, mask=n < N, other=0.0)
+        total += w[:, None] * _exp(log[None, :] - top, (w > 0)[:, None])
+    out = values + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(out, tl.log(total) + top, mask=(k < K)[:, None] & (n < N)[None, :])
+
+
+@triton.jit(do_not_specialize=VARIES)
+def edge_ratios(
+    values, elements, ratios, flows, weights, readers, sample_weights, partial,
+    value_stride, element_stride, weight_stride,
+    first_row, first_element, first_pack, first_unit, N, NS, K, C, CW, J, M, tiles,
+    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
+):  # fmt: skip
+    """F of a layer, kept in `ratios`, and its curvature sums; program (tile of samples x block of units, group, run).
+
+    t_k is the sum of rho_kc^2; a unit of probability zero has neither t nor T.
+    """
+    blocks = tl.cdiv(K, BK)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    inside = (k < K)[:, None] & (n < N)[None, :]
+    flow = received(flows + r * element_stride, readers, g, k, n, K, J, N, NS)
+    at = r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(ratios + at, flow, mask=inside)
+    if CURVATURE:
+        value = tl.load(values + at, mask=inside, other=0.0)
+        possible = inside & (value > LOG_ZERO_HALF)
+        w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k) * CW
+        logs = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n
+        local = tl.zeros((BK, BN), dtype=tl.float32)
+        for c in range(C):
+            w = tl.load(w_rows + c, mask=k < K, other=0.0)
+            log = tl.load(logs + c * NS, mask=n < N, other=0.0)
+            local += _exp(2 * (log[None, :] - value), possible & (w > 0)[:, None])
+        weight = tl.load(sample_weights + r * NS + n, mask=n < N, other=0.0)
+        per_weight = tl.where(weight > 0, 1.0 / weight, 0.0)
+        square = tl.where(inside, flow * flow * per_weight[None, :], 0.0)
+        out = partial + (r * tiles + tile) * 3 * M + first_unit + g * K + k
+        tl.store(out, tl.sum(square, axis=1), mask=k < K)
+        tl.store(out + M, tl.sum(local * weight[None, :], axis=1), mask=k < K)
+        tl.store(out + 2 * M, tl.sum(local * square, axis=1), mask=k < K)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def edge_flows(
+    values, elements, ratios, flows, weights, value_stride, element_stride, weight_stride,
+    first_row, first_element, first_pack, N, NS, K, C, CW, BC: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The flow of a layer's elements; program (tile of samples x block of elements, group, run)."""
+    blocks = tl.cdiv(C, BC)
+    tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
+    n, c = tile * BN + tl.arange(0, BN), block * BC + tl.arange(0, BC)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    inside = (c < C)[:, None] & (n < N)[None, :]
+    place = r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
+    log = tl.load(elements + place, mask=inside, other=0.0)
+    w_columns = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K) * CW + c
+    unit_rows = r * value_stride + (first_row + g.to(tl.int64) * K) * NS + n
+    down = tl.zeros((BC, BN), dtype=tl.float32)
+    for k in range(K):
+        w = tl.load(w_columns + k * CW, mask=c < C, other=0.0)
+        value = tl.load(values + unit_rows + k * NS, mask=n < N, other=0.0)
+        flow = tl.load(ratios + unit_rows + k * NS, mask=n < N, other=0.0)
+        edge = (w > 0)[:, None] & (value > LOG_ZERO_HALF)[None, :]
+        down += (w[:, None] * flow[None, :]) * _exp(log - value[None, :], edge)
+    tl.store(flows + place, down, mask=inside)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def edge_counts(
+    values, elements, ratios, weights, sample_weights, out, value_stride, element_stride, weight_stride,
+    first_row, first_element, first_pack, N, NS, K, C, CW,
+    MODE: tl.constexpr, ADD: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Sums over samples for each edge of a layer; program (block of edges, group, run). MODE as in `counts`."""
+    blocks = tl.cdiv(CW, BC)
+    k = tl.program_id(0) // blocks * BK + tl.arange(0, BK)
+    c = tl.program_id(0) % blocks * BC + tl.arange(0, BC)
+    g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    edge = (first_pack + g.to(tl.int64) * K + k)[:, None] * CW + c[None, :]
+    written = (k < K)[:, None] & (c < CW)[None, :]
+    w = tl.load(weights + r * weight_stride + edge, mask=written, other=0.0)
+    unit_rows = r * value_stride + (first_row + g.to(tl.int64) * K + k) * NS
+    logs = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c) * NS
+    total = tl.zeros((BK, BC), dtype=tl.float32)
+    for n in range(N):
+        value = tl.load(values + unit_rows + n, mask=k < K, other=0.0)
+        flow = tl.load(ratios + unit_rows + n, mask=k < K, other=0.0)
+        log = tl.load(logs + n, mask=c < C, other=0.0)
+        weight = tl.load(sample_weights + r * NS + n)
+        there = (w > 0) & (value > LOG_ZERO_HALF)[:, None]
+        ratio = _exp(log[None, :] - value[:, None], there)
+        if MODE == 0:
+            total += flow[:, None] * ratio
+        elif MODE == 1:
+            total += weight * ratio
+        else:
+            scaled = flow[:, None] * ratio
+            total += scaled * scaled * tl.where(weight > 0, 1.0 / weight, 0.0)
+    if MODE != 1:
+        total *= w
+        if MODE == 2:
+            total *= w
+    at = out + r * weight_stride + edge
+    if ADD:
+        total += tl.load(at, mask=written, other=0.0)
+    tl.store(at, total, mask=written)
