@@ -39,10 +39,12 @@ def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor | No
     weights: (R, G, K, C); pseudocount: (R, 1, 1, 1), None if all are zero.
     """
     counts, total = _smoothed(sums, pseudocount)
-    counts = torch.maximum(counts, FLOOR * total)
+    best = torch.maximum(counts, FLOOR * total)
     if sums.mask is not None:
-        counts = counts * sums.mask
-    best = counts / counts.sum(-1, keepdim=True)
+        best *= sums.mask
+    best /= best.sum(-1, keepdim=True)
+    if best.device.type == "cpu" and bool((total > 0).all()):
+        return best  # a pass less; on other devices the question would be the longer wait
     return torch.where(total > 0, best, weights)
 
 
