@@ -106,5 +106,13 @@ class TreeCurvature:
                 if self.request.curvature:
                     self.units[number][0, rows] += (weight * inverse.square()).sum(-1, dtype=torch.float64)
 
+    def totals(self, runs: int, outputs: int, units: int) -> tuple[Tensor, Tensor]:
+        """t and T of the root, (2, R, outputs), and of all other sums, level by level, (2, sums, R, units)."""
+        root, others = torch.split(
+            self._sums, [self.lanes * outputs, self._sums.shape[1] - self.lanes * outputs], dim=1
+        )
+        parts = self.lanes // runs
+        return root.view(2, runs, parts, outputs).sum(2), others.view(2, -1, runs, parts, units).sum(3)
+
     def _for_rows(self, factor: Tensor, rows: int) -> Tensor:  # (L, 1, N) -> (G L, 1, N)
         return factor.repeat(rows // self.lanes, 1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -91,6 +91,9 @@ class BoundTree:
         self.places = self._places(rows)
         """Where the units of all levels lie among all sum units of the circuit."""
 
+        self.senders = self._senders()
+        """For each sum but the root, level by level, the product that it is a message to, among those of all levels."""
+
         self._kinds: dict[bool, Tally] = {}
         self._started: dict[bool, Tally] = {}
 
@@ -105,6 +108,14 @@ class BoundTree:
         ]
         counts = [k for level, k in zip(self.layout.levels, units, strict=True) for _ in level.sums]
         return torch.cat([torch.arange(first, first + k) for first, k in zip(firsts, counts, strict=True)])
+
+    def _senders(self) -> Tensor:
+        found = torch.zeros(self.layout.size - 1, dtype=torch.int64)
+        for level, following in pairwise(self.layout.levels):
+            for stretch in (stretch for turn in level.messages for stretch in turn):
+                first = following.start - 1 + stretch.other  # the root is not among them
+                found[first : first + stretch.length] = torch.arange(stretch.length) + level.start + stretch.first
+        return found
 
     @property
     def tallies(self) -> list[Tally]:

@@ -111,16 +111,11 @@ class TreeSums:
                 states.add_weight(values.sum(2, keepdim=True))  # the flow of all units is the sample's weight
 
     def _close_curvature(self, curvature: TreeCurvature) -> None:
-        """Sums of F^2, t and T of each unit."""
-        levels, memory = self.tree.layout.levels, self.tree.memory
-        found = [units.view(2, -1, self.tree.runs, memory.parts, units.shape[2]).sum(3) for units in curvature.units]
-        squares = [units.new_zeros(units.shape[1:]) for units in found]  # (G, R, K)
-        squares[0] += self.root_square
-        for tally in self.tree.tallies:
-            passed = tally.square.by_place([len(level.sums) for level in levels])
-            for number, level in enumerate(levels):
-                for stretch in (stretch for turn in level.messages for stretch in turn):
-                    squares[number + 1][stretch.there] += passed[number][stretch.here]
-        kinds = [torch.cat([square[None], units]) for square, units in zip(squares, found, strict=True)]  # (3, G, R, K)
-        every = torch.cat([kind.transpose(1, 2).flatten(2) for kind in kinds], dim=2)
-        self.sums.units[:, :, self.tree.places] += every
+        """Sums of F^2, t and T of each unit. The flow of a product is that of each of its messages."""
+        tree = self.tree
+        root, others = curvature.totals(tree.runs, tree.layout.outputs, tree.layout.units)
+        passed = [tally.square.by_product().index_select(0, tree.senders).double() for tally in tree.tallies]
+        square = torch.stack(passed).sum(0)  # (sums, R, K)
+        inner = torch.cat([square[None], others]).transpose(1, 2).flatten(2)
+        every = torch.cat([torch.cat([self.root_square[None], root]), inner], dim=2)  # (3, R, units)
+        self.sums.units[:, :, tree.places] += every

@@ -11,7 +11,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from functools import cached_property
+from itertools import accumulate, groupby, islice
 
 import torch
 from torch import Tensor
@@ -82,6 +83,20 @@ class JointPlan:
     def base_rows(self) -> int:
         """States of all factors."""
         return sum(rows.numel() for rows in self.layers.values())
+
+    @cached_property
+    def first_tables(self) -> Tensor:
+        """The first table of each product, level by level: its number among the tables of all shapes."""
+        starts = list(accumulate((shape.count for shape in self.shapes), initial=0))
+        firsts: list[int] = []
+        for level in self.spreads:
+            found: dict[int, int] = {}
+            for spread in (spread for spread in level if spread.turn == 0):
+                there, here = spread.stretch.there, spread.stretch.here
+                numbers = range(starts[spread.shape] + there.start, starts[spread.shape] + there.stop)
+                found.update(zip(range(here.start, here.stop), numbers, strict=True))
+            firsts += [found[place] for place in range(len(found))]
+        return torch.tensor(firsts)
 
 
 class JointPlans:

@@ -46,16 +46,9 @@ class JointSums:
         """(R, G, K, states) for each layer of factors."""
         return by_factor(self.plan, self._joint())
 
-    def by_place(self, groups: Sequence[int]) -> list[Tensor]:
-        """The total over all states for each product: (G, R, K) for each level; groups: their G."""
-        joint, found = self._joint(), []
-        for count, level in zip(groups, self.plan.spreads, strict=True):
-            totals = joint[0].new_empty(count, self.runs, self.units)
-            for spread in level:
-                if spread.turn == 0:
-                    totals[spread.stretch.here] = joint[spread.shape][spread.stretch.there].sum(1)
-            found.append(totals)
-        return found
+    def by_product(self) -> Tensor:  # (products, R, K)
+        """The total over all states for each product, level by level."""
+        return torch.cat([sums.sum(1) for sums in self._joint()]).index_select(0, self.plan.first_tables)
 
     def _joint(self) -> list[Tensor]:
         """(count, S, R, K) for each shape."""
