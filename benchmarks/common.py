@@ -179,6 +179,11 @@ def _resident(field: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field)), 0)
 
 
+def ratio_in_turns(times: Sequence[float], others: Sequence[float]) -> float:
+    """The median ratio of two sides of `interleaved`, turn by turn."""
+    return statistics.median(time / other for time, other in zip(times, others, strict=True))
+
+
 def medians(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
