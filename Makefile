@@ -39,6 +39,7 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only nltcs,plants,dna,bbc $(GPU_DATA) $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-256,large-512 --batches 512,4096 --fleets 1 --name gpu_em_large $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc,large-256,large-512 --batches 200,4096 $(GPU_DATA)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/fleet_limits.py $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/scaling.py
 
 format: $(STAMP)

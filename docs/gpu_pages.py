@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from pages import load, origin, table
+from pages import RESULTS, load, origin, table
 
 from circurve.plots.style import SMALL_FONT, colour, entitle, grid_of_panels
 
@@ -69,7 +69,7 @@ products as small as those of the circuit. Over 100 % of the float32 bound is po
 faster than one in float32. {origin(roofline["environment"])}
 
 {shares(roofline["results"]["rows"])}
-
+{fleet_limits()}
 ### Scaling
 
 One full-batch step around {base(scaling["results"]["base"])}, one size varied at a time; buffers are held to
@@ -118,6 +118,32 @@ def limits(rows: Sequence[Row]) -> str:
 kernels that need each other's results, level after level. Fleets fill the machine. There, products of {units} units
 fill {units}² of the 128² entries that a block of the tensor cores has, and every operand is rounded, split and stored
 again on its way."""
+
+
+def fleet_limits() -> str:
+    """Where the time of a fleet's step goes, if that was measured."""
+    if not (RESULTS / "fleet_limits.json").exists():
+        return ""
+    found = load("fleet_limits")
+    heads = ["circuit", "kernel", "us", "copy of as many bytes", "library, float32", "library, tf32"]
+    body = []
+    for row in found["results"]["rows"]:
+        body.append([row["case"], "whole step", f"{1e6 * row['seconds_per_step']:.0f}", "", "", ""])
+        for kernel in row["kernels"]:
+            bound, library = kernel["copy_seconds"], kernel["library_seconds"] or {}
+            if bound is not None:
+                others = (f"{1e6 * library[name]:.0f}" if name in library else "" for name in ("float32", "tf32"))
+                body.append(["", kernel["kernel"], f"{1e6 * kernel['seconds']:.0f}", f"{1e6 * bound:.0f}", *others])
+    first = found["results"]["rows"][0]
+    return f"""
+### What bounds a fleet
+
+Microseconds of the main kernels in a step of {first["runs"]} models at batch {first["batch"]}, beside a copy of as many
+bytes as each must read and write, and beside the vendor's batched products of the same size. Some kernels run side by
+side. {origin(found["environment"])}
+
+{table(heads, body)}
+"""
 
 
 def sides(rows: Sequence[Row]) -> str:
