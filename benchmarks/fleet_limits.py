@@ -47,7 +47,8 @@ def least_bytes(engine: FusedEngine) -> dict[str, float]:
     received = sum(int((plan.readers > 0).sum()) for plan in plans)
     by_state = sum(int((plan.readers > 0).sum()) for plan in tables)
     edges = sum(pack.size * pack.width for pack in packs)
-    leaves = sum(p.groups * p.units * engine.program.sums[p.sums].child_units for p in tables if p.sums is not None)
+    widths = {number: packs[at].width for number, (at, _) in engine.packing.place.items()}
+    leaves = sum(plan.groups * plan.units * widths[plan.sums] for plan in tables if plan.sums is not None)
     inner = edges - leaves
     row, edge = FLOAT * engine.runs * engine.width, FLOAT * engine.runs
     return {

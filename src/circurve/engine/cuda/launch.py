@@ -17,8 +17,9 @@ from circurve.engine.cuda.sizes import (
     MUCH,
     PROGRAMS,
     SMALL_TILE,
+    TILE,
+    count_blocks,
     cut,
-    edge_blocks,
     flow_blocks,
     part_size,
     parts,
@@ -74,21 +75,14 @@ class Launcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a typical layer has work for all multiprocessors several times over."""
+        """Whether a typical layer has enough work for a good part of the multiprocessors."""
         engine = self.engine
-        tiles = parts(engine.width, 32) * engine.groups * engine.runs
+        tiles = parts(engine.width, TILE) * engine.groups * engine.runs
         return tiles >= MUCH * PROGRAMS * max(1, len(engine.blueprint.sums))
 
     def tile(self) -> int:
-        """Samples in a tile, the same in all layers: as many as leave work for all multiprocessors."""
-        if self.busy:
-            return 32
-        engine = self.engine
-        layers = max(1, len(engine.blueprint.sums))
-        for size in (64, 32):
-            if parts(engine.width, size) * engine.groups * engine.runs >= PROGRAMS * layers:
-                return size
-        return SMALL_TILE
+        """Samples in a tile, the same in all layers."""
+        return TILE if self.busy else SMALL_TILE
 
     def forward(self, plan: SumPlan, group: int, states: Tensor, keep: bool, follows: bool) -> None:
         """Values of a sum layer; `keep` leaves E, m and q for the backward pass. `follows` another layer."""
@@ -104,15 +98,14 @@ class Launcher:
         state_stride = states.stride(0) if states.shape[0] > 1 else 0
         common = (e.values.stride(0), e.elements.stride(0), e.largest.stride(0))
         if self.fuses(plan):
-            wanted, warps = (64, 4) if tile == SMALL_TILE else (128, 8)
-            block = min(wanted, power(k))
+            block = min(64, power(k))
             self.large.forward[(parts(n, tile) * parts(k, block), g, e.runs)](
                 e.values, e.elements, e.largest, e.squares, weights, e.table, states, factors, kinds, bases,
                 *common, weights.stride(0), e.table.stride(0), state_stride,
                 plan.rows, plan.elements, group, unit, n, e.stride, k, c, width, count,
                 S=e.columns, BK=block, C2=power(c), BN=tile,
                 CONTIGUOUS=plan.contiguous, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep, PRECISION=self.dot,
-                num_warps=warps, **self._chained(follows),
+                num_warps=4, **self._chained(follows),
             )  # fmt: skip
             return
         block = min(128, power(c))
@@ -199,7 +192,7 @@ class Launcher:
         self.edges.counts(mode, out, add)
         e = self.engine
         for k, c, pack, (rows, elements, groups, offsets) in self._shapes:
-            bk, bc, step, warps = edge_blocks(k, c, many=mode == 0 and len(rows) * e.runs >= PROGRAMS)
+            bk, bc, step, warps = count_blocks(k, c, many=mode == 0 and len(rows) * e.runs >= PROGRAMS)
             programs = parts(k, bk) * parts(c, bc) * len(rows) * e.runs
             splits, span = cut(e.width, programs)
             weights, target = e.packed[pack], out[pack]

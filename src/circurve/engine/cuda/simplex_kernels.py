@@ -74,9 +74,8 @@ def maximize_exactly(
         there = tl.broadcast_to((c < C)[None, :], (BR, C2))
         children = tl.zeros((BR,), dtype=tl.float64) + C
         if MASKED:
-            there = there & (
-                (old > 0) | (row >= rows)[:, None]
-            )  # rows beyond the last are as harmless as without a mask
+            beyond = (row >= rows)[:, None]  # such rows are filled in below, with a mask as without one
+            there = there & ((old > 0) | beyond)
             children = tl.maximum(tl.sum(there.to(tl.float64), axis=1), 1.0)
         per = 1.0 / tl.load(scale + r)
         found = tl.load(counts + at, mask=inside, other=0.0).to(tl.float64)

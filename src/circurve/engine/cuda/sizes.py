@@ -8,8 +8,9 @@ __all__ = [
     "MUCH",
     "PROGRAMS",
     "SMALL_TILE",
+    "TILE",
+    "count_blocks",
     "cut",
-    "edge_blocks",
     "flow_blocks",
     "part_size",
     "parts",
@@ -23,8 +24,8 @@ FUSED = 128
 AT_ONCE = 6
 """Up to so many factors of an element are read at once."""
 
-SMALL_TILE = 16
-"""Samples in a tile where there is little work: the more programs the better."""
+TILE, SMALL_TILE = 32, 16
+"""Samples in a tile, and where there is little work: the more programs the better."""
 
 PROGRAMS = 264
 """Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
@@ -33,7 +34,7 @@ LEAST_PART = 256
 """Samples that are worth a program of their own when sums over samples are cut into parts."""
 
 MUCH = 0.5
-"""From so many times PROGRAMS tiles of 32 samples on, a layer is more work than waiting. (As measured.)"""
+"""From so many times PROGRAMS tiles on, a layer is more work than waiting. (As measured.)"""
 
 
 def parts(size: int, part: int) -> int:
@@ -60,7 +61,7 @@ def flow_blocks(children: int, units: int) -> tuple[int, int, int, int]:
     return min(128, power(children)), 32, 64, 4
 
 
-def edge_blocks(units: int, children: int, many: bool) -> tuple[int, int, int, int]:
+def count_blocks(units: int, children: int, many: bool) -> tuple[int, int, int, int]:
     """Blocks of units, of children and of samples for A E^T, and the warps; `many` programs or few. As measured."""
     return min(64, power(units)), min(128 if many else 64, power(children)), 32, 4
 

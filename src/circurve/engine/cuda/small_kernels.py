@@ -6,6 +6,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from circurve.engine.cuda.kernels import LOG_ZERO_HALF
+
 __all__ = [
     "by_state",
     "input_table",
@@ -16,8 +18,6 @@ __all__ = [
     "pick",
     "unit_sums",
 ]
-
-LOG_ZERO_HALF = tl.constexpr(-5e29)
 
 VARIES = [
     "first_row",
