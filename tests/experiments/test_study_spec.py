@@ -98,7 +98,7 @@ def test_standard_settings_are_three_labels_over_the_grid() -> None:
     best = standard_settings(ReproduceOptions(protocol="best"))
     starts = len(BEST.inits)
     assert sum(s.label == "vanilla" for s in best) == starts * len(BEST.pseudocounts)
-    assert sum(s.label == "global" for s in best) == starts * len(BEST.mus) * len(BEST.mixed_pseudocounts)
+    assert sum(s.label == "global" for s in best) == starts * len(BEST.mus)
 
 
 @pytest.mark.parametrize(

@@ -139,25 +139,23 @@ def vanilla_settings(protocol: Protocol, label: str = "vanilla") -> list[Setting
 
 
 def global_settings(protocol: Protocol, label: str = "global", **method: Any) -> list[Setting]:
-    """`Global` with the strengths and pseudocounts of the protocol; `method` holds its other options."""
+    """`Global` with the strengths of the protocol; `method` holds its other options."""
     return [
-        Setting(label, Global(mu, pseudocount=pseudocount, **method), init)
+        Setting(label, Global(mu, **method), init)
         for init in protocol.inits
         for mu in protocol.mus
-        for pseudocount in protocol.mixed_pseudocounts
     ]
 
 
 def gated_settings(
     protocol: Protocol, gates: Sequence[str | Gate] = ("max_norm",), label: str = "gated", **method: Any
 ) -> list[Setting]:
-    """`Gated` by each gate with the strengths and pseudocounts of the protocol; `method` holds its other options."""
+    """`Gated` by each gate with the strengths of the protocol; `method` holds its other options."""
     return [
-        Setting(label, Gated(mu, gate=gate, pseudocount=pseudocount, **method), init)
+        Setting(label, Gated(mu, gate=gate, **method), init)
         for init in protocol.inits
         for gate in gates
         for mu in protocol.mus
-        for pseudocount in protocol.mixed_pseudocounts
     ]
 
 

@@ -26,8 +26,8 @@ PSEUDOCOUNTS, QUICK_PSEUDOCOUNTS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1), (0.0, 0
 MUS, QUICK_MUS = (0.0001, 0.001, 0.01, 0.1, 1.0), (0.001, 0.1)
 """Decades, in either protocol: the paper's grid begins at 0.01, where most methods would rather have less."""
 
-EXACT_MUS, QUICK_EXACT_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
-"""The exact simplex does not weigh mu against counts, and the exact penalty is another quantity: both need less."""
+LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
+"""For the exact simplex: normalising afterwards undoes most of a penalty, the multiplier does not."""
 
 EXACT = {
     "": {},
@@ -67,16 +67,16 @@ def study_d(options: ReproduceOptions) -> Study:
     """All variants on all training rows, each with its own grid of strengths; all from the protocol's first start."""
     protocol = protocol_for(options)
     start = protocol.inits[0]
-    protocol = replace(protocol, inits=(start,), mixed_pseudocounts=(0.0,))  # penalties alone, against smoothing alone
-    low = replace(protocol, mus=options.mu or (QUICK_EXACT_MUS if options.quick else EXACT_MUS))
-    protocol = replace(protocol, mus=options.mu or (QUICK_MUS if options.quick else MUS))
+    low, usual = (QUICK_LOW_MUS, QUICK_MUS) if options.quick else (LOW_MUS, MUS)
+    low_protocol = replace(protocol, inits=(start,), mus=options.mu or low)
+    protocol = replace(protocol, inits=(start,), mus=options.mu or usual)
     settings = [Setting("vanilla", Vanilla(), start)]
     pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
     settings += [Setting(SMOOTHED, Vanilla(pseudocount), start) for pseudocount in pseudocounts]
     for ending, exact in EXACT.items():
-        settings += global_settings(low if exact else protocol, f"global{ending}", **exact)
+        settings += global_settings(low_protocol if "simplex" in exact else protocol, f"global{ending}", **exact)
     for ending, exact in EXACT.items():
-        settings += gated_settings(low if exact else protocol, label=f"gated{ending}", **exact)
+        settings += gated_settings(low_protocol if "simplex" in exact else protocol, label=f"gated{ending}", **exact)
     settings += _gates(protocol)
     return make_study("table-d", options, settings)
 
