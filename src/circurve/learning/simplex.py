@@ -23,7 +23,7 @@ from torch import Tensor
 
 __all__ = ["cubic_root", "quadratic_root", "solve_multiplier", "target_weights"]
 
-NEWTON_STEPS = 8
+NEWTON_STEPS = 6
 """The start is within a factor of 3.2 of the solution and convergence is quadratic: see `solve_multiplier`."""
 
 FAR = 1e40

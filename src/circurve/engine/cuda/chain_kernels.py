@@ -7,6 +7,9 @@ of the last one. Every program of such a kernel must wait, so that the end of on
 # mypy: ignore-errors
 from __future__ import annotations
 
+import ctypes
+import sys
+
 import torch
 import triton
 import triton.language as tl
@@ -26,8 +29,18 @@ def chains(device: torch.device) -> bool:
     """Whether kernels on the device can begin early."""
     if device.type != "cuda" or gdc_wait is None:
         return False
-    driver = getattr(torch._C, "_cuda_getDriverVersion", int)()
-    return torch.cuda.get_device_capability(device) >= CAPABILITY and driver >= DRIVER
+    return torch.cuda.get_device_capability(device) >= CAPABILITY and _driver_version() >= DRIVER
+
+
+def _driver_version() -> int:
+    """What the driver says of itself, 12030 for CUDA 12.3; 0 if it cannot be asked."""
+    found = ctypes.c_int(0)
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        driver.cuDriverGetVersion(ctypes.byref(found))
+    except (OSError, AttributeError):
+        return 0
+    return found.value
 
 
 @triton.jit
