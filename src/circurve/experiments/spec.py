@@ -140,11 +140,7 @@ def vanilla_settings(protocol: Protocol, label: str = "vanilla") -> list[Setting
 
 def global_settings(protocol: Protocol, label: str = "global", **method: Any) -> list[Setting]:
     """`Global` with the strengths of the protocol; `method` holds its other options."""
-    return [
-        Setting(label, Global(mu, **method), init)
-        for init in protocol.inits
-        for mu in protocol.mus
-    ]
+    return [Setting(label, Global(mu, **method), init) for init in protocol.inits for mu in protocol.mus]
 
 
 def gated_settings(

@@ -29,28 +29,20 @@ MUS, QUICK_MUS = (0.0001, 0.001, 0.01, 0.1, 1.0), (0.001, 0.1)
 LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
 """For the exact simplex: normalising afterwards undoes most of a penalty, the multiplier does not."""
 
-EXACT = {
-    "": {},
-    "-exact-simplex": {"simplex": "exact"},
-    "-exact-penalty": {"penalty": "exact"},
-    "-exact-both": {"simplex": "exact", "penalty": "exact"},
-}
+SIMPLEX, PENALTY = {"simplex": "exact"}, {"penalty": "exact"}
 MOST_COLUMNS = 6
 """Data sets in the overview; with more, it shows ranks and counts alone."""
 
-GATES = ("rank", "flow_local", "unused_sharp")
+GATES = ("flow_local", "unused_sharp")
 LABELS = {
     "vanilla": "plain EM, no smoothing",
     SMOOTHED: "plain EM with the best of several pseudocounts",
     "global": "surrogate penalty on all nodes, weights normalised (the paper's global)",
-    "global-exact-simplex": "the same, solved for the multiplier of each node",
-    "global-exact-penalty": "the true trace as penalty",
     "global-exact-both": "the true trace, solved for the multiplier: the stationary point of the paper's objective",
     "gated": "surrogate penalty gated by t / max t, weights normalised (the paper's gated)",
     "gated-exact-simplex": "the same, solved for the multiplier of each node",
     "gated-exact-penalty": "the gated true trace as penalty",
     "gated-exact-both": "the gated true trace, solved for the multiplier",
-    "gated-rank": "gate by rank of t",
     "gated-flow_local": "joint gate: sharp and used",
     "gated-unused_sharp": "joint gate: sharp and unused",
 }
@@ -73,16 +65,15 @@ def study_d(options: ReproduceOptions) -> Study:
     settings = [Setting("vanilla", Vanilla(), start)]
     pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
     settings += [Setting(SMOOTHED, Vanilla(pseudocount), start) for pseudocount in pseudocounts]
-    for ending, exact in EXACT.items():
-        settings += global_settings(low_protocol if "simplex" in exact else protocol, f"global{ending}", **exact)
-    for ending, exact in EXACT.items():
-        settings += gated_settings(low_protocol if "simplex" in exact else protocol, label=f"gated{ending}", **exact)
-    settings += _gates(protocol)
+    settings += global_settings(protocol)
+    settings += global_settings(low_protocol, "global-exact-both", **SIMPLEX, **PENALTY)
+    settings += gated_settings(protocol)
+    settings += gated_settings(low_protocol, label="gated-exact-simplex", **SIMPLEX)
+    settings += gated_settings(protocol, label="gated-exact-penalty", **PENALTY)
+    settings += gated_settings(low_protocol, label="gated-exact-both", **SIMPLEX, **PENALTY)
+    for gate in GATES:
+        settings += gated_settings(protocol, [gate], f"gated-{gate}")
     return make_study("table-d", options, settings)
-
-
-def _gates(protocol: Protocol) -> list[Setting]:
-    return [setting for gate in GATES for setting in gated_settings(protocol, [gate], f"gated-{gate}")]
 
 
 def report_d(study: Study, records: Sequence[Record]) -> Report:
