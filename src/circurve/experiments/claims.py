@@ -9,6 +9,7 @@ __all__ = ["CLAIMS", "check_claims"]
 
 CLAIMS: tuple[Check, ...] = (
     claims_fit.vanilla_matches,
+    claims_fit.best_reaches_the_paper,
     claims_fit.gated_keeps_the_fit,
     claims_fit.gated_helps_small_sets,
     claims_fit.gated_helps_beside_stopping,
@@ -19,6 +20,7 @@ CLAIMS: tuple[Check, ...] = (
     claims_fit.penalties_beat_smoothing,
     claims_fit.exact_updates_help,
     claims_fit.low_data_helps,
+    claims_fit.low_data_helps_beside_stopping,
     claims_curvature.sharpness_falls,
     claims_curvature.overfitting_falls,
     claims_curvature.trace_is_concentrated,

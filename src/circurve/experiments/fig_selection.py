@@ -9,10 +9,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from circurve.experiments.options import ReproduceOptions
-from circurve.experiments.protocols import protocol_for
-from circurve.experiments.spec import Setting, Study, make_study, vanilla_settings
+from circurve.experiments.spec import Setting, Study, make_study
 from circurve.experiments.summary import Chosen, choose
-from circurve.learning import Gated, Global
+from circurve.learning import Gated, Global, Vanilla
 from circurve.learning.gates import top_fraction
 from circurve.plots import node_selection
 
@@ -27,7 +26,7 @@ MU = 0.1
 
 
 def selection_study(options: ReproduceOptions) -> Study:
-    """Without a penalty, with it on all nodes, and with it on the top fractions by T^ and by t^.
+    """Without a penalty, with it on all nodes, and with it on the top fractions by T^ and by t^; all else the same.
 
     The strength is the first that the user names, or `MU`.
     """
@@ -38,8 +37,7 @@ def selection_study(options: ReproduceOptions) -> Study:
         if q < 1
         for by in ("total", "local")
     ]
-    whole = Setting("all", Global(mu))
-    return make_study("fig-5", options, [*vanilla_settings(protocol_for(options)), whole, *parts])
+    return make_study("fig-5", options, [Setting("vanilla", Vanilla()), Setting("all", Global(mu)), *parts])
 
 
 def selection_data(
