@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import brentq, minimize
 from torch import Tensor
 
-from circurve.learning.simplex import cubic_root, quadratic_root, solve_multiplier, target_weights
+from circurve.learning.simplex import Roots, cubic, quadratic, solve_multiplier, target_weights
 
 FORMS = list(product(["surrogate", "exact"], ["normalize", "exact"]))
 forms = pytest.mark.parametrize(("penalty", "simplex"), FORMS, ids=[f"{p} penalty, {s} simplex" for p, s in FORMS])
@@ -36,6 +36,10 @@ def problems(children: int, nodes: int = NODES, seed: int = 0, decades: float = 
 def solve(penalty: str, simplex: str, counts: Tensor, moments: Tensor, strength: Tensor) -> Tensor:
     multiplier = None if simplex == "exact" else torch.ones_like(strength)
     return target_weights(counts, strength, moments if penalty == "exact" else None, multiplier)
+
+
+def equations(penalty: str, counts: Tensor, moments: Tensor, strength: Tensor) -> Roots:
+    return quadratic(counts, strength) if penalty == "surrogate" else cubic(counts, moments, strength)
 
 
 def multipliers(penalty: str, theta: Tensor, counts: Tensor, moments: Tensor, strength: Tensor) -> Tensor:
@@ -120,6 +124,16 @@ def test_a_larger_count_gets_a_larger_weight_and_the_penalty_evens_weights_out(p
         largest = float(theta[-1])
 
 
+@forms
+@widths
+def test_single_precision_loses_its_rounding_and_no_more(penalty, simplex, children):
+    statistics = [values.float() for values in problems(children)]
+    wanted = solve(penalty, simplex, *(values.double() for values in statistics))
+    theta = solve(penalty, simplex, *statistics)
+    seen = wanted > 1e-30
+    torch.testing.assert_close(theta[seen].double(), wanted[seen], rtol=2e-5, atol=0)
+
+
 # --- the exact simplex ---
 
 
@@ -136,15 +150,18 @@ def test_exact_weights_are_stationary(penalty, children):
 @penalties
 @widths
 def test_roots_at_the_multiplier_sum_to_one_before_any_division(penalty, children):
-    counts, moments, strength = problems(children)
-    root = partial(quadratic_root, counts, strength)
-    start = torch.maximum(counts.sum(-1, keepdim=True), strength * counts.sqrt().sum(-1, keepdim=True) ** 2)
-    if penalty == "exact":
-        root = partial(cubic_root, counts, moments, strength)
-        cubes = (moments ** (1 / 3)).sum(-1, keepdim=True) ** 3
-        start = torch.maximum(counts.sum(-1, keepdim=True), 2 * strength * cubes)
-    theta, _ = root(solve_multiplier(root, start))
+    roots = equations(penalty, *problems(children))
+    theta = roots.at(solve_multiplier(roots))
     assert float((theta.sum(-1) - 1).abs().max()) < 1e-10
+
+
+@penalties
+@widths
+def test_the_start_is_below_the_solution_and_near_it(penalty, children):
+    roots = equations(penalty, *problems(children))
+    ratio = solve_multiplier(roots) / roots.start
+    assert float(ratio.min()) > 1 - 1e-12
+    assert float(ratio.max()) < 3.2
 
 
 @penalties
@@ -221,7 +238,8 @@ def test_the_scale_of_the_statistics_does_not_matter_to_the_exact_simplex(penalt
 
 def test_the_quadratic_root_is_the_formula_of_the_paper():
     counts, strength, multiplier = 3.0, 0.5, 2.0
-    theta, _ = quadratic_root(*(torch.tensor([v], dtype=torch.float64) for v in (counts, strength, multiplier)))
+    n, m, at = (torch.tensor([v], dtype=torch.float64) for v in (counts, strength, multiplier))
+    theta = quadratic(n, m).at(at)
     assert float(theta) == pytest.approx((3 + np.sqrt(9 + 4 * 2 * 0.5 * 3)) / 4, rel=1e-15)
 
 
@@ -233,25 +251,24 @@ def test_the_cubic_has_one_positive_root_and_it_is_found():
         every = np.roots([multiplier, -counts, 0, -2 * strength * moments])
         positive = every.real[(np.abs(every.imag) < 1e-9 * np.abs(every)) & (every.real > 0)]
         assert len(positive) == 1
-        values = (torch.tensor([v], dtype=torch.float64) for v in (counts, moments, strength, multiplier))
-        assert float(cubic_root(*values)[0]) == pytest.approx(positive[0], rel=1e-9)
+        n, s, m, at = (torch.tensor([v], dtype=torch.float64) for v in (counts, moments, strength, multiplier))
+        assert float(cubic(n, s, m).at(at)) == pytest.approx(positive[0], rel=1e-9)
 
 
 def test_the_cubic_root_holds_over_all_magnitudes():
     rng = np.random.default_rng(0)
     counts, moments, strength, multiplier = torch.from_numpy(10.0 ** rng.uniform(-30, 30, (4, 20_000)))
-    theta, _ = cubic_root(counts, moments, strength, multiplier)
-    cubic = multiplier * theta**3
-    residual = (cubic - counts * theta.square() - 2 * strength * moments) / cubic
+    theta = cubic(*(values[:, None] for values in (counts, moments, strength))).at(multiplier[:, None])[:, 0]
+    largest = multiplier * theta**3
+    residual = (largest - counts * theta.square() - 2 * strength * moments) / largest
     assert float(residual.abs().max()) < 1e-12
 
 
 @penalties
 def test_the_slope_of_a_root_is_its_derivative(penalty):
     counts, moments, strength = problems(5, decades=3)
-    root = partial(quadratic_root, counts, strength)
-    root = partial(cubic_root, counts, moments, strength) if penalty == "exact" else root
+    roots = equations(penalty, counts, moments, strength)
     multiplier, step = counts.sum(-1, keepdim=True), 1e-5
-    _, falls = root(multiplier)
-    (above, _), (below, _) = root(multiplier * np.exp(step)), root(multiplier * np.exp(-step))
+    falls = roots.slope(multiplier, roots.at(multiplier))
+    above, below = roots.at(multiplier * np.exp(step)), roots.at(multiplier * np.exp(-step))
     torch.testing.assert_close(falls, (below - above) / (2 * step), rtol=1e-7, atol=0)

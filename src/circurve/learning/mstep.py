@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +15,12 @@ __all__ = ["FLOOR", "LayerSums", "Penalty", "normalized_counts", "regularised_we
 
 FLOOR = 1e-12
 """The smallest weight the M-step gives to an edge. A weight of exactly zero would stay zero for ever."""
+
+BLOCK = 1 << 18
+"""On a CPU so many edges are updated at a time: what is written between two passes is still in the cache."""
+
+Block: TypeAlias = tuple[slice, slice]
+"""Which runs and which groups."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Penalty:
 
     strength: Tensor  # mu * omega_n, (R, G, K, 1)
     multiplier: Tensor | None  # lambda, (R, 1, 1, 1); None solves for it
-    scale: Tensor  # what counts are divided by first, (R, 1, 1, 1)
+    scale: Tensor | None  # what counts are divided by first, (R, 1, 1, 1); None for one
 
 
 def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None) -> Tensor:
@@ -43,25 +51,59 @@ def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor | No
     if sums.mask is not None:
         best *= sums.mask
     best /= best.sum(-1, keepdim=True)
-    if best.device.type == "cpu" and bool((total > 0).all()):
-        return best  # a pass less; on other devices the question would be the longer wait
-    return torch.where(total > 0, best, weights)
+    return best if _all_used(total) else torch.where(total > 0, best, weights)
 
 
 def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None, penalty: Penalty) -> Tensor:
     """theta~ of `Global` and `Gated` (see simplex.py), at least FLOOR; a sum that was not used keeps its weights.
 
-    The exact penalty is in force if the sums have second moments. Works in float64, answers in the weights' precision.
+    The exact penalty is in force if the sums have second moments. Works in the weights' precision: all terms of the
+    formulas are positive, so that nothing but rounding is lost.
     """
+    result = torch.empty_like(weights)
+    for runs, groups in _blocks(weights):
+        part = LayerSums(
+            sums.counts[runs, groups],
+            None if sums.second_moment is None else sums.second_moment[runs, groups],
+            None if sums.mask is None else sums.mask[groups],
+        )
+        strength = penalty.strength[runs, groups].to(weights.dtype)
+        multiplier, scale, smoothing = (
+            None if column is None else column[runs].to(weights.dtype)
+            for column in (penalty.multiplier, penalty.scale, pseudocount)
+        )
+        result[runs, groups] = _regularised(
+            part, weights[runs, groups], smoothing, Penalty(strength, multiplier, scale)
+        )
+    return result
+
+
+def _regularised(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None, penalty: Penalty) -> Tensor:
     counts, total = _smoothed(sums, pseudocount)
-    counts = torch.where(total > 0, counts.double() / penalty.scale, 1.0)
-    moments = None if sums.second_moment is None else sums.second_moment.double() / penalty.scale
-    best = target_weights(counts, penalty.strength, moments, penalty.multiplier)
-    best = best.clamp_min(FLOOR)
+    moments = sums.second_moment
+    if penalty.scale is not None:
+        counts = counts / penalty.scale
+        moments = None if moments is None else moments / penalty.scale
+    best = target_weights(counts, penalty.strength, moments, penalty.multiplier).clamp_min_(FLOOR)
     if sums.mask is not None:
-        best = best * sums.mask
-    best = best / best.sum(-1, keepdim=True)
-    return torch.where(total > 0, best.to(weights.dtype), weights)
+        best *= sums.mask
+    best /= best.sum(-1, keepdim=True)
+    return best if _all_used(total) else torch.where(total > 0, best, weights)
+
+
+def _blocks(weights: Tensor) -> Iterator[Block]:
+    """All runs and groups at once on a GPU; on a CPU some of them."""
+    runs, groups = weights.shape[:2]
+    most = max(1, weights.numel() if weights.device.type != "cpu" else BLOCK // max(1, weights[0, 0].numel()))
+    runs_at_once, groups_at_once = max(1, most // max(1, groups)), min(most, max(1, groups))
+    for first in range(0, runs, runs_at_once):
+        for group in range(0, groups, groups_at_once):
+            yield slice(first, first + runs_at_once), slice(group, group + groups_at_once)
+
+
+def _all_used(total: Tensor) -> bool:
+    """Whether all sums were used, where that is soon known: another device would have to be waited for."""
+    return total.device.type == "cpu" and bool((total > 0).all())
 
 
 def _smoothed(sums: LayerSums, pseudocount: Tensor | None) -> tuple[Tensor, Tensor]:

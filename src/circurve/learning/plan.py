@@ -112,21 +112,21 @@ class Plan:
             return [normalized_counts(layer, old, self.smoothing) for layer, old in pairs]
         strength = self.strengths(sums, mu)
         sizes = [s.shape[0] * s.shape[1] for s in self.program.sums]
-        scale = self.scale(sums.weight).view(-1, 1, 1, 1)
+        scale = None if self.per_sample is None else self.scale(sums.weight).view(-1, 1, 1, 1)
         targets = []
         for i, part in enumerate(torch.split(strength, sizes, dim=1)):
             g, k, _ = self.program.sums[i].shape
             targets.append(self.layer_target(layers[i], params.weights[i], part.view(-1, g, k, 1), scale))
         return targets
 
-    def layer_target(self, sums: LayerSums, weights: Tensor, strength: Tensor, scale: Tensor) -> Tensor:
+    def layer_target(self, sums: LayerSums, weights: Tensor, strength: Tensor, scale: Tensor | None) -> Tensor:
         """theta~ of one layer: runs with the same form of update are taken together."""
         result = None
         for (exact_penalty, exact_simplex), runs in self.forms.items():
             moments = sums.second_moment if exact_penalty else None
             part = LayerSums(_pick(sums.counts, runs), None if moments is None else _pick(moments, runs), sums.mask)
             multiplier = None if exact_simplex else _pick(self.multiplier, runs)
-            penalty = Penalty(_pick(strength, runs), multiplier, _pick(scale, runs))
+            penalty = Penalty(_pick(strength, runs), multiplier, None if scale is None else _pick(scale, runs))
             smoothing = None if self.smoothing is None else _pick(self.smoothing, runs)
             best = regularised_weights(part, _pick(weights, runs), smoothing, penalty)
             if runs is None:

@@ -1,4 +1,4 @@
-"""The four forms of the regularised M-step for sum weights, for all nodes of all runs at once, in float64.
+"""The four forms of the regularised M-step for sum weights, for all nodes of all runs at once, in any precision.
 
 For one sum node with counts N_c >= 0, second moments S_c >= 0 and strength m = mu * omega >= 0:
 
@@ -17,65 +17,89 @@ root at a fixed lambda and divides by the sum; "exact" finds the lambda of each 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-__all__ = ["cubic_root", "quadratic_root", "solve_multiplier", "target_weights"]
+__all__ = ["Roots", "cubic", "quadratic", "solve_multiplier", "target_weights"]
 
-NEWTON_STEPS = 6
+NEWTON_STEPS = 5
 """The start is within a factor of 3.2 of the solution and convergence is quadratic: see `solve_multiplier`."""
 
-FAR = 1e40
-"""From here on kappa^(1/3) is so large that the cubic's root is its leading terms to rounding."""
+@dataclass(frozen=True)
+class Roots:
+    """The positive roots of all children of all nodes, as functions of lambda (..., 1)."""
 
-Root = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""lambda (..., 1) -> (theta, -d theta / d log lambda), both (..., C)."""
+    at: Callable[[Tensor], Tensor]  # -> theta, (..., C)
+    start: Tensor  # (..., 1), a lambda at which they sum to at least one, less than 3.2 times below the solution
+    counts: Tensor
+    degree: int
+
+    def slope(self, multiplier: Tensor, theta: Tensor) -> Tensor:
+        """-d theta / d log lambda: of lambda theta^d = N theta^(d-1) + a constant, hence lambda theta >= N."""
+        scaled = multiplier * theta
+        steepness = (self.degree * scaled).sub_(self.counts, alpha=self.degree - 1)
+        return scaled.mul_(theta).div_(steepness.clamp_min_(_tiny(theta)))
 
 
-def quadratic_root(counts: Tensor, strength: Tensor, multiplier: Tensor) -> tuple[Tensor, Tensor]:
-    """theta = [N + sqrt(N^2 + 4 lambda m N)] / (2 lambda), and -d theta / d log lambda = theta - m N / sqrt(...).
+def quadratic(counts: Tensor, strength: Tensor) -> Roots:
+    """theta = [N + sqrt(N^2 + 4 lambda m N)] / (2 lambda); counts: (..., C), strength m: (..., 1).
 
-    counts: (..., C); strength m, multiplier lambda: broadcastable. Sums of positive terms only: no cancellation.
+    Sums of positive terms only: no cancellation. The root of a product is taken as a product of roots: no underflow.
+    Each theta is at least N / lambda and at least sqrt(m N / lambda), and at most their sum: hence the start.
     """
-    root = (counts.square() + 4 * multiplier * strength * counts).sqrt()
-    theta = (counts + root) / (2 * multiplier)
-    falls = theta - torch.where(root > 0, strength * counts / root, 0.0)
-    return theta, falls
+    part = counts.sqrt()
+
+    def at(multiplier: Tensor) -> Tensor:
+        wide = (counts + 4 * multiplier * strength).sqrt_()
+        return wide.add_(part).mul_(part).div_(2 * multiplier)
+
+    start = torch.maximum(counts.sum(-1, keepdim=True), strength * part.sum(-1, keepdim=True).square())
+    return Roots(at, start, counts, degree=2)
 
 
-def cubic_root(counts: Tensor, moments: Tensor, strength: Tensor, multiplier: Tensor) -> tuple[Tensor, Tensor]:
-    """The positive root of lambda theta^3 - N theta^2 - 2 m S = 0, and -d theta / d log lambda.
+def cubic(counts: Tensor, moments: Tensor, strength: Tensor) -> Roots:
+    """The positive root of lambda theta^3 - N theta^2 - 2 m S = 0; counts and moments: (..., C), strength m: (..., 1).
 
     With theta = (N / lambda) y the equation is y^2 (y - 1) = kappa, kappa = 2 m S lambda^2 / N^3 >= 0. Its left side
     grows strictly from 0 at y = 1 to infinity, so there is exactly one root y >= 1; Cardano's formula gives it as
     y = 1/3 + a + 1/(9 a), a^3 = 1/27 + kappa/2 + sqrt(kappa/2 (kappa/2 + 2/27)), again without cancellation.
     Where the count vanishes beside the moment, theta = (2 m S / lambda)^(1/3) + N / (3 lambda) to rounding.
+    Each theta is at least N / lambda and at least (2 m S / lambda)^(1/3), and at most their sum: hence the start.
     """
-    moment_root = (2 * strength * moments / multiplier) ** (1 / 3)
-    count_root = counts / multiplier
-    relative = moment_root / count_root.clamp_min(1e-300)  # kappa^(1/3)
-    half = (relative.clamp_max(FAR) ** 3) / 2  # its square is finite
-    a = (1 / 27 + half + (half * (half + 2 / 27)).sqrt()) ** (1 / 3)
-    y = 1 / 3 + a + 1 / (9 * a)
-    theta = torch.where(relative < FAR, count_root * y, moment_root + count_root / 3)
-    share = torch.where(theta > 0, count_root / theta.clamp_min(1e-300), 0.0)  # 1/y
-    return theta, theta / (3 - 2 * share)
+    part = (2 * strength * moments).pow_(1 / 3)
+    per_count = part / counts.clamp_min(_tiny(counts))
+    far = torch.finfo(counts.dtype).max ** (1 / 7)  # the square of its cube is finite
+
+    def at(multiplier: Tensor) -> Tensor:
+        relative = per_count * multiplier ** (2 / 3)  # kappa^(1/3)
+        near = relative < far
+        half = relative.clamp_max_(far).pow_(3).div_(2)
+        a = (half + 2 / 27).mul_(half).sqrt_().add_(half).add_(1 / 27).pow_(1 / 3)
+        y = (9 * a).reciprocal_().add_(a).add_(1 / 3)
+        count_root = counts / multiplier
+        return torch.where(near, y.mul_(count_root), part * multiplier ** (-1 / 3) + count_root / 3)
+
+    start = torch.maximum(counts.sum(-1, keepdim=True), part.sum(-1, keepdim=True) ** 3)
+    return Roots(at, start, counts, degree=3)
 
 
-def solve_multiplier(root: Root, start: Tensor) -> Tensor:
-    """The lambda of each node at which its roots sum to one, from a start (..., 1) at or below it.
+def solve_multiplier(roots: Roots) -> Tensor:  # (..., 1)
+    """The lambda of each node at which its roots sum to one.
 
     G(u) = log sum_c theta_c(e^u) is decreasing with slope between -1 and -1/3, and convex (each log theta_c is, and so
     is the logarithm of a sum of their exponentials). Newton's iteration from the left therefore never overshoots. From
-    an error of at most log 3.2 it reaches rounding in at most six steps; the number of steps is fixed, so that nothing
-    waits for a GPU.
+    an error of at most log 3.2 it is at rounding after four steps; the number of steps is fixed, so that nothing waits
+    for a GPU.
     """
-    log_multiplier = start.log()
+    log_multiplier = roots.start.log()
     for _ in range(NEWTON_STEPS):
-        theta, falls = root(log_multiplier.exp())
+        multiplier = log_multiplier.exp()
+        theta = roots.at(multiplier)
         total = theta.sum(-1, keepdim=True)
-        log_multiplier = log_multiplier + total.log() * total / falls.sum(-1, keepdim=True)
+        falls = roots.slope(multiplier, theta).sum(-1, keepdim=True)
+        log_multiplier = log_multiplier + total.log() * total / falls
     return log_multiplier.exp()
 
 
@@ -87,25 +111,10 @@ def target_weights(
     counts: (..., C), with a positive entry in each row; strength m: (..., 1); moments S: like counts for the exact
     penalty, None for the surrogate; multiplier: a fixed lambda (..., 1) for "normalize", None for the exact simplex.
     """
-
-    def root(at: Tensor) -> tuple[Tensor, Tensor]:
-        if moments is None:
-            return quadratic_root(counts, strength, at)
-        return cubic_root(counts, moments, strength, at)
-
-    if multiplier is None:
-        multiplier = solve_multiplier(root, _lower_bound(counts, strength, moments))
-    theta, _ = root(multiplier)
-    return theta / theta.sum(-1, keepdim=True)
+    roots = quadratic(counts, strength) if moments is None else cubic(counts, moments, strength)
+    theta = roots.at(solve_multiplier(roots) if multiplier is None else multiplier)
+    return theta.div_(theta.sum(-1, keepdim=True))
 
 
-def _lower_bound(counts: Tensor, strength: Tensor, moments: Tensor | None) -> Tensor:
-    """max(sum N, m (sum sqrt N)^2), or max(sum N, 2 m (sum S^(1/3))^3): the roots sum to at least one there.
-
-    Each root is at least N / lambda and at least sqrt(m N / lambda), or (2 m S / lambda)^(1/3), and at most their sum:
-    the solution is less than 3.2 times larger.
-    """
-    total = counts.sum(-1, keepdim=True)
-    if moments is None:
-        return torch.maximum(total, strength * counts.sqrt().sum(-1, keepdim=True).square())
-    return torch.maximum(total, 2 * strength * (moments ** (1 / 3)).sum(-1, keepdim=True) ** 3)
+def _tiny(values: Tensor) -> float:
+    return torch.finfo(values.dtype).tiny

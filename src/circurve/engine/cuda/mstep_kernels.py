@@ -53,7 +53,7 @@ def maximize(
         n = n * (1.0 / tl.load(scale + r)).to(tl.float32)
         unit = tl.load(units + row, mask=row < rows, other=0)
         m = mu * tl.load(gates + r * gate_stride + unit, mask=row < rows, other=0.0) * 4.0 * tl.load(multiplier + r)
-        theta = n + tl.sqrt(n * (n + m.to(tl.float32)[:, None]))
+        theta = n + tl.sqrt(n) * tl.sqrt(n + m.to(tl.float32)[:, None])  # their product might underflow
     total = tl.sum(theta, axis=1)
     theta = theta * (1.0 / tl.where(total > 0, total, 1.0))[:, None]
     theta = tl.where(inside, tl.maximum(theta, FLOOR), 0.0)

@@ -28,7 +28,7 @@ def _cube_root(x):
 
 @triton.jit
 def _root(n, part, m, log_multiplier, cubic):
-    """theta and -d theta / d log lambda: of the quadratic (surrogate penalty) or of the cubic (exact penalty).
+    """theta of the quadratic (surrogate penalty) or of the cubic (exact penalty).
 
     part: what does not depend on lambda, sqrt(N) or (2 m S)^(1/3).
     """
@@ -41,12 +41,10 @@ def _root(n, part, m, log_multiplier, cubic):
         half = capped * capped * capped / 2
         a = _cube_root(1 / 27 + half + tl.sqrt(half * (half + 2 / 27)))
         theta = tl.where(relative < FAR, count_root * (1 / 3 + a + 1 / (9 * a)), moment_root + count_root / 3)
-        falls = theta / (3 - 2 * tl.where(theta > 0, count_root / tl.maximum(theta, TINY), 0.0))
     else:
         wide = tl.sqrt(n + 4 * multiplier * m)
         theta = part * (part + wide) / (2 * multiplier)
-        falls = theta - tl.where(wide > 0, m * part / tl.maximum(wide, TINY), 0.0)
-    return theta, falls
+    return theta
 
 
 @triton.jit
@@ -101,11 +99,14 @@ def maximize_exactly(
         log_multiplier = tl.zeros((BR, 1), dtype=tl.float32) + tl.log(tl.load(multiplier + r).to(tl.float32))
         if form != 2:
             log_multiplier = _log_lower_bound(n, part, m, cubic)
+            lower = tl.where(cubic, 2.0, 1.0)  # the degree, less one
             for _ in range(NEWTON_STEPS):
-                theta, falls = _root(n, part, m, log_multiplier, cubic)
+                theta = _root(n, part, m, log_multiplier, cubic)
                 total = tl.sum(theta, axis=1)[:, None]
+                scaled = tl.exp(log_multiplier) * theta
+                falls = scaled * theta / tl.maximum((lower + 1) * scaled - lower * n, TINY)
                 log_multiplier += tl.log(total) * total / tl.sum(falls, axis=1)[:, None]
-        theta, falls = _root(n, part, m, log_multiplier, cubic)
+        theta = _root(n, part, m, log_multiplier, cubic)
         theta = theta / tl.sum(theta, axis=1)[:, None]
         theta = tl.where(there, tl.maximum(theta, FLOOR), 0.0)
         best = theta / tl.sum(theta, axis=1)[:, None]
