@@ -46,14 +46,14 @@ def test_same_targets_as_the_formulas(form, mu):
     assert bool((weights[..., CHILDREN:] == 0.125).all())
 
 
-def step(kernel, form: int, counts: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
-    """Weights of 1/8 after a whole step of a run with that form, without a penalty."""
+def step(kernel, form: int, counts: torch.Tensor, *more: torch.Tensor, mu: float = 0.0) -> torch.Tensor:
+    """Weights of 1/8 after a whole step of a run with that form, and gates of one."""
     weights = torch.full((1, SUMS, WIDTH), 0.125, device=DEVICE)
     one, zero = torch.ones(1, dtype=torch.float64, device=DEVICE), torch.zeros(1, device=DEVICE)
-    gates = torch.zeros(1, SUMS, dtype=torch.float64, device=DEVICE)
+    gates = torch.ones(1, SUMS, dtype=torch.float64, device=DEVICE)
     units = torch.arange(SUMS, dtype=torch.int32, device=DEVICE)
     kernel[(2, 1)](
-        weights, counts, *more, gates, units, one, 0 * one, zero.long(), zero.int() + form, one, one, zero,
+        weights, counts, *more, gates, units, one, mu * one, zero.long(), zero.int() + form, one, one, zero,
         SUMS * WIDTH, SUMS, SUMS, 1, CHILDREN, WIDTH, FLOOR=1e-12, C2=16, BR=4, MASKED=False,
     )  # fmt: skip
     return weights[..., :CHILDREN].cpu()
@@ -65,6 +65,17 @@ def test_each_kernel_leaves_the_other_s_runs_alone():
     assert bool((step(maximize_exactly, 0, counts, counts) == 0.125).all())
     assert not bool((step(maximize, 0, counts) == 0.125).all())
     assert not bool((step(maximize_exactly, 1, counts, counts) == 0.125).all())
+
+
+@pytest.mark.parametrize("form", [0, 1, 2, 3])
+def test_a_strength_beyond_single_precision_does_no_harm(form):
+    counts = torch.arange(1.0, SUMS * WIDTH + 1, device=DEVICE).view(1, SUMS, WIDTH)
+    kernel, more = (maximize_exactly, (counts,)) if form else (maximize, ())
+    found = step(kernel, form, counts, *more, mu=1e60)
+    torch.testing.assert_close(found.sum(-1), torch.ones(1, SUMS))
+    if form < 2:
+        limit = counts[..., :CHILDREN].sqrt().cpu()
+        torch.testing.assert_close(found, limit / limit.sum(-1, keepdim=True), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("exact", [False, True])

@@ -114,6 +114,16 @@ def test_weights_keep_their_precision(update):
     assert_close(best, update_of(update, sums, weights), 1e-5)
 
 
+@forms
+def test_a_strength_beyond_single_precision_does_no_harm(exact_penalty, exact_simplex):
+    sums = random_sums()
+    single = LayerSums(sums.counts.float(), sums.second_moment.float(), None)
+    best = update_of((exact_penalty, exact_simplex), single, old_weights().float(), strength=1e60)
+    assert_close(best.sum(-1), torch.ones(R, G, K), 1e-6)
+    if not exact_penalty:
+        assert_close(best, sums.counts.sqrt() / sums.counts.sqrt().sum(-1, keepdim=True), 1e-5)
+
+
 # --- a fleet ---
 
 

@@ -61,13 +61,14 @@ def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor | 
     formulas are positive, so that nothing but rounding is lost.
     """
     result = torch.empty_like(weights)
+    strongest = torch.finfo(weights.dtype).max ** (1 / 3)  # its square, times counts, is finite
     for runs, groups in _blocks(weights):
         part = LayerSums(
             sums.counts[runs, groups],
             None if sums.second_moment is None else sums.second_moment[runs, groups],
             None if sums.mask is None else sums.mask[groups],
         )
-        strength = penalty.strength[runs, groups].to(weights.dtype)
+        strength = penalty.strength[runs, groups].clamp_max(strongest).to(weights.dtype)
         multiplier, scale, smoothing = (
             None if column is None else column[runs].to(weights.dtype)
             for column in (penalty.multiplier, penalty.scale, pseudocount)
@@ -93,9 +94,9 @@ def _regularised(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None, p
 
 def _blocks(weights: Tensor) -> Iterator[Block]:
     """All runs and groups at once on a GPU; on a CPU some of them."""
-    runs, groups = weights.shape[:2]
-    most = max(1, weights.numel() if weights.device.type != "cpu" else BLOCK // max(1, weights[0, 0].numel()))
-    runs_at_once, groups_at_once = max(1, most // max(1, groups)), min(most, max(1, groups))
+    runs, groups, units, children = weights.shape
+    most = runs * groups if weights.device.type != "cpu" else max(1, BLOCK // (units * children))
+    runs_at_once, groups_at_once = max(1, most // groups), min(most, groups)
     for first in range(0, runs, runs_at_once):
         for group in range(0, groups, groups_at_once):
             yield slice(first, first + runs_at_once), slice(group, group + groups_at_once)

@@ -27,6 +27,7 @@ __all__ = ["Roots", "cubic", "quadratic", "solve_multiplier", "target_weights"]
 NEWTON_STEPS = 5
 """The start is within a factor of 3.2 of the solution and convergence is quadratic: see `solve_multiplier`."""
 
+
 @dataclass(frozen=True)
 class Roots:
     """The positive roots of all children of all nodes, as functions of lambda (..., 1)."""

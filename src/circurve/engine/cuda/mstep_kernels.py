@@ -6,7 +6,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["between", "maximize", "maximize_inputs"]
+__all__ = ["STRONGEST", "between", "maximize", "maximize_inputs"]
+
+STRONGEST = tl.constexpr(7e12)
+"""No penalty is stronger: the square of this, times counts, is finite."""
 
 VARIES = ["rows", "units", "R"]
 """Numbers that differ from circuit to circuit: kernels are not compiled anew for lucky values of them."""
@@ -53,7 +56,8 @@ def maximize(
         n = n * (1.0 / tl.load(scale + r)).to(tl.float32)
         unit = tl.load(units + row, mask=row < rows, other=0)
         m = mu * tl.load(gates + r * gate_stride + unit, mask=row < rows, other=0.0) * 4.0 * tl.load(multiplier + r)
-        theta = n + tl.sqrt(n) * tl.sqrt(n + m.to(tl.float32)[:, None])  # their product might underflow
+        m = tl.minimum(m, STRONGEST).to(tl.float32)
+        theta = n + tl.sqrt(n) * tl.sqrt(n + m[:, None])  # their product might underflow
     total = tl.sum(theta, axis=1)
     theta = theta * (1.0 / tl.where(total > 0, total, 1.0))[:, None]
     theta = tl.where(inside, tl.maximum(theta, FLOOR), 0.0)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.mstep_kernels import between
+from circurve.engine.cuda.mstep_kernels import STRONGEST, between
 
 __all__ = ["maximize_exactly"]
 
@@ -91,7 +91,7 @@ def maximize_exactly(
         place = tl.load(number) * R + r
         unit = tl.load(units + row, mask=row < rows, other=0)
         strength = tl.load(mus + place) * tl.load(gates + r * gate_stride + unit, mask=row < rows, other=0.0)
-        m = strength.to(tl.float32)[:, None]
+        m = tl.minimum(strength, STRONGEST).to(tl.float32)[:, None]
         cubic = form > 1
         part = tl.sqrt(n)
         if cubic:
