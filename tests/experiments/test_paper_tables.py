@@ -144,11 +144,11 @@ def test_table_d_ranks_and_counts_against_both_baselines() -> None:
     overview = {row[0]: row for row in made.tables[0].rows}
     assert made.tables[0].heads[:3] == ("method", "nltcs", "mine_")
     assert overview["vanilla"][-2:] == ("-", "0 / 2 / 0")
-    assert overview["gated-rank"][-2:] == ("2 / 0 / 0", "2 / 0 / 0")
+    assert overview["gated-flow_local"][-2:] == ("2 / 0 / 0", "2 / 0 / 0")
     assert overview["global"][-2:] == ("0 / 0 / 2", "0 / 0 / 2")
     gated = [float(str(overview[label][-3])) for label in overview if label.startswith("gated")]
-    assert set(gated) == {4.0}  # seven that are equal share the ranks 1 to 7
-    assert len(made.tables[1].rows) == 2 * 13
+    assert set(gated) == {3.5}  # six that are equal share the ranks 1 to 6
+    assert len(made.tables[1].rows) == 2 * 10
 
 
 def test_table_d_says_which_of_several_starts_it_has() -> None:
