@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_pages import gpu_section
-from pages import load, origin, table
+from pages import RESULTS, load, origin, table
 
 DOCS = Path(__file__).parent
 
@@ -119,7 +119,30 @@ the reference backend. {origin(overhead["environment"])} On a CPU it is {min(on_
 does not depend on the rows weighs most, it is {min(small):.0%} to {max(small):.0%} for one run on a CPU and
 {min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16. The estimator from mean ratios and the second moments of the
 exact penalty each take one more matrix product, and are computed only when asked for.
+
+A whole training step of each method, its sums, gates and M-step included, against one of plain EM, in batches of 200:
+
+{method_costs()}
 """
+
+
+def method_costs() -> str:
+    """One line for each data set, fleet and machine; how many times the step of plain EM."""
+    files = [load(name) for name in ("method_cost", "method_cost_cuda") if (RESULTS / f"{name}.json").exists()]
+    labels = list(files[0]["results"][0]["ratio"])
+    rows = [
+        [
+            found["environment"].get("gpu", "CPU"),
+            row["data"],
+            str(row["runs"]),
+            f"{1e3 * row['seconds'][labels[0]]:.3g} ms",
+            *(f"{row['ratio'][label]:.2f}" for label in labels[1:]),
+        ]
+        for found in files
+        for row in found["results"]
+    ]
+    origins = " ".join(origin(found["environment"]) for found in files)
+    return table(["machine", "data", "models", *labels], rows) + "\n\n" + origins
 
 
 def performance_page() -> str:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 __all__ = ["Roots", "cubic", "quadratic", "solve_multiplier", "target_weights"]
 
-NEWTON_STEPS = 5
+NEWTON_STEPS = 4
 """The start is within a factor of 3.2 of the solution and convergence is quadratic: see `solve_multiplier`."""
 
 
