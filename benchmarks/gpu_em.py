@@ -84,6 +84,9 @@ class Load:
     methods: tuple[Method, ...] | None = None
     """One for each run; None is plain EM."""
 
+    mu: float = 0.0
+    """The strength of all runs."""
+
     track: bool = False
     """Measure the curvature in every step."""
 
@@ -114,11 +117,11 @@ class OurSteps:
         methods = load.methods or (cc.Vanilla(pseudocount=PSEUDOCOUNT),) * load.runs
         self.engine_steps, self.compile_seconds = seconds_of(lambda: our_steps(circuit, start, samples, methods, load))
         self.batches = shuffled_batches(len(data), load.batch, device, load.runs)
-        self.steps = len(self.batches)
+        self.steps, self.mu = len(self.batches), load.mu
 
     def __call__(self) -> None:
         alphas = [[STEP_SIZE] * self.engine_steps.params.runs] * self.steps
-        mus = [[0.0] * self.engine_steps.params.runs] * self.steps
+        mus = [[self.mu] * self.engine_steps.params.runs] * self.steps
         self.engine_steps.run(self.batches, alphas, mus)
 
 

@@ -74,7 +74,8 @@ BEST = Protocol(
     small_epochs=100,
     choose_epoch="best",
 )
-"""A wider grid of strengths, plain EM smoothed, two starts, a falling step; the epoch is chosen by validation too."""
+"""Strengths from a hundredth of the paper's smallest on, by decades; plain EM smoothed, two starts, a falling step; the
+epoch is chosen by validation too."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
 
