@@ -31,6 +31,7 @@ from torch import Tensor
 import circurve as cc
 from circurve.engine import Params, Samples, bind_engine, compile, statistics
 from circurve.engine.cuda import FusedEngine
+from circurve.engine.memory import free_memory
 from circurve.engine.parameters import by_node
 from circurve.interop import from_pyjuice, to_pyjuice
 from circurve.learning.examples import prepare
@@ -45,6 +46,9 @@ MOST_STEPS = 50
 """Epochs of more steps are not timed as a whole: so many steps are, and the rest is assumed to be like them."""
 
 SIDES = ("plain", "curvature")
+
+SHARE_OF_TWO = 0.3
+"""The share of free memory for each of two that are measured in turns."""
 
 CHECKED = 512
 """Samples on which likelihoods and counts are compared."""
@@ -182,7 +186,11 @@ def measure_ours(
 def curvature_in_turns(
     circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load, budget: float
 ) -> dict[str, Any]:
-    """The time of steps that also measure the curvature over that of plain ones, measured in turns."""
+    """The time of steps that also measure the curvature over that of plain ones, measured in turns.
+
+    Both have the same memory, whichever was made first.
+    """
+    load = replace(load, memory_budget=int(SHARE_OF_TWO * free_memory(device)))
     sides = {name: OurSteps(circuit, data, device, replace(load, track=name == "curvature")) for name in SIDES}
     _, once = seconds_of(lambda: [run() for run in sides.values()])
     _, once = seconds_of(lambda: [run() for run in sides.values()])  # the first time compiled kernels

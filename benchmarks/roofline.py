@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, help="a folder with the DEBD files; else random data")
     parser.add_argument("--seconds", type=float, default=4.0, help="time for the repeats of one configuration")
     parser.add_argument("--quick", action="store_true", help="nltcs, one batch size, one run")
+    parser.add_argument("--name", default="roofline", help="of the result file")
     parser.add_argument("--out", type=Path, help="folder for the result file")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
@@ -156,8 +157,8 @@ def main() -> None:
                     results["rows"].append(row)
                     reached = row.get("share", {}).get(precision, math.nan)
                     say(f"{name} batch {batch} runs {runs} {precision}: {reached:.1%} {row.get('error', '')}")
-                    write_result("roofline", results, arguments.out)
-    say(f"written to {write_result('roofline', results, arguments.out)}")
+                    write_result(arguments.name, results, arguments.out)
+    say(f"written to {write_result(arguments.name, results, arguments.out)}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ def gpu_section(images: Path) -> str:
     found, large = load("gpu_em"), load("gpu_em_large")
     rows = found["results"]["rows"] + large["results"]["rows"]
     precision, roofline, scaling = load("gpu_precision"), load("roofline"), load("scaling")
+    fleets = load("roofline_fleets")
     draw_scaling(scaling["results"]["axes"]).savefig(images / "scaling.png", dpi=150)
     draw_speed(found["results"]["rows"]).savefig(images / "gpu_em.png", dpi=150)
     return f"""## EM on a GPU
@@ -66,9 +67,9 @@ The share of the larger of arithmetic / matmul rate and traffic / copy rate in t
 {roofline["results"]["rates"]["float32"] / 1e12:.0f} TFLOP/s in float32 and
 {roofline["results"]["rates"]["tf32"] / 1e12:.0f} in tf32; the last two columns are what its library reaches for batched
 products as small as those of the circuit. Over 100 % of the float32 bound is possible because three tf32 products are
-faster than one in float32. {origin(roofline["environment"])}
+faster than one in float32. {origin(roofline["environment"])} {origin(fleets["environment"])}
 
-{shares(roofline["results"]["rows"])}
+{shares(roofline["results"]["rows"] + fleets["results"]["rows"])}
 {fleet_limits()}
 ### Scaling
 
