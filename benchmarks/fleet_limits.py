@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from common import median_seconds, write_result
-from gpu_em import CASES, Load, OurSteps, guarded, load_data, say
+from gpu_steps import CASES, Load, OurSteps, guarded, load_data, say
 from roofline import FLOAT, copy_rate, matmul_precision, matmul_rate
 from torch.profiler import ProfilerActivity, profile
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,26 +24,29 @@ from typing import Any
 import numpy as np
 import pyjuice_peer
 import torch
-from common import PeakMemory, interleaved, median_seconds, medians, seconds_of, write_result
-from peers_cpu import sample_data
+from common import PeakMemory, interleaved, medians, seconds_of, write_result
+from gpu_steps import (
+    CASES,
+    Load,
+    OurSteps,
+    describe,
+    guarded,
+    load_data,
+    measure_ours,
+    numbers,
+    say,
+    shuffled_batches,
+    timing,
+)
 from torch import Tensor
 
 import circurve as cc
 from circurve.engine import Params, Samples, bind_engine, compile, statistics
-from circurve.engine.cuda import FusedEngine
 from circurve.engine.memory import free_memory
 from circurve.engine.parameters import by_node
 from circurve.interop import from_pyjuice, to_pyjuice
 from circurve.learning.examples import prepare
-from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.initialize import initial_params
-from circurve.learning.methods import Method
-from circurve.learning.plan import Plan
-from circurve.learning.steps import Batches, ReferenceSteps, Steps
-
-STEP_SIZE, PSEUDOCOUNT = pyjuice_peer.STEP_SIZE, pyjuice_peer.PSEUDOCOUNT
-MOST_STEPS = 50
-"""Epochs of more steps are not timed as a whole: so many steps are, and the rest is assumed to be like them."""
 
 SIDES = ("plain", "curvature")
 
@@ -54,91 +57,6 @@ CHECKED = 512
 """Samples on which likelihoods and counts are compared."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """A data set, as (samples, variables), and the units of its circuit.
-
-    100 is what the paper uses; PyJuice prefers powers of two, so there are cases of 128 too.
-    """
-
-    data: str
-    samples: int
-    variables: int
-    units: int
-
-
-CASES = {
-    "nltcs": Case("nltcs", 16181, 16, 100),
-    "plants": Case("plants", 17412, 69, 100),
-    "dna": Case("dna", 1600, 180, 100),
-    "bbc": Case("bbc", 1670, 1058, 128),
-    "nltcs-128": Case("nltcs", 16181, 16, 128),
-    "plants-128": Case("plants", 17412, 69, 128),
-    "large-256": Case("synthetic", 60_000, 500, 256),
-    "large-512": Case("synthetic", 60_000, 500, 512),
-}
-
-
-@dataclass(frozen=True)
-class Load:
-    """How a circuit is trained: samples in a batch, models side by side."""
-
-    batch: int
-    runs: int = 1
-    methods: tuple[Method, ...] | None = None
-    """One for each run; None is plain EM."""
-
-    mu: float = 0.0
-    """The strength of all runs."""
-
-    track: bool = False
-    """Measure the curvature in every step."""
-
-    precision: str = "float32"
-    memory_budget: int | None = None
-
-
-def load_data(case: Case, data_dir: Path | None) -> np.ndarray:  # (N, V) of 0 and 1
-    if data_dir is None or case.data == "synthetic":
-        return sample_data(case.samples, case.variables, seed=0)
-    return np.asarray(cc.load_dataset(case.data, data_dir=data_dir).train, dtype=np.int64)
-
-
-# --- Circurve ---
-
-
-class OurSteps:
-    """EM steps of a fleet as `fit` does them: a call runs `steps` of them, one for each batch of a shuffled epoch.
-
-    All runs start from the same parameters; nothing here depends on them.
-    """
-
-    def __init__(self, circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load) -> None:
-        table = prepare(data, circuit, "train").table
-        start = initial_params(compile(circuit), 0, table).to(device, torch.float32)
-        start = start.map(lambda values: values.repeat(load.runs, 1, 1, 1))
-        samples = Samples.of(table, device, torch.float32)
-        methods = load.methods or (cc.Vanilla(pseudocount=PSEUDOCOUNT),) * load.runs
-        self.engine_steps, self.compile_seconds = seconds_of(lambda: our_steps(circuit, start, samples, methods, load))
-        self.batches = shuffled_batches(len(data), load.batch, device, load.runs)
-        self.steps, self.mu = len(self.batches), load.mu
-
-    def __call__(self) -> None:
-        alphas = [[STEP_SIZE] * self.engine_steps.params.runs] * self.steps
-        mus = [[self.mu] * self.engine_steps.params.runs] * self.steps
-        self.engine_steps.run(self.batches, alphas, mus)
-
-
-def our_steps(circuit: cc.Circuit, start: Params, samples: Samples, methods: Sequence[Method], load: Load) -> Steps:
-    """The one place where the engine is chosen: the same as in `circurve.learning.loop`."""
-    program = compile(circuit)
-    plan = Plan(program, methods, start.inputs[0], load.track)
-    engine = bind_engine(program, start, "auto", load.precision)
-    if isinstance(engine, FusedEngine):
-        return GraphSteps(engine, plan, samples, start, load.memory_budget)
-    return ReferenceSteps(engine, plan, samples, start, load.memory_budget)
-
-
 def our_sums(model: cc.Model, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Log-likelihoods (N,) and the counts (units, child units) of each sum, children first."""
     samples = Samples.of(prepare(x, model.circuit, "check").table, model.device, model.dtype)
@@ -147,40 +65,6 @@ def our_sums(model: cc.Model, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarra
     counts = by_node(model.program, Params(sums.counts, model.params.inputs))
     values: np.ndarray = model.log_prob(x)
     return values, [counts[node].double().cpu().numpy() for node in model.circuit.sums]
-
-
-def shuffled_batches(rows: int, batch: int, device: torch.device, runs: int) -> Batches:
-    """The first full batches of a shuffled epoch, at most MOST_STEPS, each run with an order of its own."""
-    size = min(batch, rows)
-    steps = min(rows // size, MOST_STEPS)
-    generator = torch.Generator().manual_seed(0)
-    orders = torch.stack([torch.randperm(rows, generator=generator)[: steps * size] for _ in range(runs)])
-    return Batches(orders.to(device), tuple(range(0, (steps + 1) * size, size)))
-
-
-# --- both, measured alike ---
-
-
-def timing(run: Callable[[], Any], steps: int, rows: int, batch: int, budget: float) -> dict[str, Any]:
-    """Times of a call that does `steps` steps; its first run compiles kernels and records graphs."""
-    _, first = seconds_of(run)
-    seconds = median_seconds(run, budget=budget) / steps
-    return {
-        "seconds_per_step": seconds,
-        "seconds_per_epoch": seconds * epoch_steps(rows, batch),
-        "first_call_seconds": first,
-        "steps_in_a_call": steps,
-    }
-
-
-def measure_ours(
-    circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load, budget: float
-) -> dict[str, Any]:
-    peak = PeakMemory()
-    run = OurSteps(circuit, data, device, load)
-    row = timing(run, run.steps, len(data), load.batch, budget)
-    engine = type(run.engine_steps).__name__
-    return row | {"compile_seconds": run.compile_seconds, "peak_bytes": peak.bytes, "engine": engine}
 
 
 def curvature_in_turns(
@@ -224,10 +108,6 @@ class PyJuice:
             self.peer.step(self.data[rows], graph)
 
 
-def epoch_steps(rows: int, batch: int) -> int:
-    return -(-rows // min(batch, rows))
-
-
 def compare(model: cc.Model, peer: pyjuice_peer.Peer, x: np.ndarray) -> dict[str, float]:
     """The largest differences from float64 on the same parameters: ours, and PyJuice's, float32 and as it comes.
 
@@ -252,19 +132,6 @@ def import_check(data: np.ndarray, units: int, device: torch.device) -> dict[str
         peer.step(values, graph=False)
     model = from_pyjuice(peer.circuit).to(device, torch.float32)
     return {"units": units, "circuit": repr(model.circuit), **compare(model, peer, data[:CHECKED])}
-
-
-def describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:400]
-
-
-def guarded(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """A side's row, or the error that kept it from having one."""
-    try:
-        return measured()
-    except Exception as error:
-        torch.cuda.empty_cache()
-        return {"error": describe(error)}
 
 
 # --- the table ---
@@ -340,14 +207,6 @@ def ratios(ours: dict[str, Any], peer: dict[str, Any], runs: int) -> dict[str, f
         return {}
     sides = {name: peer.get(name, {}).get("seconds_per_step") for name in ("plain", "graph")}
     return {name: value * runs / ours["seconds_per_step"] for name, value in sides.items() if value is not None}
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from common import interleaved, medians, ratio_in_turns, write_result
-from gpu_em import CASES, Load, OurSteps, load_data, numbers
+from gpu_steps import CASES, Load, OurSteps, load_data, numbers
 
 import circurve as cc
 from circurve.learning.methods import Method

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 from common import median_seconds, write_result
-from gpu_em import CASES, Load, guarded, load_data, measure_ours, numbers, say
+from gpu_steps import CASES, Load, guarded, load_data, measure_ours, numbers, say
 
 import circurve as cc
 

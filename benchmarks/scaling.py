@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from common import write_result
-from gpu_em import Load, guarded, measure_ours, say
+from gpu_steps import Load, guarded, measure_ours, say
 from peers_cpu import sample_data
 
 import circurve as cc
