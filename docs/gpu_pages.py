@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from pages import RESULTS, load, origin, table
+from pages import load, origin, table
 
 from circurve.plots.style import SMALL_FONT, colour, entitle, grid_of_panels
 
@@ -123,9 +123,7 @@ again on its way."""
 
 
 def fleet_limits() -> str:
-    """Where the time of a fleet's step goes, if that was measured."""
-    if not (RESULTS / "fleet_limits.json").exists():
-        return ""
+    """Where the time of a fleet's step goes."""
     found = load("fleet_limits")
     rows = [row for row in found["results"]["rows"] if "error" not in row]
     heads = ["circuit", "kernel", "us", "copy of as many bytes", "library, float32", "library, tf32"]

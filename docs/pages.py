@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "load", "origin", "table"]
+__all__ = ["load", "origin", "table"]
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 
