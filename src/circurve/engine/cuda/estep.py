@@ -16,6 +16,9 @@ from circurve.inputs import LOG_ZERO
 
 __all__ = ["FusedSums", "log_prob", "statistics"]
 
+UNITS = 1
+"""The branch for the curvature sums of units; the counts, which take longer, have the other one."""
+
 
 def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
     """Log-probabilities of all outputs; -inf for probability zero."""
@@ -71,7 +74,10 @@ class FusedSums:
             for mode, sums in enumerate((self.counts, self.ratio, self.second)):
                 if sums:
                     engine.launch.counts(mode, sums, add=self.seen)
-        units = None if partial is None else engine.launch.unit_sums(partial)
+        units: Tensor | None = None
+        if partial is not None:
+            with engine.aside(UNITS):
+                units = engine.launch.unit_sums(partial)
         self._tables(states, units)
         engine.join()
         self._written(batch)
@@ -94,13 +100,15 @@ class FusedSums:
         for plan in plans:
             engine.launch.states(plan, states, flow, square if plan.sums is not None else None, weight)
         flow = _total(flow)
+        if square is not None:
+            square, weight = _total(square), _total(weight)
         for plan in plans:
             rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
             reached = flow[:, rows]  # (R, units, S)
             if plan.sums is not None:
-                reached = engine.launch.leaf_counts(plan, flow, self.counts, self.seen)
                 if square is not None:
-                    self._leaf_curvature(plan, _total(square), _total(weight), units)
+                    self._leaf_curvature(plan, square, weight, units)
+                reached = engine.launch.leaf_counts(plan, flow, self.counts, self.seen)
             total = self.by_state.get(plan.inputs)
             self.by_state[plan.inputs] = reached if total is None else total + reached
 
@@ -109,7 +117,8 @@ class FusedSums:
         engine, number = self.engine, plan.sums
         assert number is not None
         if units is not None:
-            engine.launch.leaf_units(plan, square, weight, units)
+            with engine.aside(UNITS):
+                engine.launch.leaf_units(plan, square, weight, units)
         if not (self.request.mean_ratio or self.request.second_moment):
             return
         engine.join()  # these sums have rows of other layers beside theirs

@@ -51,7 +51,10 @@ class FusedEngine:
         """What the device's memory turned out to hold; see `memory.within_memory`."""
 
         self._parts: Tensor | None = None
-        self._stream: torch.cuda.Stream | None = None
+        self._streams: list[torch.cuda.Stream] = []
+        self._open: set[int] = set()
+        """Which of them `join` has to wait for."""
+
         self.expect_missing(False)
         self.groups = sum(plan.shape[0] for plan in blueprint.sums)
         self.variables = len(self.program.circuit.families)
@@ -181,21 +184,23 @@ class FusedEngine:
             self.launch.backward(plan, group, curvature, follows=number > 0)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Launch beside what follows, until `join`: small kernels do not fill a GPU."""
+    def aside(self, branch: int = 0) -> Iterator[None]:
+        """Launch beside what follows and beside other branches, until `join`: small kernels do not fill a GPU."""
         if self.device.type != "cuda":
             yield
             return
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._stream):
+        while len(self._streams) <= branch:
+            self._streams.append(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
+        self._open.add(branch)
+        self._streams[branch].wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(self._streams[branch]):
             yield
 
     def join(self) -> None:
         """Wait, on the device, for what was launched aside."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._stream)
+        for branch in self._open:
+            torch.cuda.current_stream(self.device).wait_stream(self._streams[branch])
+        self._open.clear()
 
     def _with_groups(self) -> list[tuple[SumPlan, int]]:
         """Each plan with the number of its first group."""
