@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -102,7 +104,8 @@ def test_any_number_of_samples(samples):
 def test_much_work_takes_other_kernels(monkeypatch):
     monkeypatch.setattr("circurve.engine.cuda.launch.MUCH", 0)
     case = tree(5, samples=40)
-    assert not any(fused(case).launch.fuses(plan) for plan in fused(case).blueprint.sums)
+    engine = fused(case)
+    assert not any(engine.launch.fuses(plan) for plan in engine.blueprint.sums)
     check(case)
 
 
@@ -122,6 +125,19 @@ def test_batches_add_up():
     twice = statistics(engine, on_device(case), [batch, batch], ALL)
     for a, b in zip(all_sums(twice), all_sums(once), strict=True):
         torch.testing.assert_close(a, 2 * b, rtol=1e-5, atol=1e-6)
+
+
+def test_an_engine_goes_with_its_last_user():
+    case = tree(3)
+    gc.disable()  # nobody knows when it would come; until then the buffers would stay on the GPU
+    try:
+        engine = fused(case)
+        statistics(engine, on_device(case), [batch_of(case)], ALL)
+        left = ref(engine)
+        del engine
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_each_run_of_a_fleet_has_its_own_data_and_parameters():

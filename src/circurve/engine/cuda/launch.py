@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 import numpy as np
 import torch
@@ -46,7 +47,8 @@ class Launcher:
     def __init__(self, engine: FusedEngine) -> None:
         from circurve.engine.cuda import chain_kernels, kernels, small_kernels  # noqa: PLC0415 - imported only when used
 
-        self.engine, self.large, self.small = engine, kernels, small_kernels
+        self.engine: FusedEngine = proxy(engine)  # the engine owns this; a cycle would keep its buffers
+        self.large, self.small = kernels, small_kernels
         self.dot = PRECISIONS[engine.precision] if engine.device.type == "cuda" else "ieee"
         self.chains = chain_kernels.chains(engine.device)
         """Whether the kernel of a layer can begin before that of the last one has ended."""
@@ -61,7 +63,7 @@ class Launcher:
         self._outputs = self._put(plan.outputs)
         self.units = [self._put(pack.units.astype(np.int32)) for pack in engine.packing.packs]
         self._shapes = self._equal_shapes()
-        self.edges = EdgeLauncher(engine)
+        self.edges = EdgeLauncher(self.engine)
 
     def _put(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.engine.device)
@@ -109,10 +111,10 @@ class Launcher:
             )  # fmt: skip
             return
         block = min(128, power(c))
-        self.large.elements[(parts(n, tile), g, e.runs)](
+        self.large.elements[(parts(n, SMALL_TILE), g, e.runs)](
             e.values, e.elements, e.largest, e.squares, e.table, states, factors, kinds, bases,
             *common, e.table.stride(0), state_stride, plan.elements, group, n, e.stride, c, count,
-            S=e.columns, BC=block, BN=tile, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=8,
+            S=e.columns, BC=block, BN=SMALL_TILE, CONTIGUOUS=plan.contiguous, WHOLE=block >= c, num_warps=4,
         )  # fmt: skip
         bk, bc, bn, warps = sum_blocks(k, c)
         self.large.sums[(parts(n, bn) * parts(k, bk), g, e.runs)](

@@ -25,7 +25,7 @@ AT_ONCE = 6
 """Up to so many factors of an element are read at once."""
 
 TILE, SMALL_TILE = 32, 16
-"""Samples in a tile, and where there is little work: the more programs the better."""
+"""Samples in a tile, and where there is little work or much waiting for memory: the more programs the better."""
 
 PROGRAMS = 264
 """Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
