@@ -38,7 +38,8 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/curvature_overhead.py --name curvature_overhead_cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/method_cost.py --name method_cost_cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only nltcs,plants,dna,bbc $(GPU_DATA) $(GPU_PEER)
-	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-256,large-512 --batches 512,4096 --fleets 1 --name gpu_em_large $(GPU_PEER)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-512 --batches 512,4096 --fleets 1 --name gpu_em_large $(GPU_PEER)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-256 --batches 512,4096 --fleets 1 --name gpu_em_large_256 $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc,large-256,large-512 --batches 200,4096 --fleets 1 $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc --batches 200,4096 --fleets 16,64 --name roofline_fleets $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/fleet_limits.py $(GPU_DATA)

@@ -25,11 +25,10 @@ TICKS = (0.3, 1, 3, 10, 30, 100, 300)
 
 def gpu_section(images: Path) -> str:
     """Everything that was measured on a GPU; its pictures are written to `images`."""
-    found, large = load("gpu_em"), load("gpu_em_large")
-    rows = found["results"]["rows"] + large["results"]["rows"]
+    files = [load(name) for name in ("gpu_em", "gpu_em_large_256", "gpu_em_large")]
+    found, rows = files[0], [row for file in files for row in file["results"]["rows"]]
     precision, roofline, scaling = load("gpu_precision"), load("roofline"), load("scaling")
     fleets = load("roofline_fleets")
-    of_fleets = [row for row in fleets["results"]["rows"] if row["runs"] > 1]
     draw_scaling(scaling["results"]["axes"]).savefig(images / "scaling.png", dpi=150)
     draw_speed(found["results"]["rows"]).savefig(images / "gpu_em.png", dpi=150)
     return f"""## EM on a GPU
@@ -37,7 +36,7 @@ def gpu_section(images: Path) -> str:
 One mini-batch EM step with its parameter update, as `fit` runs it: the whole step is one CUDA graph. PyJuice
 {found["results"]["pyjuice"]["pyjuice"]} trains the same circuit on the same batches, in the same process, with its own
 CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model.
-{origin(found["environment"])} {origin(large["environment"])}
+{" ".join(origin(file["environment"]) for file in files)}
 
 {speeds(rows)}
 
@@ -70,8 +69,8 @@ The share of the larger of arithmetic / matmul rate and traffic / copy rate in t
 products as small as those of the circuit. Over 100 % of the float32 bound is possible because three tf32 products are
 faster than one in float32. {origin(roofline["environment"])} {origin(fleets["environment"])}
 
-{shares(roofline["results"]["rows"] + of_fleets)}
-{fleet_limits()}
+{shares(roofline["results"]["rows"] + fleets["results"]["rows"])}
+{fleet_limits(rows)}
 ### Scaling
 
 One full-batch step around {base(scaling["results"]["base"])}, one size varied at a time; buffers are held to
@@ -122,8 +121,8 @@ fill {units}² of the 128² entries that a block of the tensor cores has, and ev
 again on its way."""
 
 
-def fleet_limits() -> str:
-    """Where the time of a fleet's step goes."""
+def fleet_limits(speeds: Sequence[Row]) -> str:
+    """Where the time of a fleet's step goes; `speeds` are the rows beside PyJuice."""
     found = load("fleet_limits")
     rows = [row for row in found["results"]["rows"] if "error" not in row]
     heads = ["circuit", "kernel", "us", "copy of as many bytes", "library, float32", "library, tf32"]
@@ -144,7 +143,22 @@ bytes as each must read and write, and beside the vendor's batched products of t
 side. {origin(found["environment"])}
 
 {table(heads, body)}
+
+{" ".join(products_alone(row, speeds) for row in rows)}
 """
+
+
+def products_alone(fleet: Row, speeds: Sequence[Row]) -> str:
+    """How fast a step could be that is nothing but the vendor's float32 products."""
+    key = ("case", "batch", "runs")
+    beside = next(row for row in speeds if all(row[name] == fleet[name] for name in key))
+    peer = beside["pyjuice"]["graph"]["seconds_per_step"] * fleet["runs"]
+    library = sum(kernel["library_seconds"]["float32"] for kernel in fleet["kernels"] if kernel["library_seconds"])
+    return (
+        f"For {fleet['case']}, a step that did nothing but the vendor's three float32 products would take "
+        f"{1e6 * library:,.0f} us, {peer / library:.0f} times less than PyJuice needs for {fleet['runs']} models; "
+        f"ours, with everything, takes {1e6 * fleet['seconds_per_step']:,.0f}."
+    )
 
 
 def sides(rows: Sequence[Row]) -> str:
