@@ -132,9 +132,16 @@ def test_a_disk_that_fills_up_hides_no_numbers(invoke, table, monkeypatch):
         ("--gates max", "--gate must be one of"),
         ("--csv table.csv", "--csv table.csv: would overwrite the data"),
         ("--out-dir table.csv", "--out-dir table.csv: is a file, not a folder"),
-        ("--out-dir table.csv/deep", "--out-dir table.csv/deep: cannot make the folder"),
+        ("--out-dir table.csv/deep", "table.csv is a file, not a folder"),
         ("--select best --no-split", "need validation rows"),
     ],
 )
 def test_wrong_options_of_sweep(invoke, table, options, expected):
     assert expected in error_line(invoke(f"sweep {table} {TINY} {options}"))
+
+
+def test_a_folder_is_made_only_when_there_is_something_to_put_in(invoke, table):
+    error_line(invoke(f"sweep no-such.csv {TINY} --out-dir deep/models"))
+    assert not Path("deep").exists()
+    assert invoke(f"sweep {table} {TINY} --methods vanilla --seeds 1 --out-dir deep/models").exit_code == 0
+    assert list(Path("deep/models").glob("*.safetensors"))

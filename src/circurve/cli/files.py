@@ -41,14 +41,12 @@ def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -
 
 
 def check_folder(option: str, folder: Path) -> None:
-    """Make the folder, if need be, and refuse one that could not be written to later."""
-    if folder.exists() and not folder.is_dir():
-        raise OptionError(f"{option} {folder}: is a file, not a folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(f"{option} {folder}: cannot make the folder: {error.strerror or error}") from None
-    _check_writable(option, folder, folder)
+    """Refuse a folder that could not be made or written to later; nothing is made yet."""
+    nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        problem = "is a file, not a folder" if nearest == folder.absolute() else f"{nearest} is a file, not a folder"
+        raise OptionError(f"{option} {folder}: {problem}")
+    _check_writable(option, folder, nearest)
 
 
 def _check_writable(option: str, given: Path, folder: Path) -> None:

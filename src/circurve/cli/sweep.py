@@ -152,6 +152,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     failure: Exception | None = None
     try:
         if outputs.folder is not None:
+            outputs.folder.mkdir(parents=True, exist_ok=True)
             records = [_saved(outputs.folder, *pair, shared) for pair in zip(results, records, strict=True)]
         if outputs.csv is not None:
             write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
