@@ -1,6 +1,10 @@
-"""Every error that Circurve raises on purpose, under one base class."""
+"""Every error that Circurve raises on purpose, under one base class, and its warnings."""
 
 from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
 
 __all__ = [
     "CircurveError",
@@ -12,6 +16,7 @@ __all__ = [
     "OptionError",
     "ParameterError",
     "StructureError",
+    "warn_user",
 ]
 
 
@@ -49,3 +54,12 @@ class DownloadError(CircurveError, OSError):
 
 class CircurveWarning(UserWarning):
     """Something was left out or adapted, and the user should know."""
+
+
+def warn_user(message: str) -> None:
+    """A CircurveWarning that points to the line outside this package from which it was called."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, CircurveWarning, stacklevel=level)

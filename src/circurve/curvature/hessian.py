@@ -241,7 +241,7 @@ class _Loss:
             log_value = log_value.gather(1, samples.labels[:, None])[:, 0]
         possible = (log_value > -torch.inf).nonzero()[:, 0]
         rows = len(possible)
-        report_impossible(len(samples) - rows, rows, stacklevel=4)
+        report_impossible(len(samples) - rows, rows)
         size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
         batches = tuple(samples.pick(part[None]) for part in torch.split(possible, size))
         blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]

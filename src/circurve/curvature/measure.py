@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,7 +31,7 @@ from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.reference import BySample, SumPass
 from circurve.engine.sums import Sums
 from circurve.engine.underflow import Repaired
-from circurve.errors import CircurveWarning, DataError, OptionError
+from circurve.errors import DataError, OptionError, warn_user
 from circurve.graph import Sum
 from circurve.inputs import LOG_ZERO
 from circurve.learning.examples import Examples, prepare
@@ -304,16 +303,12 @@ def batches_of(engine: AnyEngine, samples: Samples) -> Iterator[Batch]:
     return chunks(samples, chunk_size(engine, backward=True))
 
 
-def report_impossible(impossible: int, weight: float, stacklevel: int = 3) -> None:
+def report_impossible(impossible: int, weight: float) -> None:
     """One warning that counts the rows left out; an error if no row is left."""
     if weight == 0:
         raise DataError("curvature data: every row has probability zero under the model")
     if impossible:
-        warnings.warn(
-            f"{impossible} rows have probability zero under the model and are left out of its curvature",
-            CircurveWarning,
-            stacklevel=stacklevel,
-        )
+        warn_user(f"{impossible} rows have probability zero under the model and are left out of its curvature")
 
 
 def _wanted(model: Model, nodes: Sequence[Sum | str] | Sum | str | None) -> list[int]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
 import torch
 
 from circurve.engine.backends import AnyEngine
-from circurve.errors import CircurveWarning, OptionError
+from circurve.errors import OptionError, warn_user
 
 __all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
 
@@ -41,7 +41,8 @@ def free_memory(device: torch.device) -> int:
 
 def chunk_size(engine: AnyEngine, backward: bool, memory_budget: int | None = None) -> int:
     """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1."""
-    if memory_budget is not None and memory_budget <= 0:
+    whole = isinstance(memory_budget, int | np.integer) and not isinstance(memory_budget, bool)
+    if memory_budget is not None and not (whole and memory_budget > 0):
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
     budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(engine.device))
     fitting = max(1, budget // engine.bytes_per_sample(backward))
@@ -73,7 +74,5 @@ def halve(engine: AnyEngine, chunk: int) -> int:
     if engine.device.type == "cuda":
         torch.cuda.empty_cache()
     fewer = max(1, chunk // 2)
-    warnings.warn(
-        f"out of memory on {engine.device}: going on with {fewer} samples at once", CircurveWarning, stacklevel=2
-    )
+    warn_user(f"out of memory on {engine.device}: going on with {fewer} samples at once")
     return fewer

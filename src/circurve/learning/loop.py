@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -14,7 +13,7 @@ from torch import Tensor
 from circurve.engine import AnyEngine, Params, Program, Request, Samples, bind_engine, stack, statistics
 from circurve.engine.cuda import FusedEngine
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.errors import CircurveWarning
+from circurve.errors import warn_user
 from circurve.learning.checks import check_at_least_zero
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
@@ -225,11 +224,7 @@ class Trainer:
     def _warn(self, most: int) -> None:
         if most and not self.warned:
             self.warned = True
-            warnings.warn(
-                f"{most} training samples have probability zero under the present parameters; EM leaves them out",
-                CircurveWarning,
-                stacklevel=2,
-            )
+            warn_user(f"{most} training samples have probability zero under the present parameters; EM leaves them out")
 
     def _sharpness(self, params: Params, engine: AnyEngine) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
