@@ -1,5 +1,7 @@
 """Circuits: the structural checks with their messages, the order of nodes, the counts."""
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -9,6 +11,7 @@ from circuits import cases
 from circurve.errors import StructureError
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
+from circurve.structures import hmm
 
 
 def binary(variable: int, units: int = 1, name: str | None = None) -> Input:
@@ -193,3 +196,23 @@ def test_a_deep_circuit_is_checked_without_recursion():
     for _ in range(20_000):
         node = Sum(node)
     assert Circuit(node).describe().depth == 20_001
+
+
+def test_a_deep_circuit_is_pickled_and_copied_without_recursion():
+    circuit = hmm(500, 2)
+    for again in (pickle.loads(pickle.dumps(circuit)), copy.deepcopy(circuit)):
+        assert [repr(node) for node in again.nodes] == [repr(node) for node in circuit.nodes]
+        assert again.roots[0] is again.nodes[-1]
+        assert again.families == circuit.families
+
+
+@given(case=cases())
+@settings(max_examples=30, deadline=None)
+def test_a_pickled_circuit_has_its_nodes_in_the_same_order(case):
+    again = pickle.loads(pickle.dumps(case.circuit))
+    place = {node: i for i, node in enumerate(case.circuit.nodes)}
+    new = {node: i for i, node in enumerate(again.nodes)}
+    assert [[new[c] for c in n.children] for n in again.nodes] == [
+        [place[c] for c in n.children] for n in case.circuit.nodes
+    ]
+    assert [new[r] for r in again.roots] == [place[r] for r in case.circuit.roots]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -122,8 +122,16 @@ class Circuit:
             sum_depth=max(sum_depth[r] for r in self.roots),
         )
 
+    def __reduce__(self) -> tuple[Callable[..., Circuit], tuple[tuple[Node, ...], tuple[Node, ...]]]:
+        """Pickled and copied node by node, children first: a deep circuit needs no deep recursion."""
+        return _from_nodes, (self.nodes, self.roots)
+
     def __repr__(self) -> str:
         return f"<Circuit: {self.variables} variables, {len(self.nodes)} nodes, {self.outputs} outputs>"
+
+
+def _from_nodes(nodes: tuple[Node, ...], roots: tuple[Node, ...]) -> Circuit:
+    return Circuit(roots, nodes)
 
 
 def _families(nodes: Sequence[Node], variables: int) -> tuple[Family, ...]:
