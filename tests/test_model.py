@@ -280,9 +280,10 @@ def test_data_that_do_not_fit(x, message):
         model().log_prob(x)
 
 
-def test_a_budget_of_nothing_is_refused():
+@pytest.mark.parametrize("budget", [0, "1GB", True, 2.5])
+def test_a_budget_that_is_no_number_of_bytes_is_refused(budget):
     with pytest.raises(OptionError, match="memory_budget must be a positive number of bytes"):
-        model().log_prob(Example.x, memory_budget=0)
+        model().log_prob(Example.x, memory_budget=budget)
 
 
 # --- precision and devices ---
@@ -296,6 +297,14 @@ def test_precision_is_chosen_and_changed_explicitly():
     assert single.log_prob(torch.from_numpy(Example.x)).dtype == torch.float32
     made = Model.from_parameters(Example.circuit, Example.weights, Example.inputs, dtype=torch.float32)
     assert made.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int32, "float32"])
+def test_a_precision_that_is_not_computed_in_is_refused(dtype):
+    with pytest.raises(OptionError, match=r"dtype must be torch\.float32 or torch\.float64, not"):
+        model().to(dtype=dtype)
+    with pytest.raises(OptionError, match="dtype must be"):
+        Model.from_parameters(Example.circuit, Example.weights, Example.inputs, dtype=dtype)
 
 
 def test_models_are_careful_exactly_where_a_sum_could_underflow():

@@ -63,6 +63,7 @@ class Model:
         weights: for each Sum, (units, child units), rows on the simplex; a Sum that is left out gets uniform weights.
         inputs: for each Input, (units, parameters of its family).
         """
+        _check_precision(dtype)
         program = compile(circuit)
         return cls(circuit, from_nodes(program, weights or {}, inputs or {}).to(dtype=dtype), program)
 
@@ -79,6 +80,8 @@ class Model:
     def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> Model:
         """The same model on another device or in another precision."""
         place = None if device is None else as_device(device)
+        if dtype is not None:
+            _check_precision(dtype)
         return Model(self.circuit, self.params.to(place, dtype), self.program)
 
     @cached_property
@@ -138,6 +141,11 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
+
+
+def _check_precision(dtype: object) -> None:
+    if dtype not in (torch.float32, torch.float64):
+        raise OptionError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
 
 
 def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
