@@ -32,6 +32,7 @@ def test_refit_stops_at_the_chosen_epoch():
     again = train(select="best", refit=True)
     assert again.epoch == kept.epoch
     assert len(again.history) == kept.epoch
+    assert again.stopped == kept.stopped
 
 
 def test_refit_without_a_choice_changes_nothing():

@@ -3,8 +3,10 @@
 import math
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from learning_helpers import binary_rows, quick, shown, small_circuit
@@ -20,6 +22,7 @@ from circurve import (
     Gaussian,
     Global,
     Input,
+    OptionError,
     Poisson,
     Product,
     Sum,
@@ -235,3 +238,57 @@ def test_the_data_are_left_alone():
     quick(CIRCUIT, table, weights=weights)
     np.testing.assert_array_equal(table.numpy(), x)
     np.testing.assert_array_equal(weights, np.ones(30))
+
+
+def test_a_mark_for_missing_values_holds_for_all_parts():
+    marked = X.astype(np.int64)
+    marked[::3, 0] = -1
+    circuit = hclt(marked, units=2, missing=-1)
+    nan = np.where(marked < 0, np.nan, marked)
+    a = quick(circuit, marked, missing=-1, valid=marked, test=marked)
+    b = quick(circuit, nan, valid=nan, test=nan)
+    assert (a.train_ll, a.valid_ll, a.test_ll) == (b.train_ll, b.valid_ll, b.test_ll)
+
+
+@pytest.mark.parametrize("name", ["weights", "missing"])
+def test_what_is_said_twice_is_refused(name):
+    value = np.ones(30) if name == "weights" else -1
+    with pytest.raises(OptionError, match=f"{name}= is given twice"):
+        quick(CIRCUIT, Examples(X, **{name: value}), **{name: value})
+
+
+def test_weights_may_stand_beside_examples():
+    weights = np.arange(30.0)
+    beside = quick(CIRCUIT, Examples(X, missing=-1), weights=weights)
+    assert beside.train_ll == quick(CIRCUIT, Examples(X, weights)).train_ll
+
+
+@pytest.mark.parametrize("part", ["valid", "test"])
+def test_columns_of_all_parts_have_the_same_names_in_the_same_order(part):
+    frame = pd.DataFrame(X, columns=[f"c{v}" for v in range(X.shape[1])])
+    turned = frame[frame.columns[::-1]]
+    with pytest.raises(DataError, match=f"{part} data: column 0 is '{turned.columns[0]}', but 'c0' in the training"):
+        quick(CIRCUIT, frame, **{part: turned})
+    quick(CIRCUIT, frame, **{part: X})
+
+
+@pytest.mark.parametrize(
+    ("far", "precision", "cure"), [(1e4, "float32", None), (1e6, "float32", "float64"), (1e9, "float64", "subtract")]
+)
+def test_a_column_far_from_zero_is_named(far, precision, cure):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    x[:, 1] += far
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        quick(mixture([Gaussian(), Gaussian()], 2), x, precision=precision)
+    texts = [str(warning.message) for warning in caught]
+    assert len(texts) == (cure is not None)
+    assert all("column 1" in text and cure in text for text in texts)
+
+
+def test_warnings_point_to_the_line_that_called():
+    x = X.astype(float)
+    x[3] = np.nan
+    with pytest.warns(CircurveWarning, match="no observed value") as caught:
+        quick(CIRCUIT, x)
+    assert Path(caught[0].filename).name == "learning_helpers.py"

@@ -12,7 +12,7 @@ from circurve.engine import Backend, Params, Program, Samples, compile, stack
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
-from circurve.learning.examples import Examples, Prepared, prepare
+from circurve.learning.examples import Examples, Prepared, check_alike, prepare, warn_of_lost_digits
 from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Callback, Trainer
@@ -33,6 +33,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     test: Any = None,
     weights: Any = None,
     labels: Any = None,
+    missing: int | None = None,
     method: Method | None = None,
     seed: int = 0,
     init: Initialization = "random",
@@ -55,7 +56,8 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     """Train a circuit by EM.
 
     train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
-    labels or another mark for missing values. `weights` and `labels` are short for those of `train`.
+    labels or another mark for missing values. `weights` and `labels` are short for those of `train`; `missing` marks
+    missing values in all three. Data frames must have the same columns in the same order.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
     by validation likelihood, with all candidates trained in one pass (`result.path`).
     init: how parameters start, "random" or "prototypes": each unit around a row of the training data.
@@ -75,6 +77,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
         test=test,
         weights=weights,
         labels=labels,
+        missing=missing,
         epochs=epochs,
         batch_size=batch_size,
         step_size=step_size,
@@ -103,6 +106,7 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     test: Any = None,
     weights: Any = None,
     labels: Any = None,
+    missing: int | None = None,
     epochs: int = 100,
     batch_size: int | None = 200,
     step_size: float | Schedule | None = None,
@@ -142,12 +146,12 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     choosing = any(needs_choice(run) for run in runs)
     if valid is None:
         _check_does_without_validation(runs, settings)
-    if weights is not None or labels is not None:
-        train = Examples(train, weights, labels)
-    given = {"train": train, "valid": valid, "test": test}
-    prepared = {
-        name: prepare(data, circuit, name) for name, data in given.items() if data is not None or name == "train"
-    }
+    held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    given = {"train": Examples.of(train, weights, labels, missing)}
+    given |= {name: Examples.of(part, missing=missing) for name, part in held.items()}
+    prepared = {name: prepare(examples, circuit, name) for name, examples in given.items()}
+    check_alike(prepared)
+    warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(device), PRECISIONS[precision]
     groups = [candidates(run) for run in runs]
@@ -175,7 +179,8 @@ def _refit(winner: FitResult, params: Params, settings: Settings, samples: Mappi
         winner.model.program, [winner.run], replace(settings, select="last", patience=None, tolerance=None), data
     )
     again = trainer.train(params, [lambda event: event.epoch >= winner.epoch])[0]
-    return replace(again, path=winner.path)
+    stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
+    return replace(again, path=winner.path, stopped=stopped)
 
 
 def _check(circuit: object, runs: object, callbacks: object) -> None:
