@@ -34,9 +34,10 @@ GPU_PEER = $(if $(PYJUICE),--pyjuice $(PYJUICE))
 
 gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) -m pytest tests/engine/test_cuda_norms.py tests/engine/test_fused.py tests/engine/test_mstep_kernels.py tests/learning/test_graph_steps.py
+	PYTHONPATH=src $(GPU_RUN) -m pytest -m gpu tests
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_precision.py $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/curvature_overhead.py --name curvature_overhead_cuda
-	PYTHONPATH=src $(GPU_RUN) benchmarks/method_cost.py --name method_cost_cuda
+	PYTHONPATH=src $(GPU_RUN) benchmarks/method_cost.py --fleets 1,16,64 --name method_cost_cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only nltcs,plants,dna,bbc $(GPU_DATA) $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-512 --batches 512,4096 --fleets 1 --name gpu_em_large $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-256 --batches 512,4096 --fleets 1 --name gpu_em_large_256 $(GPU_PEER)

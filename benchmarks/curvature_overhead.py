@@ -1,6 +1,6 @@
 """What the curvature sums add to an EM step, on this machine's CPU and, where there is one, its GPU.
 
-python benchmarks/curvature_overhead.py [--data-dir DIR]
+python benchmarks/curvature_overhead.py [--repeats N]
 """
 
 from __future__ import annotations

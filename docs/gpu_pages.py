@@ -35,7 +35,9 @@ def gpu_section(images: Path) -> str:
 
 One mini-batch EM step with its parameter update, as `fit` runs it: the whole step is one CUDA graph. PyJuice
 {found["results"]["pyjuice"]["pyjuice"]} trains the same circuit on the same batches, in the same process, with its own
-CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model.
+CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model. It computes as it
+comes: products in bfloat16 forwards and in tf32 backwards where K suits its tensor cores.
+{extensions(found["results"])}
 {" ".join(origin(file["environment"]) for file in files)}
 
 {speeds(rows)}
@@ -45,7 +47,8 @@ CUDA graph; it trains one model at a time, so its time for a model of a fleet is
 {limits(rows)}
 
 Compiling the circuit, memory at the peak of one run, and the largest relative difference of log-likelihoods and of
-counts on the same parameters, PyJuice computing in float32 and as it comes:
+counts from those of Circurve in float64 on the same parameters, PyJuice with float32 forced (its forward products are
+tf32 then) and as it comes:
 
 {sides(rows)}
 
@@ -55,7 +58,7 @@ K = 100 falls off PyJuice's tensor-core path; where it is on it, the two differ 
 
 The difference from float64 after 20 epochs of training: the norm of the difference over the norm, of the worst layer.
 `precision="float32"` is the default. On tensor cores it takes three tf32 products that restore float32; `"tf32"` takes
-one of them. {tf32_gain(roofline["results"]["rows"])}
+one of them. {tf32_gain(roofline["results"]["rows"] + fleets["results"]["rows"])}
 {origin(precision["environment"])}
 
 {errors(precision["results"])}
@@ -80,6 +83,14 @@ One full-batch step around {base(scaling["results"]["base"])}, one size varied a
 
 {slopes(scaling["results"]["axes"])}
 """
+
+
+def extensions(results: Row) -> str:
+    """Which of the peer's own CUDA extensions took part."""
+    missing = [name for name, there in results["pyjuice"]["extensions"].items() if not there]
+    if not missing:
+        return "All its optional CUDA extensions were compiled."
+    return f"Its optional CUDA extensions ({', '.join(missing)}) need a compiler; here Triton kernels did their work."
 
 
 def speeds(rows: Sequence[Row]) -> str:

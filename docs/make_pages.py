@@ -1,4 +1,4 @@
-"""Write the pages that quote measurements, from the result files in benchmarks/results.
+"""Write the pages that quote measurements, from the result files in benchmarks/results, and the page of options.
 
 python docs/make_pages.py
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_pages import gpu_section
+from option_pages import options_page
 from pages import load, origin, table
 
 DOCS = Path(__file__).parent
@@ -20,7 +21,7 @@ Row = dict[str, Any]
 
 def spread(values: Sequence[float]) -> str:
     """Mean and standard deviation over seeds."""
-    return f"{statistics.fmean(values):.3f} ± {statistics.pstdev(values):.3f}"
+    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values):.3f}"
 
 
 def method(row: Row) -> str:
@@ -87,7 +88,7 @@ def curvature_page() -> str:
 <!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
 
 Hidden Chow-Liu trees with 100 units, mini-batch EM with batch 200 and step 0.1, no pseudocount, the last epoch's model,
-seeds 0 to {len(rows[0]["seeds"]) - 1}. {origin(claims["environment"])}
+means and standard deviations over seeds 0 to {len(rows[0]["seeds"]) - 1}. {origin(claims["environment"])}
 
 ## Overfitting
 
@@ -120,7 +121,8 @@ does not depend on the rows weighs most, it is {min(small):.0%} to {max(small):.
 {min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16. The estimator from mean ratios and the second moments of the
 exact penalty each take one more matrix product, and are computed only when asked for.
 
-A whole training step of each method, its sums, gates and M-step included, against one of plain EM, in batches of 200:
+A whole training step of each method, its sums, gates and M-step included, against one of plain EM, in batches of 200.
+(All these times are of random rows, as many and as wide as those of the sets that are named.)
 
 {method_costs()}
 """
@@ -180,7 +182,8 @@ def performance_page() -> str:
 
 ## EM on a CPU
 
-One full-batch EM step of a hidden Chow-Liu tree, float32. The rate counts 6 samples variables units² operations, three
+One full-batch EM step of a hidden Chow-Liu tree, float32, on rows drawn from a random tree, as many and as wide as
+those of the sets that are named. The rate counts 6 samples variables units² operations, three
 matrix products over every edge of the tree, and stands beside the rate of a batched matrix product measured in turns in
 the same process. (Leaves of the tree and products of few states are computed once for each state, so fewer operations
 are done than counted, and the share can exceed 100 %.) {origin(found["environment"])}
@@ -206,7 +209,11 @@ def beside(peer: Row) -> str:
     return f"{peer['seconds_per_step']:.3f} ({peer['times_slower']:.1f} x)"
 
 
-PAGES: dict[str, Callable[[], str]] = {"curvature.md": curvature_page, "performance.md": performance_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "curvature.md": curvature_page,
+    "performance.md": performance_page,
+    "options.md": options_page,
+}
 
 
 def main() -> None:

@@ -95,6 +95,7 @@ class Precision(StrEnum):
 
     float32 = "float32"
     float64 = "float64"
+    tf32 = "tf32"
 
 
 class Init(StrEnum):

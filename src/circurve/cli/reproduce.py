@@ -83,7 +83,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="N",
             rich_help_panel=TRAINING,
-            show_default="100; 300 below 5000 rows",
+            show_default="the protocol's",
             help="Passes over the data.",
         ),
     ] = None,

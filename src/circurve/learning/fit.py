@@ -60,12 +60,18 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     missing values in all three. Data frames must have the same columns in the same order.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
     by validation likelihood, with all candidates trained in one pass (`result.path`).
-    init: how parameters start, "random" or "prototypes": each unit around a row of the training data.
+    seed fixes all that is random. init: how parameters start, "random" or "prototypes": each unit around a row of the
+    training data.
     batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by default 0.1 for mini-batches and 1
-    for the full batch.
+    for the full batch. epochs: passes over the data, at most: patience stops after so many without a better validation
+    log-likelihood, tolerance when an epoch raises the training log-likelihood by less.
     select: which epoch's parameters to return, "best" by validation log-likelihood (the default when `valid` is given)
     or "last". track: measure sharpness and gates in every epoch. refit: after a choice of mu or gate, train the winner
     once more on training and validation data together. start: go on from this model's parameters.
+    device: "auto" is CUDA where there is one. precision: "tf32" is a faster choice on a GPU, "float64" for checks.
+    backend: "auto" takes the fastest that serves the circuit, "reference" is plain torch. memory_budget: bytes for
+    buffers. callbacks: functions that are given each epoch's event and stop the training by returning true. progress:
+    show a bar; None does on a terminal.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
     """
     run = Run(method=method if method is not None else Vanilla(), seed=seed, init=init)
@@ -212,7 +218,7 @@ def _starts(
     if start is not None:
         return start.params, [0] * len(runs)
     kinds = list(dict.fromkeys((run.seed, run.init) for run in runs))
-    drawn = stack([initial_params(program, seed, train.table, init) for seed, init in kinds])
+    drawn = stack([initial_params(program, seed, train.table, init, train.weights) for seed, init in kinds])
     return drawn, [kinds.index((run.seed, run.init)) for run in runs]
 
 
