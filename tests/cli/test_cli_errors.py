@@ -12,7 +12,9 @@ from cli_helpers import error_line, write_csv
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("--units 0", "--units must be a whole number >= 1, not 0"),
+        ("--units 0", "--units must be a whole number from 1 to 1000000, not 0"),
+        ("--units 99999999999999999999999", "--units must be a whole number from 1 to 1000000, not 9999"),
+        ("--units 1000000 --out m", "parameters are more than this machine's memory holds"),
         ("--units many", "--units"),
         ("--epochs -1", "epochs must be a whole number >= 0, not -1"),
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
@@ -23,7 +25,8 @@ from cli_helpers import error_line, write_csv
         ("--step-size cosine:0.1", "KIND:START:END"),
         ("--step-size sine:0.1:0.2", "cosine, linear, exponential"),
         ("--step-size exponential:0.1:0", "not '0' in 'exponential:0.1:0'"),
-        ("--pseudocount -1", "pseudocount must be a finite number >= 0, not -1.0"),
+        ("--pseudocount -1", "pseudocount must be a number from 0 to 1e+18, not -1.0"),
+        ("--pseudocount 1e39", "pseudocount must be a number from 0 to 1e+18, not 1e+39"),
         ("--patience 0", "patience must be a whole number >= 1, not 0"),
         ("--tolerance -1", "tolerance must be a finite number >= 0, not -1.0"),
         ("--structure tree", "'tree' is not one of 'hclt', 'hmm', 'rat', 'mixture', 'factorized'"),
@@ -69,6 +72,7 @@ def test_wrong_options_of_fit(invoke, table, rows, options, expected):
         ("damaged.npy", "damaged.npy: not a .npy file of numbers, or damaged"),
         ("table.xls", "table.xls: unknown kind of file '.xls'"),
         ("short.csv", "2 rows are too few"),
+        ("huge.csv", "huge.csv: column 2 ('a'), row 7: value 1e+30 does not fit Gaussian"),
         ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts comes in parts"),
     ],
 )
@@ -79,6 +83,7 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
     texts = {"words": "a,b\n1,x\n", "late": "1,x\n1,2\n", "ragged": "1,2\n1,2,3\n", "empty": "", "short": "1,2\n2,1\n"}
     for name, text in texts.items():
         Path(f"{name}.csv").write_text(text)
+    write_csv("huge.csv", np.where(np.arange(100) == 37, 1e30, np.linspace(0, 1, 100)).reshape(20, 5), "c,b,a,d,e")
     Path("damaged.npy").write_text("damaged")
     Path("table.xls").write_text("1")
     np.savez("parts.npz", train=rows, valid=rows)
@@ -89,6 +94,7 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
     ("arguments", "expected"),
     [
         ("model.safetensors narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
+        ("model.safetensors turned.csv", "turned.csv: the columns do not match: 'e' where the training data has 'a'"),
         ("model.safetensors counts.csv", "value 4 does not fit Bernoulli()"),
         ("model.safetensors marked.csv", "if -1 marks missing values, say --missing -1"),
         ("model.safetensors parts.npz --split test", "--split test: parts has only train, valid"),
@@ -102,6 +108,7 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
 )
 def test_wrong_arguments_of_evaluate(invoke, model, rows, arguments, expected):
     write_csv("narrow.csv", rows[:, :3])
+    write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,a")
     np.savez("parts.npz", train=rows, valid=rows)
     for name, value in (("counts", 4), ("marked", -1)):
         rows[2, 1] = value
@@ -129,3 +136,27 @@ def test_debug_shows_the_traceback_and_keeps_the_code(invoke, arguments):
     assert result.exit_code == 2
     assert result.stderr.startswith("Traceback")
     assert result.stderr.endswith("circurve: error: nowhere.csv: no such file\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fit tiny --data-dir sets --out sets/tiny.valid.data",
+        "fit sets --out sets/tiny.train.data",
+        "sweep tiny --data-dir sets --csv sets/tiny.test.data",
+        "curvature model.safetensors tiny --data-dir sets --csv sets/tiny.test.data",
+    ],
+)
+def test_no_file_of_a_data_set_is_overwritten(invoke, model, rows, words):
+    Path("sets").mkdir()
+    for split in ("train", "valid", "test"):
+        write_csv(f"sets/tiny.{split}.data", rows)
+    before = {path: path.read_bytes() for path in Path("sets").iterdir()}
+    assert "would overwrite the data" in error_line(invoke(words))
+    assert before == {path: path.read_bytes() for path in Path("sets").iterdir()}
+
+
+def test_curvature_takes_no_columns_in_another_order(invoke, model, rows):
+    write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,a")
+    line = error_line(invoke(f"curvature {model} turned.csv"))
+    assert "turned.csv: the columns do not match: 'e' where the training data has 'a'" in line

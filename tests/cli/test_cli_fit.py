@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from cli_helpers import FIELDS, error_line, strict_json, write_csv
 
 import circurve as cc
+from circurve.cli import training
 from circurve.data import split_rows
+from circurve.learning import FleetResult
 from circurve.persistence import read_metadata
 
 TINY = "--units 3 --epochs 2"
@@ -207,6 +210,21 @@ def test_ctrl_c_keeps_what_was_learned(invoke, table):
         f"circurve: interrupted after {report['epochs']} whole epochs; the model so far is saved in m.safetensors\n"
     )
     assert cc.load("m.safetensors").circuit.variables == 5
+
+
+def test_ctrl_c_in_the_first_epoch_leaves_an_older_model_alone(invoke, table, model, monkeypatch):
+    def interrupted(*arguments):
+        (result,) = train(*arguments)
+        return FleetResult((replace(result, stopped="interrupted", history=()),))
+
+    train = training.train_fleet
+    monkeypatch.setattr(training, "train_fleet", interrupted)
+    before = Path(model).read_bytes()
+    result = invoke(f"fit {table} {TINY} --out {model} --json")
+    assert result.exit_code == 130
+    assert result.stderr == "circurve: interrupted after 0 whole epochs; nothing was saved, nothing was learned\n"
+    assert strict_json(result.stdout)["out"] is None
+    assert Path(model).read_bytes() == before
 
 
 def test_ctrl_c_before_training_says_so(invoke, table, monkeypatch):

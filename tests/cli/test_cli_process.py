@@ -50,6 +50,27 @@ def test_progress_on_a_terminal_and_ctrl_c(table):
     assert cc.load("m.safetensors").circuit.variables == 5
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
+    ours, theirs = pty.openpty()
+    words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        _read_until(ours, "train -")
+        process.send_signal(signal.SIGTERM)
+        _read_until(ours, "saved in")
+        assert process.wait(PATIENCE) == 130
+    os.close(ours)
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+def test_numbers_come_out_where_only_ascii_does(table):
+    words = ["sweep", table, "--units", "2", "--epochs", "1", "--seeds", "2", "--methods", "vanilla"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*PROGRAM, *words], capture_output=True, timeout=PATIENCE, check=True, env=ascii_only)
+    assert b"vanilla" in done.stdout
+
+
 def _read_until(terminal: int, text: str) -> str:
     shown, deadline = "", time.monotonic() + PATIENCE
     while text not in shown and time.monotonic() < deadline:

@@ -140,6 +140,13 @@ def test_wrong_options_of_sweep(invoke, table, options, expected):
     assert expected in error_line(invoke(f"sweep {table} {TINY} {options}"))
 
 
+def test_strengths_that_look_alike_have_models_of_their_own(answer, table):
+    report = answer(f"sweep {table} {TINY} --methods global --mu 0.12345678,0.12345679,0.5 --seeds 1 --out-dir models")
+    names = [Path(run["out"]).name for run in report["runs"]]
+    assert names == [f"global-mu{mu}-seed0.safetensors" for mu in ("0.12345678", "0.12345679", "0.5")]
+    assert sorted(path.name for path in Path("models").iterdir()) == names
+
+
 def test_a_folder_is_made_only_when_there_is_something_to_put_in(invoke, table):
     error_line(invoke(f"sweep no-such.csv {TINY} --out-dir deep/models"))
     assert not Path("deep").exists()

@@ -33,10 +33,10 @@ def test_mu_must_be_a_finite_number_of_at_least_zero(method, mu):
         method(mu)
 
 
-@pytest.mark.parametrize("value", NO_STRENGTHS, ids=shown)
-def test_pseudocount_must_be_a_finite_number_of_at_least_zero(value):
+@pytest.mark.parametrize("value", [*NO_STRENGTHS, 1e19], ids=shown)
+def test_pseudocount_must_be_a_number_that_can_be_added_to_counts(value):
     for method in (Vanilla, lambda pseudocount: Global(0.1, pseudocount), lambda pc: Gated(0.1, pseudocount=pc)):
-        with refuses(r"^pseudocount must be a finite number >= 0, not"):
+        with refuses(r"^pseudocount must be a number from 0 to 1e\+18, not"):
             method(value)
 
 

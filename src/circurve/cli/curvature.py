@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from circurve.cli.files import check_target, write_csv
+from circurve.cli.files import check_target, read_training, trained_columns, write_csv
 from circurve.cli.measures import check_one_output
 from circurve.cli.options import (
     DataArgument,
@@ -25,7 +25,7 @@ from circurve.cli.options import (
     PartOption,
 )
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Source, choose, load, parts_of
+from circurve.cli.tables import Source, check_columns, choose, files_of, load, parts_of
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.record import COLUMNS
@@ -70,13 +70,15 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
+    source = Source(data, data_dir, header, missing)
     if csv is not None:
-        check_target("--csv", csv, (model, data))
+        check_target("--csv", csv, (model, *files_of(source)))
     loaded = load_model(model, device)
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
-    dataset = load(Source(data, data_dir, header, missing))
+    dataset = load(source)
+    check_columns(data, dataset.columns, trained_columns(read_training(model)))
     parts = choose(dataset, split)
     started = time.perf_counter()
     try:

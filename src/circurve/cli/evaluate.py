@@ -6,7 +6,7 @@ import time
 import warnings
 from typing import Any
 
-from circurve.cli.files import read_training
+from circurve.cli.files import read_training, trained_columns
 from circurve.cli.measures import degree_of_overfitting, mean_log_likelihood, sharpness
 from circurve.cli.options import (
     DataArgument,
@@ -20,7 +20,7 @@ from circurve.cli.options import (
     PartOption,
 )
 from circurve.cli.show import measured, print_facts, print_json, print_scores
-from circurve.cli.tables import SPLITS, Source, choose, load, rows_of
+from circurve.cli.tables import SPLITS, Source, check_columns, choose, load, rows_of
 from circurve.data import Dataset
 from circurve.errors import CircurveWarning
 from circurve.model import load as load_model
@@ -48,6 +48,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     loaded = load_model(model, device)
     training = read_training(model)
     dataset = load(Source(data, data_dir, header, missing))
+    check_columns(data, dataset.columns, trained_columns(training))
     parts = choose(dataset, split)
     if split is Part.all and len(parts) == 1 and _seen(training, dataset):
         warnings.warn(

@@ -63,7 +63,7 @@ from circurve.cli.options import (
     parse_shares,
 )
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.tables import HeldOut, Source
+from circurve.cli.tables import HeldOut, Source, files_of
 from circurve.cli.training import STOPPED, Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError
@@ -127,9 +127,10 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
     job = Job.of(Shape(structure, units), [run], typed)
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    source = Source(data, data_dir, header, missing)
     if out is not None:
-        check_target("--out", out, (data, valid, test))
-    parts = load_for(job, Source(data, data_dir, header, missing), held)
+        check_target("--out", out, (*files_of(source), valid, test))
+    parts = load_for(job, source, held)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
     result = train(job, parts)[0]
@@ -156,6 +157,9 @@ def describe(job: Job, data: Dataset, result: FitResult) -> dict[str, Any]:
 def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json: bool) -> None:
     """Write the file, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     failure: Exception | None = None
+    learned = result.stopped != "interrupted" or bool(result.history)
+    if out is not None and not learned:
+        out = None  # a model that was there before is better than one that has learned nothing
     if out is not None:
         try:
             save_model(out, result.model, report)
@@ -166,7 +170,8 @@ def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json:
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
     if result.stopped == "interrupted":
-        kept = "nothing was saved, there is no --out" if out is None else f"the model so far is saved in {out}"
+        reason = "there is no --out" if learned else "nothing was learned"
+        kept = f"nothing was saved, {reason}" if out is None else f"the model so far is saved in {out}"
         print(f"circurve: interrupted after {report['epochs']} whole epochs; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 

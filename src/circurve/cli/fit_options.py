@@ -90,7 +90,9 @@ ToleranceOption = Annotated[
 TrackOption = Annotated[
     bool, typer.Option("--track", rich_help_panel=TRAINING, help="Measure sharpness and gates in every epoch.")
 ]
-PrecisionOption = Annotated[Precision, typer.Option(rich_help_panel=TRAINING, help="The numbers to compute with; tf32 is for GPUs.")]
+PrecisionOption = Annotated[
+    Precision, typer.Option(rich_help_panel=TRAINING, help="The numbers to compute with; tf32 is for GPUs.")
+]
 
 ValidOption = Annotated[
     Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of validation rows.")

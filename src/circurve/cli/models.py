@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +16,11 @@ __all__ = ["Shape", "Structure", "build_circuit"]
 
 RANDOM_TREES = 4
 """How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
+
+BYTES = 24
+"""What training takes for a parameter at the very least: its start, itself and its count."""
+
+MOST_UNITS = 1_000_000
 
 
 class Structure(StrEnum):
@@ -35,12 +41,21 @@ class Shape:
     units: int
 
     def __post_init__(self) -> None:
-        if self.units < 1:
-            raise OptionError(f"--units must be a whole number >= 1, not {self.units}")
+        if not 1 <= self.units <= MOST_UNITS:
+            raise OptionError(f"--units must be a whole number from 1 to {MOST_UNITS}, not {self.units}")
 
 
 def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
-    """The circuit for a data set; the families cover the values of all its parts, the tree comes from `train`."""
+    """The circuit for a data set, if there is memory for its parameters."""
+    circuit = _build(shape, data, seed)
+    parameters = circuit.describe().parameters
+    if BYTES * parameters > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        raise OptionError(f"--units {shape.units}: {parameters:,} parameters are more than this machine's memory holds")
+    return circuit
+
+
+def _build(shape: Shape, data: Dataset, seed: int) -> Circuit:
+    """The families cover the values of all parts, the tree comes from `train`."""
     families, units = common_families(data), shape.units
     match shape.structure:
         case Structure.hclt:

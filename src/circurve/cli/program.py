@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -96,4 +98,8 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """The entry point of the installed command."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended by the system is like Ctrl-C: keep what is
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # rather a question mark than no results
     app()

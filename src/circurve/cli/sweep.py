@@ -54,7 +54,7 @@ from circurve.cli.options import (
     parse_shares,
 )
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
-from circurve.cli.tables import HeldOut, Source
+from circurve.cli.tables import HeldOut, Source, files_of
 from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
@@ -128,11 +128,12 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
     job = Job.of(Shape(structure, units), runs, typed)
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    source = Source(data, data_dir, header, missing)
     if csv is not None:
-        check_target("--csv", csv, (data, valid, test))
+        check_target("--csv", csv, (*files_of(source), valid, test))
     if out_dir is not None:
         check_folder("--out-dir", out_dir)
-    parts = load_for(job, Source(data, data_dir, header, missing), held)
+    parts = load_for(job, source, held)
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
     finish(job, parts, train(job, parts), Outputs(csv, out_dir), as_json)
 
@@ -207,10 +208,16 @@ def _spread(values: list[float | None]) -> dict[str, float | None]:
 def _saved(folder: Path, result: FitResult, record: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     """Write the model of one run under a name that says what it is."""
     gate = "" if record["gate"] is None else f"-{record['gate'].replace(':', '_')}"
-    strength = "" if record["mu"] is None else f"-mu{record['mu']:g}"
+    strength = "" if record["mu"] is None else f"-mu{_exact(record['mu'])}"
     path = folder / f"{record['method']}{gate}{strength}-seed{record['seed']}.safetensors"
     save_model(path, result.model, {**shared, **record})
     return {**record, "out": str(path)}
+
+
+def _exact(number: float) -> str:
+    """The shortest text that is this number and no other."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
 
 
 def _print(report: dict[str, Any]) -> None:

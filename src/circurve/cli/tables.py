@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from circurve.cli.options import Part, Shares
-from circurve.data import Dataset, Matrix, load_data, read_table, split_rows
+from circurve.data import Dataset, Matrix, encode, load_data, read_table, split_rows
 from circurve.data.convert import Array, Names
-from circurve.errors import DataError, OptionError
+from circurve.data.folders import find_datasets
+from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.inputs import Family
 from circurve.structures import infer_families
 from circurve.structures.arguments import observed_matrix
 
-__all__ = ["SPLITS", "HeldOut", "Source", "choose", "common_families", "load", "load_in_parts", "parts_of", "rows_of"]
+__all__ = [
+    "SPLITS",
+    "HeldOut",
+    "Source",
+    "check_columns",
+    "choose",
+    "common_families",
+    "files_of",
+    "load",
+    "load_in_parts",
+    "parts_of",
+    "rows_of",
+]
 
 SPLITS = ("train", "valid", "test")
 DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
@@ -45,6 +59,16 @@ class HeldOut:
             raise OptionError("--split does not go with --valid or --test: hold rows out, or name files, not both")
 
 
+def files_of(source: Source) -> list[Path]:
+    """The files that a data set is read from, as far as they are on this machine."""
+    place = Path(source.data).expanduser()
+    if place.is_file():
+        return [place]
+    sets = {} if source.data_dir is None else find_datasets(source.data_dir.expanduser())
+    folder = sets.get(source.data, place)
+    return [file for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
+
+
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
     data = load_data(source.data, source.data_dir, source.header)
@@ -63,9 +87,21 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
         raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
     if in_parts or held.no_split:
         return data
+    _check_values(source.data, data)
     _, valid, test = held.shares or DEFAULT_SHARES
     trains, valids, tests = split_rows(data.train, valid, test, seed)
     return replace(data, train=trains, valid=valids, test=tests)
+
+
+def _check_values(name: str, data: Dataset) -> None:
+    """Find values that no family takes while rows have the numbers that they have in the file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CircurveWarning)  # it comes when the circuit is built
+        families = common_families(data)
+    try:
+        encode(Matrix(data.train, data.columns), families)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from None
 
 
 def parts_of(data: Dataset) -> dict[str, Array]:
@@ -105,8 +141,14 @@ def _load_file(path: Path, source: Source, columns: Names) -> Array:
     table = read_table(path, source.header)
     if isinstance(table, Dataset):
         raise DataError(f"{path}: expected one table, found the parts of a data set")
-    if columns is not None and table.columns is not None and columns != table.columns:
-        pairs = zip(columns, table.columns, strict=False)
-        wrong = next((f"{b!r} where the training data has {a!r}" for a, b in pairs if a != b), "another number of them")
-        raise DataError(f"{path}: the columns do not match: {wrong}")
+    check_columns(path, table.columns, columns)
     return observed_matrix(table, source.missing).values
+
+
+def check_columns(what: object, found: Names, trained: Names) -> None:
+    """Refuse columns with other names than those of the training data, where both have names."""
+    if found is None or trained is None or found == trained:
+        return
+    pairs = zip(trained, found, strict=False)
+    wrong = next((f"{b!r} where the training data has {a!r}" for a, b in pairs if a != b), "another number of them")
+    raise DataError(f"{what}: the columns do not match: {wrong}")

@@ -124,6 +124,7 @@ def describe_job(job: Job, data: Dataset) -> dict[str, Any]:
         "dataset": data.name,
         "rows": rows_of(parts_of(data)),
         "variables": data.train.shape[1],
+        "columns": data.columns,
         "structure": job.shape.structure.value,
         "units": job.shape.units,
         "batch_size": job.settings.batch_size or "full",

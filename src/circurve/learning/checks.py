@@ -21,10 +21,11 @@ def is_number(value: object) -> bool:
         return False
 
 
-def check_at_least_zero(name: str, value: object) -> None:
-    """Refuse anything but a finite number >= 0."""
-    if not is_number(value) or value < 0:  # type: ignore[operator]
-        raise OptionError(f"{name} must be a finite number >= 0, not {value!r}")
+def check_at_least_zero(name: str, value: object, at_most: float = math.inf) -> None:
+    """Refuse anything but a finite number >= 0, or from 0 to `at_most`."""
+    if not is_number(value) or not 0 <= value <= at_most:  # type: ignore[operator]
+        kind = "finite number >= 0" if at_most == math.inf else f"number from 0 to {at_most:g}"
+        raise OptionError(f"{name} must be a {kind}, not {value!r}")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

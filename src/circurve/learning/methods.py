@@ -17,6 +17,9 @@ from circurve.learning.schedules import Schedule, by_overfitting
 
 __all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate"]
 
+MOST_COUNTS = 1e18
+"""The largest pseudocount: beside counts of any data, float32 can still add it up."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -48,7 +51,7 @@ class Vanilla:
     pseudocount: float = 0.0
 
     def __post_init__(self) -> None:
-        check_at_least_zero("pseudocount", self.pseudocount)
+        check_at_least_zero("pseudocount", self.pseudocount, MOST_COUNTS)
 
     def __repr__(self) -> str:
         return _shown(self)
@@ -153,7 +156,7 @@ def _check_regularised(method: Global | Gated) -> None:
             check_at_least_zero("mu", mu(progress))  # type: ignore[operator]
     elif not isinstance(mu, by_overfitting | Grid) and not (isinstance(mu, str) and mu == "auto"):
         check_at_least_zero("mu", mu)
-    check_at_least_zero("pseudocount", method.pseudocount)
+    check_at_least_zero("pseudocount", method.pseudocount, MOST_COUNTS)
     check_choice("simplex", method.simplex, ("normalize", "exact"))
     check_choice("penalty", method.penalty, ("surrogate", "exact"))
     check_choice("mu_scale", method.mu_scale, ("count", "mean"))
