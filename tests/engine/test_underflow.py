@@ -20,8 +20,9 @@ from circurve.data import as_matrix, encode
 from circurve.engine import Engine, Samples, Statistics, compile, log_prob, stack, statistics
 from circurve.engine.parameters import from_nodes
 from circurve.graph import Circuit, Input, Product, Sum
-from circurve.inputs import Gaussian, Indicator
+from circurve.inputs import Bernoulli, Gaussian, Indicator
 from circurve.model import Model
+from circurve.structures import mixture
 
 USED = torch.tensor([[True, False, True], [False, True, True]])
 THETA = torch.tensor([[0.75, 0.0, 0.25], [0.0, 0.375, 0.625]], dtype=torch.float64)
@@ -179,3 +180,38 @@ def test_a_fleet_repairs_each_run_with_its_own_weights():
         assert_close(values[run], log_prob(single, params, batch)[0], 1e-6)
         for a, b in zip(all_sums(both), all_sums(statistics(single, params, [batch], ALL)), strict=True):
             assert_close(a[run], b[0], 1e-6)
+
+
+def test_a_flushed_element_matters_where_the_others_have_the_smallest_weights():
+    # s1[0] hears, with all its weight, an element that float32 flushes; the others reach it with weights of 1e-12
+    floor, near = 1e-12, 0.999
+    first = Input(0, Bernoulli(), 3)
+    others = [Input(v, Bernoulli(), 3) for v in range(1, 17)]
+    mixed = Sum(Product(others), 3)
+    root = Sum(Product([first, mixed]), 1)
+    fours = [
+        (2.6e-12, 1.8e-18, near**4),
+        (1e-13, 0.9e-19, near**4),
+        (near**4, near**4, 1e-12),
+        (near**4, near**4, 1e-13),
+    ]
+    inputs = {node: np.array([[p**0.25] for p in fours[(node.variable - 1) // 4]]) for node in others}
+    rest = 1 - 2 * floor
+    weights = {
+        mixed: np.array([[floor, rest, floor], [rest, floor, floor], [rest, floor, floor]]),
+        root: np.array([[rest, floor, floor]]),
+    }
+    model = Model.from_parameters(Circuit(root), weights, inputs | {first: np.full((3, 1), 0.5)})
+    x = np.ones((1, 17))
+    assert model.to(dtype=torch.float32).log_prob(x) == pytest.approx(model.log_prob(x), rel=1e-6)
+
+
+@pytest.mark.parametrize("far", [1e-8, 1e-10])
+def test_states_that_are_all_but_impossible_multiply(far):
+    circuit = mixture(12, 2)
+    columns = [[far] * 4 + [0.5] * 8, [0.5] * 4 + [10**-5.5] * 8]
+    inputs = {node: np.array([[column[node.variable]] for column in columns]) for node in circuit.inputs}
+    model = Model.from_parameters(circuit, {}, inputs)
+    exact = np.logaddexp(*(np.log(column).sum() for column in columns)) + np.log(0.5)
+    assert model.log_prob(np.ones((1, 12)))[0] == pytest.approx(exact, rel=1e-12)
+    assert model.to(dtype=torch.float32).log_prob(np.ones((1, 12)))[0] == pytest.approx(exact, rel=1e-6)

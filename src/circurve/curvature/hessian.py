@@ -143,7 +143,8 @@ def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = N
     """The whole Hessian of the rows' mean of -log p by automatic differentiation in float64: small circuits only.
 
     Rows of probability zero are left out, with a warning that counts them. A unit of probability zero in a possible row
-    is a constant there, as it is in the trace.
+    is a constant there, as it is in the trace. Differences of large terms cost digits where a node has all but no flow,
+    but would have much through an edge of weight zero or far below 1e-12; `hessian_diagonal` keeps them.
     """
     _check_size(int(_existing(model).sum()))
     loss = _Loss.of(model, x, labels, missing)
