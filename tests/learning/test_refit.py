@@ -49,3 +49,9 @@ def test_weights_of_one_part_survive_the_join():
         cc.hclt(ROWS, units=3), everything, method=result.run.method, epochs=4, batch_size=None, precision="float64"
     )
     assert result.train_ll == pytest.approx(alone.train_ll, rel=1e-9)
+
+
+def test_refit_refuses_a_strength_that_is_driven_by_validation_data():
+    method = cc.Gated(cc.schedules.by_overfitting(1.0, 0.01), gate="auto")
+    with pytest.raises(cc.OptionError, match="refit trains on the validation data too"):
+        train(method=method, refit=True)

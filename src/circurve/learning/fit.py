@@ -150,6 +150,8 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     )
     _check(circuit, runs, callbacks)
     choosing = any(needs_choice(run) for run in runs)
+    if refit and any(_follows_validation(run) for run in runs):
+        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
     if valid is None:
         _check_does_without_validation(runs, settings)
     held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
@@ -205,10 +207,14 @@ def _check(circuit: object, runs: object, callbacks: object) -> None:
 def _check_does_without_validation(runs: Sequence[Run], settings: Settings) -> None:
     if any(needs_choice(run) for run in runs):
         raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
-    if any(not isinstance(run.method, Vanilla) and isinstance(run.method.mu, by_overfitting) for run in runs):
+    if any(_follows_validation(run) for run in runs):
         raise OptionError("mu=by_overfitting(...) needs validation data: give valid=")
     if settings.patience is not None or settings.select == "best":
         raise OptionError("patience and select='best' need validation data: give valid=")
+
+
+def _follows_validation(run: Run) -> bool:
+    return not isinstance(run.method, Vanilla) and isinstance(run.method.mu, by_overfitting)
 
 
 def _starts(
