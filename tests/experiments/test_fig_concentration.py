@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from figure_records import OPTIONS, curvature, record, round_trip
 
@@ -48,4 +50,17 @@ def test_figure_3_shows_both_rankings_and_figure_2_one() -> None:
 def test_depth_shares_of_every_seed() -> None:
     data = round_trip(FIGURES["fig-4"], RECORDS)
     assert data["panels"] == {"nltcs": {"share": [[0.5, 0.3, 0.2], [0.7, 0.1, 0.2]]}, "dna": {"share": [[1.0]]}}
-    assert data["notes"][0] == "nltcs: 80% of the trace lies in the upper half of the partitions."
+    # of three partitions the second counts half: 0.5 + 0.15 and 0.7 + 0.05
+    assert data["notes"][0] == "nltcs: 70% of the trace lies in the upper half of the partitions."
+    assert data["notes"][1] == "dna: 50% of the trace lies in the upper half of the partitions."
+
+
+def test_the_caption_says_what_becomes_of_a_middle_partition() -> None:
+    assert "The middle one of an odd number counts half to the upper half." in FIGURES["fig-4"].reading
+
+
+@pytest.mark.parametrize("name", ["fig-2", "fig-3", "fig-4"])
+def test_where_the_best_epoch_counts_curvature_is_said_to_be_the_last_ones(name: str) -> None:
+    note = "Curvature is that of each run's last epoch, not of the one whose scores count."
+    assert note not in round_trip(FIGURES[name], RECORDS)["notes"]
+    assert round_trip(FIGURES[name], RECORDS, replace(OPTIONS, protocol="best"))["notes"][-1] == note

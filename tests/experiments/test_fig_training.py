@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from figure_records import OPTIONS, record, round_trip
 
 from circurve.experiments.figures import FIGURES
@@ -33,3 +35,16 @@ def test_epochs_without_a_finite_likelihood_can_be_drawn() -> None:
     broken = record("nltcs", "vanilla", 0)
     broken["history"]["test_ll"] = [None, -2.0, None]
     assert round_trip(SPEC, [broken])["panels"]["nltcs"]["vanilla"]["test"] == [[None, -2.0, None]]
+
+
+def test_the_caption_says_when_training_rows_are_scored() -> None:
+    assert "of training rows during it (dashed), each batch scored just before its M-step" in SPEC.reading
+    assert "after each epoch" not in SPEC.reading
+
+
+def test_starts_are_told_where_there_was_a_choice() -> None:
+    records = [record("nltcs", "vanilla", 0, method={"mu": None, "init": "random"})]
+    records += [record("nltcs", "global", 0, method={"mu": 0.1, "init": "prototypes"})]
+    note = round_trip(SPEC, records, replace(OPTIONS, protocol="best"))["notes"][0]
+    assert "vanilla (random start) -1.50 / -2.00, global (mu 0.1, prototypes start) -1.50 / -2.00." in note
+    assert "start" not in round_trip(SPEC, records)["notes"][0]

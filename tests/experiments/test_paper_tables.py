@@ -139,6 +139,52 @@ def test_table_a_leaves_out_what_is_not_a_number() -> None:
     assert dof.mean == pytest.approx(75.0)
 
 
+def with_starts(table: str) -> Report:
+    """By the protocol `best`; validation prefers prototypes for global, and a pseudocount of 0.01 for vanilla."""
+    study = TABLES[table].study(ReproduceOptions(**OPTIONS, protocol="best"))
+    records = made_records(study, rule)
+    for record in records:
+        method = record["method"]
+        if (method["name"], method["init"]) == ("global", "prototypes") or method["pseudocount"] == 0.01:
+            record["best"] = {**record["best"], "valid_ll": record["best"]["valid_ll"] + 0.1}
+    return TABLES[table].report(study, records)
+
+
+@pytest.mark.parametrize(("table", "lead"), [("table-b", ("nltcs",)), ("table-c", ("nltcs", "25%"))])
+def test_tables_b_and_c_show_the_starts_and_pseudocounts_that_were_chosen(table: str, lead: tuple[str, ...]) -> None:
+    (choices,) = [t for t in with_starts(table).tables if t.title == "Chosen by validation"]
+    assert choices.heads[-3:] == ("vanilla:\nstart, pseudocount", "global:\nstart, mu", "gated:\nstart, mu")
+    assert choices.rows[0] == (*lead, "random, 0.01", "prototypes, 0.2", "random, 0.2")
+    assert "Chosen by validation" not in [t.title for t in report(table).tables]
+
+
+def test_table_a_shows_the_starts_that_are_compared_beside_mu() -> None:
+    made = with_starts("table-a")
+    assert made.tables[1].heads[-4:] == ("mu", "start", "vanilla's\nstart", "vanilla's\npseudocount")
+    assert made.tables[1].rows[0][-4:] == ("0.2", "prototypes", "random", "0.01")
+    assert made.tables[1].rows[1][-4:] == ("0.2", "random", "random", "0.01")
+    assert report("table-a").tables[1].heads[-1] == "mu"
+    first = next(csv.DictReader(io.StringIO(as_csv(made))))
+    assert (first["init"], first["vanilla_init"], first["vanilla_pseudocount"]) == ("prototypes", "random", "0.01")
+
+
+@pytest.mark.parametrize("table", ["table-a", "table-b", "table-c"])
+def test_what_could_be_chosen_is_listed(table: str) -> None:
+    notes = report(table, protocol="best").notes
+    assert "vanilla: pseudocounts of 0, 0.003, 0.01, 0.03, from a random or prototypes start." in notes
+    assert "global, gated: mu of 0.1, 0.2, from a random or prototypes start." in notes
+    assert any(note.startswith("Of several strengths mu (and starts, pseudocounts or gates)") for note in notes)
+    plain = report(table).notes
+    assert "global, gated: mu of 0.1, 0.2." in plain
+    assert not any(note.startswith("vanilla:") or "start" in note.partition("random start")[2] for note in plain)
+    gates = report(table, gate=("max_norm", "rank")).notes
+    assert "gated: mu of 0.1, 0.2, gated by max_norm or rank." in gates
+
+
+def test_the_terminal_shows_choices_in_80_columns() -> None:
+    assert max(len(line) for line in shown(with_starts("table-c")).splitlines() if "prototypes, " in line) <= 80
+
+
 def test_table_d_ranks_and_counts_against_both_baselines() -> None:
     made = report("table-d")
     overview = {row[0]: row for row in made.tables[0].rows}
@@ -191,6 +237,7 @@ def test_csv_has_every_number_unrounded(table: str) -> None:
         assert float(first["mean"]) == pytest.approx(-5.55)
         assert float(first["paper_mean"]) == -6.0
         assert (first["mu"], first["gate"], first["candidates"]) == ("0.2", "max_norm", "2")
+        assert first["init"] == "random"
         assert float(first["minus_vanilla"]) == pytest.approx(0.5)
 
 

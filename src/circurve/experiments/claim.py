@@ -11,10 +11,36 @@ from circurve.experiments.summary import Chosen
 from circurve.experiments.table import Number
 from circurve.experiments.view import Shelf
 
-__all__ = ["CLEAR", "KEPT", "Check", "Claim", "Shelves", "gap", "judge", "listed", "mean", "rows_with", "signed"]
+__all__ = [
+    "BEST_EPOCH",
+    "CLEAR",
+    "KEPT",
+    "LAST_EPOCH",
+    "OPENINGS",
+    "SMOOTHED_OPENINGS",
+    "Check",
+    "Claim",
+    "ProtocolCheck",
+    "Rows",
+    "Shelves",
+    "gap",
+    "judge",
+    "listed",
+    "mean",
+    "mixed_starts",
+    "rows_with",
+    "signed",
+]
 
 KEPT, CLEAR = 0.05, 0.5
 """Nats: no loss to speak of, a clear gain."""
+
+LAST_EPOCH, BEST_EPOCH = "With the last epoch (protocol `paper`)", "With the best epoch (protocol `best`)"
+OPENINGS = {"paper": LAST_EPOCH, "best": BEST_EPOCH}
+"""Protocol -> how a claim begins that is judged by it."""
+
+SMOOTHED_OPENINGS = {"paper": LAST_EPOCH, "best": f"{BEST_EPOCH} and vanilla smoothed"}
+"""The same, for comparisons with the vanilla of tables A to C."""
 
 Shelves: TypeAlias = Mapping[str, Shelf]
 """Protocol -> its records."""
@@ -41,6 +67,9 @@ class Claim:
 Check: TypeAlias = Callable[[Shelves], Claim | None]
 """None where the records say nothing about it."""
 
+ProtocolCheck: TypeAlias = Callable[[Shelves, str], Claim | None]
+"""The same by one protocol, which the claim names."""
+
 
 def judge(answers: Sequence[bool]) -> bool | None:
     """True or False if all answers agree, else None."""
@@ -63,6 +92,19 @@ def mean(chosen: Chosen, name: str = "test_ll") -> float:
 def gap(row: Mapping[str, Chosen], first: str, second: str) -> float:
     """First minus second in test log-likelihood, seed by seed."""
     return paired(row[first], row[second]).mean
+
+
+def mixed_starts(rows: Rows, *labels: str) -> str:
+    """A sentence about the data sets where validation chose different starts for the labels; nothing if there are none.
+
+    It begins with a blank, to be put behind other evidence.
+    """
+    told = []
+    for name, row in rows.items():
+        starts = {label: row[label].method["init"] for label in labels}
+        if len(set(starts.values())) > 1:
+            told.append(f"{name} ({listed([f'{label} {start}' for label, start in starts.items()])})")
+    return f" Starts differ: {listed(told)}." if told else ""
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from circurve.experiments.claim import CLEAR, KEPT, Claim, Shelves, gap, judge, listed, mean, rows_with, signed
+from circurve.experiments.claim import (
+    BEST_EPOCH,
+    CLEAR,
+    KEPT,
+    LAST_EPOCH,
+    OPENINGS,
+    SMOOTHED_OPENINGS,
+    Claim,
+    Rows,
+    Shelves,
+    gap,
+    judge,
+    listed,
+    mean,
+    mixed_starts,
+    rows_with,
+    signed,
+)
 from circurve.experiments.compare import paired, verdict
 from circurve.experiments.paper_numbers import LABELS, TEST_LL, paper_test_ll
 from circurve.experiments.summary import Chosen, choose_all, spread
@@ -18,23 +36,20 @@ __all__ = [
     "best_reaches_the_paper",
     "early_stopping_wins",
     "exact_updates_help",
-    "exact_updates_help_beside_stopping",
     "gated_beats_global",
-    "gated_helps_beside_stopping",
     "gated_helps_small_sets",
     "gated_keeps_the_fit",
     "global_underfits",
     "low_data_helps",
     "low_data_helps_beside_stopping",
     "penalties_beat_smoothing",
-    "penalties_beat_smoothing_beside_stopping",
     "smaller_strengths_rescue_global",
     "tables_of_the_paper_agree",
     "vanilla_matches",
     "weakly_gated_keeps_the_fit",
+    "weakly_gated_keeps_the_fit_beside_smoothing",
 ]
 
-LAST_EPOCH, BEST_EPOCH = "With the last epoch (protocol `paper`)", "With the best epoch (protocol `best`)"
 LARGE, SMALL = ("nltcs", "plants", "baudio"), ("dna", "bbc")
 CLOSE = 0.1
 """Nats: near the paper."""
@@ -44,6 +59,16 @@ ROUNDING = 0.005
 
 PAPER_GRID = 0.01
 """The smallest strength that the paper tries."""
+
+STRONG = f"with strengths from {PAPER_GRID:g} up, as in the paper"
+WEAK = f"with strengths below {PAPER_GRID:g} to choose from"
+WEAK_TABLES = {"paper": "table-d", "best": "table-b"}
+"""Protocol -> the table whose grid begins below the paper's."""
+
+PLAIN_OPENINGS = {"paper": LAST_EPOCH, "best": f"{BEST_EPOCH} and vanilla not smoothed"}
+"""Protocol -> how a comparison with the vanilla of Table D begins."""
+
+Record = dict[str, Any]
 
 
 def vanilla_matches(shelves: Shelves) -> Claim | None:
@@ -85,93 +110,116 @@ def best_reaches_the_paper(shelves: Shelves) -> Claim | None:
     )
 
 
-def gated_keeps_the_fit(shelves: Shelves) -> Claim | None:
+def gated_keeps_the_fit(shelves: Shelves, protocol: str) -> Claim | None:
     """Gating does not cost fit where there is enough data."""
-    return _keeps_the_fit(shelves, "table-b", f"With the paper's strengths (from {PAPER_GRID:g} up)")
+    return _keeps_the_fit(_strong_rows(shelves, protocol), f"{SMOOTHED_OPENINGS[protocol]}, {STRONG}")
 
 
-def weakly_gated_keeps_the_fit(shelves: Shelves) -> Claim | None:
-    """The same, with the strengths of Table D."""
-    return _keeps_the_fit(shelves, "table-d", f"With strengths below {PAPER_GRID:g} to choose from")
+def weakly_gated_keeps_the_fit(shelves: Shelves, protocol: str) -> Claim | None:
+    """The same with the strengths of Table D, where vanilla is not smoothed and all start alike."""
+    return _keeps_the_fit(rows_with(shelves, protocol, "table-d"), f"{PLAIN_OPENINGS[protocol]}, {WEAK}")
 
 
-def _keeps_the_fit(shelves: Shelves, table: str, opening: str) -> Claim | None:
-    rows = {n: r for n, r in rows_with(shelves, "paper", table, "vanilla", "gated").items() if n in LARGE}
+def weakly_gated_keeps_the_fit_beside_smoothing(shelves: Shelves) -> Claim | None:
+    """The same once more, where vanilla may be smoothed and the start is chosen too."""
+    return _keeps_the_fit(rows_with(shelves, "best", "table-b"), f"{SMOOTHED_OPENINGS['best']}, {WEAK}")
+
+
+def _keeps_the_fit(rows: Rows, opening: str) -> Claim | None:
+    rows = {n: r for n, r in rows.items() if n in LARGE and {"vanilla", "gated"} <= r.keys()}
     if not rows:
         return None
     gaps = {name: gap(row, "gated", "vanilla") for name, row in rows.items()}
+    told = listed([f"{name} {signed(gap, 3)}" for name, gap in gaps.items()])
     return Claim(
         f"{opening}, gated is at or above vanilla minus {KEPT:g} nats on {listed(list(rows))}.",
         judge([gap >= -KEPT for gap in gaps.values()]),
-        f"Gated minus vanilla: {listed([f'{name} {signed(gap, 3)}' for name, gap in gaps.items()])}.",
+        f"Gated minus vanilla: {told}.{mixed_starts(rows, 'vanilla', 'gated')}",
     )
 
 
-def gated_helps_small_sets(shelves: Shelves) -> Claim | None:
+def gated_helps_small_sets(shelves: Shelves, protocol: str) -> Claim | None:
     """Gating helps where vanilla overfits, as long as nothing else stops it."""
-    return _small_sets(shelves, "paper", LAST_EPOCH)
-
-
-def gated_helps_beside_stopping(shelves: Shelves) -> Claim | None:
-    """The same, once the epoch is chosen by validation too."""
-    return _small_sets(shelves, "best", f"{BEST_EPOCH} and vanilla smoothed")
-
-
-def _small_sets(shelves: Shelves, protocol: str, opening: str) -> Claim | None:
     rows = {n: r for n, r in rows_with(shelves, protocol, "table-b", "vanilla", "gated").items() if n in SMALL}
     if not rows:
         return None
     found = {name: paired(row["gated"], row["vanilla"]) for name, row in rows.items()}
     told = [f"{n} {signed(f.mean)} (p {p_text(f.p)})" for n, f in found.items()]
     return Claim(
-        f"{opening}, gated is clearly (by {CLEAR:g} nats and more) above vanilla on the small sets "
+        f"{SMOOTHED_OPENINGS[protocol]}, gated is clearly (by {CLEAR:g} nats and more) above vanilla on the small sets "
         f"{listed(list(rows))}.",
         judge([f.mean >= CLEAR and (f.p is None or f.p < 0.05) for f in found.values()]),
-        f"Gated minus vanilla: {listed(told)}.",
+        f"Gated minus vanilla: {listed(told)}.{mixed_starts(rows, 'vanilla', 'gated')}",
     )
 
 
-def global_underfits(shelves: Shelves) -> Claim | None:
+def global_underfits(shelves: Shelves, protocol: str) -> Claim | None:
     """The penalty on all nodes lowers train and test likelihood alike."""
-    rows = rows_with(shelves, "paper", "table-b", "vanilla", "global")
-    rows = {n: r for n, r in rows.items() if n not in SMALL}
+    rows = {
+        n: r for n, r in _strong_rows(shelves, protocol).items() if n not in SMALL and {"vanilla", "global"} <= r.keys()
+    }
     if not rows:
         return None
     gaps = {n: [mean(r["global"], s) - mean(r["vanilla"], s) for s in ("train_ll", "test_ll")] for n, r in rows.items()}
     told = listed([f"{n} {signed(train)} / {signed(test)}" for n, (train, test) in gaps.items()])
     return Claim(
-        f"Global underfits with the paper's strengths (from {PAPER_GRID:g} up): on sets that are not small it is below "
-        "vanilla in training and in test likelihood.",
+        f"{SMOOTHED_OPENINGS[protocol]}, global underfits {STRONG}: on sets that are not small it is below vanilla in "
+        "training and in test likelihood.",
         judge(
             [
                 train < 0 and test < 0 and verdict(rows[n]["global"].spread(), rows[n]["vanilla"].spread()) == "loss"
                 for n, (train, test) in gaps.items()
             ]
         ),
-        f"Global minus vanilla, train / test: {told}.",
+        f"Global minus vanilla, train / test: {told}.{mixed_starts(rows, 'vanilla', 'global')}",
     )
 
 
-def smaller_strengths_rescue_global(shelves: Shelves) -> Claim | None:
+def smaller_strengths_rescue_global(shelves: Shelves, protocol: str) -> Claim | None:
     """How much of the underfitting is the grid's."""
-    if "best" not in shelves:
-        return None
-    records = shelves["best"].of_table("table-b")
-    coarse = [r for r in records if r["label"] != "global" or r["method"]["mu"] >= PAPER_GRID]
-    wide, narrow = _by_dataset(choose_all(records)), _by_dataset(choose_all(coarse))
-    gaps = {n: gap(row, "global", "vanilla") for n, row in narrow.items() if {"global", "vanilla"} <= row.keys()}
-    before = {n: gap for n, gap in gaps.items() if gap < -KEPT}  # elsewhere there is nothing to explain
-    names = list(before)
+    records = shelves[protocol].of_table(WEAK_TABLES[protocol]) if protocol in shelves else []
+    before, after = _losses(_strong(records)), _losses(records)
+    names = [name for name, loss in before.items() if loss < -KEPT]  # elsewhere there is nothing to explain
     if not names:
         return None
-    after = {n: gap(wide[n], "global", "vanilla") for n in names}
-    told = [f"{n} {signed(before[n])} to {signed(after[n])} (mu {wide[n]['global'].method['mu']:g})" for n in names]
+    chosen = _by_dataset(choose_all(records))
+    told = [f"{n} {signed(before[n])} to {signed(after[n])} (mu {chosen[n]['global'].method['mu']:g})" for n in names]
     return Claim(
-        f"Much of that is the grid: with strengths below {PAPER_GRID:g} to choose from, at least half of global's loss "
-        "against vanilla is gone.",
+        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting is the grid: {WEAK}, at least half of its "
+        "loss against vanilla is gone.",
         judge([after[n] >= before[n] / 2 for n in names]),
-        f"Global minus vanilla by the protocol `best`, from {PAPER_GRID:g} up and with all strengths: {listed(told)}.",
+        f"Global minus vanilla, from {PAPER_GRID:g} up and with all strengths: {listed(told)}."
+        f"{_same_start(records, {n: chosen[n] for n in names})}",
     )
+
+
+def _losses(records: Sequence[Record]) -> dict[str, float]:
+    """Global minus vanilla by data set, each as validation chooses it."""
+    rows = _by_dataset(choose_all(records))
+    return {n: gap(row, "global", "vanilla") for n, row in rows.items() if {"global", "vanilla"} <= row.keys()}
+
+
+def _same_start(records: Sequence[Record], rows: Rows) -> str:
+    """Where starts differ: which ones, and the losses with the start that validation chose for vanilla."""
+    mixed = mixed_starts(rows, "vanilla", "global")
+    if not mixed:
+        return ""
+    starts = {name: row["vanilla"].method["init"] for name, row in rows.items()}
+    differ = {name for name, row in rows.items() if row["global"].method["init"] != starts[name]}
+    same = [r for r in records if r["dataset"] in differ and r["method"]["init"] == starts[r["dataset"]]]
+    before, after = _losses(_strong(same)), _losses(same)
+    told = [f"{name} {signed(before[name])} to {signed(after[name])}" for name in after if name in before]
+    return f"{mixed} With vanilla's start for both: {listed(told)}."
+
+
+def _strong(records: Sequence[Record]) -> list[Record]:
+    """Those without a penalty, or with one no weaker than the paper's."""
+    return [r for r in records if r["method"]["mu"] is None or r["method"]["mu"] >= PAPER_GRID]
+
+
+def _strong_rows(shelves: Shelves, protocol: str) -> Rows:
+    """Table B, if validation has no weaker penalties than the paper's to choose from."""
+    return _by_dataset(choose_all(_strong(shelves[protocol].of_table("table-b")))) if protocol in shelves else {}
 
 
 def _by_dataset(chosen: Sequence[Chosen]) -> dict[str, dict[str, Chosen]]:
@@ -181,15 +229,18 @@ def _by_dataset(chosen: Sequence[Chosen]) -> dict[str, dict[str, Chosen]]:
     return found
 
 
-def gated_beats_global(shelves: Shelves) -> Claim | None:
+def gated_beats_global(shelves: Shelves, protocol: str) -> Claim | None:
     """The paper's comparison of its two regularisers."""
-    rows = rows_with(shelves, "paper", "table-b", "global", "gated")
+    rows = rows_with(shelves, protocol, "table-b", "global", "gated")
     if not rows:
         return None
     found = {name: verdict(row["gated"].spread(), row["global"].spread()) for name, row in rows.items()}
     told = [f"{name} {signed(gap(rows[name], 'gated', 'global'))}" for name in rows]
-    answer = judge([result == "win" for result in found.values()])
-    return Claim("Gated is above global.", answer, f"Gated minus global: {listed(told)}.")
+    return Claim(
+        f"{OPENINGS[protocol]}, gated is above global.",
+        judge([result == "win" for result in found.values()]),
+        f"Gated minus global: {listed(told)}.{mixed_starts(rows, 'global', 'gated')}",
+    )
 
 
 def early_stopping_wins(shelves: Shelves) -> Claim | None:
@@ -206,24 +257,15 @@ def early_stopping_wins(shelves: Shelves) -> Claim | None:
     if not rows:
         return None
     return Claim(
-        "Vanilla stopped at its best epoch by validation is at or above every column of the table, ours and the "
-        "paper's (within 0.01).",
+        "By the protocol `paper`, vanilla stopped at its best epoch by validation is at or above every column of Table "
+        "B, ours and the paper's (within 0.01).",
         judge(answers),
         f"Vanilla at its best epoch, against the best last epoch of all columns: {listed(told)}.",
     )
 
 
-def penalties_beat_smoothing(shelves: Shelves) -> Claim | None:
+def penalties_beat_smoothing(shelves: Shelves, protocol: str) -> Claim | None:
     """Trace regularisation acts much like smoothing: is it more than that?"""
-    return _against_smoothing(shelves, "paper", LAST_EPOCH)
-
-
-def penalties_beat_smoothing_beside_stopping(shelves: Shelves) -> Claim | None:
-    """The same, once the epoch is chosen by validation too."""
-    return _against_smoothing(shelves, "best", BEST_EPOCH)
-
-
-def _against_smoothing(shelves: Shelves, protocol: str, opening: str) -> Claim | None:
     rows = rows_with(shelves, protocol, "table-d", SMOOTHED, "gated", "global")
     if not rows:
         return None
@@ -233,24 +275,15 @@ def _against_smoothing(shelves: Shelves, protocol: str, opening: str) -> Claim |
         answers.append(verdict(row[best].spread(), row[SMOOTHED].spread()) == "win")
         told.append(f"{name} {signed(gap(row, best, SMOOTHED))} ({best})")
     return Claim(
-        f"{opening}, the better of global and gated (by validation) beats plain EM with the best of several "
+        f"{OPENINGS[protocol]}, the better of global and gated (by validation) beats plain EM with the best of several "
         "pseudocounts.",
         judge(answers),
         f"Penalty minus smoothing: {listed(told)}.",
     )
 
 
-def exact_updates_help(shelves: Shelves) -> Claim | None:
+def exact_updates_help(shelves: Shelves, protocol: str) -> Claim | None:
     """Solving the paper's own objective, instead of its surrogate."""
-    return _exact_updates(shelves, "paper", LAST_EPOCH)
-
-
-def exact_updates_help_beside_stopping(shelves: Shelves) -> Claim | None:
-    """The same, once the epoch is chosen by validation too."""
-    return _exact_updates(shelves, "best", BEST_EPOCH)
-
-
-def _exact_updates(shelves: Shelves, protocol: str, opening: str) -> Claim | None:
     rows = rows_with(shelves, protocol, "table-d", "gated", "gated-exact-both")
     if not rows:
         return None
@@ -262,7 +295,7 @@ def _exact_updates(shelves: Shelves, protocol: str, opening: str) -> Claim | Non
         answers.append(verdict(row[best].spread(), row[plain].spread()) == "win")
         told.append(f"{name} {signed(gap(row, best, plain))} ({best})")
     return Claim(
-        f"{opening}, exact penalty or exact simplex beat the surrogate with plain normalisation.",
+        f"{OPENINGS[protocol]}, exact penalty or exact simplex beat the surrogate with plain normalisation.",
         judge(answers),
         f"Best exact variant minus best surrogate, both by validation: {listed(told)}.",
     )
@@ -275,7 +308,8 @@ def low_data_helps(shelves: Shelves) -> Claim | None:
         return None
     low, high = min(means), max(means)
     return Claim(
-        f"Global lowers the test NLL when data are scarce ({low:.0%}) and raises it with all data ({high:.0%}).",
+        f"{LAST_EPOCH}, global lowers the test NLL when data are scarce ({low:.0%}) and raises it with all data "
+        f"({high:.0%}).",
         judge([means[low] > 0, means[high] < 0]),
         f"Mean improvement of the test NLL: {_by_share(means)}.",
     )
@@ -289,8 +323,7 @@ def low_data_helps_beside_stopping(shelves: Shelves) -> Claim | None:
     low = min(found["global"])
     told = [f"{label} {_by_share(means)}" for label, means in found.items()]
     return Claim(
-        f"{BEST_EPOCH} and vanilla smoothed, global and gated still lower the test NLL when data are scarce "
-        f"({low:.0%}).",
+        f"{SMOOTHED_OPENINGS['best']}, global and gated still lower the test NLL when data are scarce ({low:.0%}).",
         judge([means[low] > 0 for means in found.values()]),
         f"Mean improvement of the test NLL: {'; '.join(told)}.",
     )

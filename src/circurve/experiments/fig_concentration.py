@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.protocols import protocol_for
 from circurve.experiments.spec import Study, make_study, vanilla_settings
-from circurve.experiments.summary import choose
+from circurve.experiments.summary import choose, upper_half
 from circurve.plots import concentration, depth_profile
 
 __all__ = [
@@ -44,7 +44,7 @@ def concentration_data(
         for dataset, measured in _measured(records)
     }
     notes = [_note(dataset, measured) for dataset, measured in _measured(records)]
-    return {"panels": panels, "notes": notes}
+    return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
 
 
 def draw_total_concentration(data: dict[str, Any]) -> Figure:
@@ -62,9 +62,9 @@ def depth_data(options: ReproduceOptions, records: list[Record], progress: Calla
     panels = {dataset: {"share": [item["depth"] for item in measured]} for dataset, measured in _measured(records)}
     notes = []
     for dataset, panel in panels.items():
-        upper = [sum(shares[: -(-len(shares) // 2)]) for shares in panel["share"]]
+        upper = [upper_half(shares) for shares in panel["share"]]
         notes.append(f"{dataset}: {sum(upper) / len(upper):.0%} of the trace lies in the upper half of the partitions.")
-    return {"panels": panels, "notes": notes}
+    return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
 
 
 def draw_depth(data: dict[str, Any]) -> Figure:
@@ -79,6 +79,12 @@ def _measured(records: list[Record]) -> Iterator[tuple[str, list[dict[str, Any]]
         measured = [r["curvature"] for r in (chosen.records if chosen else ()) if r["curvature"] is not None]
         if measured:
             yield dataset, measured
+
+
+def _epoch_note(options: ReproduceOptions) -> list[str]:
+    """Where scores are those of the best epoch: that the curvature on record is not."""
+    last = protocol_for(options).choose_epoch == "last"
+    return [] if last else ["Curvature is that of each run's last epoch, not of the one whose scores count."]
 
 
 def _curve(recorded: dict[str, Any]) -> list[list[float]]:

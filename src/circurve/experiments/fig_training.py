@@ -31,11 +31,12 @@ def training_data(
     """For each data set and method the histories of all seeds, of the strength that validation chooses."""
     panels: dict[str, dict[str, Any]] = {}
     notes = []
+    starts = len(protocol_for(options).inits) > 1
     for dataset in dict.fromkeys(record["dataset"] for record in records):
         chosen = {label: choose(records, dataset, 1.0, label) for label in LABELS}
         found = {label: runs for label, runs in chosen.items() if runs is not None}
         panels[dataset] = {label: {split: _histories(runs, split) for split in SPLITS} for label, runs in found.items()}
-        notes += [_note(dataset, found)]
+        notes += [_note(dataset, found, starts)]
     return {"panels": panels, "notes": notes}
 
 
@@ -48,11 +49,13 @@ def _histories(runs: Chosen, split: str) -> list[list[float | None]]:
     return [record["history"][f"{split}_ll"] for record in runs.records]
 
 
-def _note(dataset: str, found: dict[str, Chosen]) -> str:
-    """What the last epoch came to."""
+def _note(dataset: str, found: dict[str, Chosen], starts: bool) -> str:
+    """What the epoch that counts came to; `starts`: say from where, where there was a choice."""
     parts = []
     for label, runs in found.items():
         train, test = runs.spread("train_ll").mean, runs.spread("test_ll").mean
-        strength = "" if runs.method["mu"] is None else f" (mu {runs.method['mu']:g})"
-        parts.append(f"{label}{strength} {train:.2f} / {test:.2f}")
+        chosen = [] if runs.method["mu"] is None else [f"mu {runs.method['mu']:g}"]
+        chosen += [f"{runs.method['init']} start"] if starts else []
+        setting = f" ({', '.join(chosen)})" if chosen else ""
+        parts.append(f"{label}{setting} {train:.2f} / {test:.2f}")
     return f"{dataset}, train / test log-likelihood: {', '.join(parts)}."

@@ -59,9 +59,10 @@ class FigureSpec:
 FIGURES: dict[str, FigureSpec] = {
     "fig-1": FigureSpec(
         "Training and test log-likelihood by epoch",
-        "Mean log-likelihood of training (dashed) and test rows (full) after each epoch, without a penalty and with "
-        "the global one at the strength chosen by validation; bands span the seeds. The paper reads: the penalty "
-        "narrows the gap between the two only by lowering both, which is underfitting, not better generalisation.",
+        "Mean log-likelihood by epoch: of test rows after it (full), of training rows during it (dashed), each batch "
+        "scored just before its M-step; without a penalty and with the global one at the strength chosen by "
+        "validation; bands span the seeds. The paper reads: the penalty narrows the gap between the two only by "
+        "lowering both, which is underfitting, not better generalisation.",
         training_study,
         training_data,
         draw_training,
@@ -87,8 +88,8 @@ FIGURES: dict[str, FigureSpec] = {
     "fig-4": FigureSpec(
         "The Hessian trace by depth",
         "Share of the trace in each tenth of the range of sum depths (or at each depth, where there are no more than "
-        "ten), from the root down; whiskers span the seeds. The paper reads: contributions gather near the root, where "
-        "flow has not been divided yet.",
+        "ten), from the root down; whiskers span the seeds. The middle one of an odd number counts half to the upper "
+        "half. The paper reads: contributions gather near the root, where flow has not been divided yet.",
         anatomy_study("fig-4"),
         depth_data,
         draw_depth,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from circurve.experiments.spec import Study
+from circurve.experiments.spec import Setting, Study
+from circurve.learning import Gated, Vanilla
+from circurve.learning.gates import gate_name
 
-__all__ = ["choice_note", "describe", "provenance"]
+__all__ = ["choice_note", "describe", "grid_notes", "provenance"]
 
 Record = dict[str, Any]
 
@@ -36,10 +38,32 @@ def describe(*environments: Record) -> list[str]:
 def choice_note(study: Study) -> str:
     """How mu and whatever else competes was chosen."""
     epoch = "" if study.protocol.choose_epoch == "last" else " at each run's best epoch"
+    starts = "starts, " if len(study.starts) > 1 else ""
     return (
-        "Of several strengths mu (and pseudocounts or gates) the one with the best mean validation log-likelihood over "
-        f"seeds{epoch} is taken, for each data set and method on its own; test rows play no part."
+        f"Of several strengths mu (and {starts}pseudocounts or gates) the one with the best mean validation "
+        f"log-likelihood over seeds{epoch} is taken, for each data set and method on its own; test rows play no part."
     )
+
+
+def grid_notes(study: Study) -> list[str]:
+    """What validation chose from, for each method with a choice."""
+    found: dict[str, list[str]] = {}
+    for label in study.labels:
+        settings = [setting for setting in study.settings if setting.label == label]
+        if len(settings) > 1:
+            found.setdefault(_grid(settings), []).append(label)
+    return [f"{', '.join(labels)}: {grid}." for grid, labels in found.items()]
+
+
+def _grid(settings: Sequence[Setting]) -> str:
+    """`mu of 0.01, 0.1, from a random or prototypes start`; a start or gate that all of them have is left out."""
+    methods = [setting.method for setting in settings]
+    values = dict.fromkeys(m.pseudocount if isinstance(m, Vanilla) else m.mu for m in methods)
+    gates = dict.fromkeys(gate_name(m.gate) for m in methods if isinstance(m, Gated))
+    starts = dict.fromkeys(setting.init for setting in settings)
+    text = f"{'pseudocounts' if isinstance(methods[0], Vanilla) else 'mu'} of {', '.join(f'{v:g}' for v in values)}"
+    text += f", gated by {' or '.join(gates)}" if len(gates) > 1 else ""
+    return text + (f", from a {' or '.join(starts)} start" if len(starts) > 1 else "")
 
 
 def _each(texts: Iterable[str]) -> str:

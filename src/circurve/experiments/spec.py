@@ -95,6 +95,11 @@ class Study:
         """The labels in order, each once."""
         return tuple(dict.fromkeys(setting.label for setting in self.settings))
 
+    @property
+    def starts(self) -> tuple[Initialization, ...]:
+        """How parameters start, to choose from, in order."""
+        return tuple(dict.fromkeys(setting.init for setting in self.settings))
+
 
 def make_study(
     name: str,

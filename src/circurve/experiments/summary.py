@@ -11,7 +11,7 @@ import numpy as np
 
 from circurve.experiments.records import identify
 
-__all__ = ["Chosen", "Spread", "choose", "choose_all", "score", "spread"]
+__all__ = ["Chosen", "Spread", "choose", "choose_all", "score", "spread", "upper_half"]
 
 Record = dict[str, Any]
 
@@ -62,6 +62,12 @@ def spread(values: Sequence[float]) -> Spread:
     deviates = len(values) > 1 and bool(np.isfinite(values).all())
     std = float(np.std(values, ddof=1)) if deviates else None
     return Spread(float(np.mean(values)) if values else math.nan, std, len(values))
+
+
+def upper_half(shares: Sequence[float]) -> float:
+    """What the upper half of a profile over depth holds; of an odd number of partitions the middle one counts half."""
+    middle = len(shares) // 2
+    return sum(shares[:middle]) + (shares[middle] / 2 if len(shares) % 2 else 0.0)
 
 
 def choose(records: Iterable[Record], dataset: str, fraction: float, label: str) -> Chosen | None:

@@ -10,18 +10,22 @@ import numpy as np
 
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.paper_numbers import IMPROVEMENTS
-from circurve.experiments.provenance import choice_note, provenance
+from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.spec import Study, make_study, standard_settings
 from circurve.experiments.summary import Chosen, choose_all, spread
 from circurve.experiments.table import Cell, Number, Report, Table
-from circurve.experiments.table_b import setting_text
+from circurve.experiments.table_b import chooses_more_than_mu, setting_text
 
 __all__ = ["MEASURES", "improvement", "report_a", "study_a"]
 
 FRACTIONS = tuple(IMPROVEMENTS)
 METHODS = ("global", "gated")
 MEASURES = ("test_nll", "dof", "sharpness")
-COLUMNS = ("dataset", "fraction", "label", *MEASURES, "dof_points", "mu", "gate", "pseudocount", "seeds")
+CHOICES = ("mu", "gate", "pseudocount", "init")
+COLUMNS = (
+    *("dataset", "fraction", "label", *MEASURES, "dof_points", *CHOICES),
+    *("vanilla_pseudocount", "vanilla_init", "seeds"),
+)
 
 Record = dict[str, Any]
 Case = tuple[str, float, str]
@@ -64,11 +68,7 @@ def report_a(study: Study, records: Sequence[Record]) -> Report:
         for case, item in chosen.items()
         if case[2] in METHODS and (case[0], case[1], "vanilla") in chosen
     }
-    values = tuple(
-        {"dataset": case[0], "fraction": case[1], "label": case[2], **found[case], "seeds": len(chosen[case].records)}
-        | {name: chosen[case].method[name] for name in ("mu", "gate", "pseudocount")}
-        for case in found
-    )
+    values = tuple(_values(case, changes, chosen) for case, changes in found.items())
     names = tuple(dict.fromkeys(case[0] for case in found))
     notes = (
         study.protocol.in_words(),
@@ -77,16 +77,38 @@ def report_a(study: Study, records: Sequence[Record]) -> Report:
         "over seeds. DoF points: the difference of the degrees of overfitting themselves, in points of percent.",
         f"Ours: mean over {', '.join(names)}; the paper's: over its 20 data sets.",
         choice_note(study),
+        *grid_notes(study),
+        *_lagging(study),
         *provenance(records),
     )
     return Report(
         "table-a",
         "Table A: improvement over vanilla by share of the training data",
-        (_main(study, found), _by_dataset(found, chosen)),
+        (_main(study, found), _by_dataset(study, found, chosen)),
         notes,
         COLUMNS,
         values,
     )
+
+
+def _lagging(study: Study) -> tuple[str, ...]:
+    if study.protocol.choose_epoch == "last":
+        return ()
+    return (
+        "DoF and sharpness of an epoch before the last are means over its batches, taken while the parameters moved: "
+        "within a few percent those of the model at its end.",
+    )
+
+
+def _values(case: Case, changes: dict[str, float], chosen: dict[Case, Chosen]) -> Record:
+    dataset, fraction, label = case
+    vanilla = chosen[dataset, fraction, "vanilla"].method
+    return {
+        **{"dataset": dataset, "fraction": fraction, "label": label, **changes},
+        **{name: chosen[case].method[name] for name in CHOICES},
+        **{f"vanilla_{name}": vanilla[name] for name in ("pseudocount", "init")},
+        "seeds": len(chosen[case].records),
+    }
 
 
 def _main(study: Study, found: dict[Case, dict[str, float]]) -> Table:
@@ -107,16 +129,14 @@ def _over(values: Sequence[float]) -> Number:
     return Number.of(spread([value for value in values if math.isfinite(value)]))
 
 
-def _by_dataset(found: dict[Case, dict[str, float]], chosen: dict[Case, Chosen]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            case[0],
-            f"{case[1]:.0%}",
-            case[2],
-            *(Number(changes[measure]) for measure in (*MEASURES, "dof_points")),
-            setting_text(chosen[case].method),
-        )
-        for case, changes in found.items()
-    ]
+def _by_dataset(study: Study, found: dict[Case, dict[str, float]], chosen: dict[Case, Chosen]) -> Table:
+    more = chooses_more_than_mu(study)
+    rows: list[tuple[Cell, ...]] = []
+    for case, changes in found.items():
+        method, vanilla = chosen[case].method, chosen[case[0], case[1], "vanilla"].method
+        numbers = [Number(changes[measure]) for measure in (*MEASURES, "dof_points")]
+        starts = (method["init"], vanilla["init"], f"{vanilla['pseudocount']:g}") if more else ()
+        rows.append((case[0], f"{case[1]:.0%}", case[2], *numbers, setting_text(method), *starts))
     heads = ("data set", "data", "method", "test NLL %", "DoF %", "sharpness %", "DoF points", "mu")
-    return Table(heads, tuple(rows), "By data set", text_columns=(0, 1, 2))
+    others = ("start", "vanilla's\nstart", "vanilla's\npseudocount") if more else ()
+    return Table((*heads, *others), tuple(rows), "By data set", text_columns=(0, 1, 2))

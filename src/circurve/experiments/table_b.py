@@ -9,7 +9,7 @@ from typing import Any
 from circurve.experiments.compare import TIE_RULE, Count, count, paired
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.paper_numbers import SHARES, paper_test_ll
-from circurve.experiments.provenance import choice_note, provenance
+from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.spec import Study, make_study, standard_settings
 from circurve.experiments.summary import Chosen, Spread, choose_all
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
@@ -20,7 +20,7 @@ LABELS = ("vanilla", "global", "gated")
 PAIRS = (("global", "vanilla"), ("gated", "vanilla"), ("gated", "global"))
 COLUMNS = (
     *("dataset", "fraction", "label", "mean", "std", "seeds", "paper_mean", "paper_std"),
-    *("mu", "gate", "pseudocount", "candidates", "valid_ll", "train_ll", "dof", "sharpness"),
+    *("mu", "gate", "pseudocount", "init", "candidates", "valid_ll", "train_ll", "dof", "sharpness"),
     *("minus_vanilla", "p_value"),
 )
 
@@ -57,12 +57,14 @@ def _report(name: str, title: str, study: Study, records: Sequence[Record]) -> R
     tables = (
         _main(cases, shares),
         _comparison(cases, shares),
+        *([_choices(cases, shares)] if chooses_more_than_mu(study) else []),
         _counts(cases, shares),
     )
     values = tuple(_values(chosen, row, shares) for row in cases.values() for chosen in row.values())
     notes = (
         study.protocol.in_words(),
         choice_note(study),
+        *grid_notes(study),
         "Best of a row in bold, second underlined; mean ± standard deviation (n - 1) over seeds, in nats.",
         TIE_RULE + " p is that of a two-sided paired t-test over seeds.",
         *_edges(cases, study),
@@ -125,6 +127,27 @@ def _comparison(cases: dict[Case, dict[str, Chosen]], shares: bool) -> Table:
     return Table((*_heads(shares), *heads, "mu of\nglobal", "mu of\ngated"), tuple(rows), "Paired over seeds")
 
 
+def _choices(cases: dict[Case, dict[str, Chosen]], shares: bool) -> Table:
+    """What validation chose for each method: a difference may be that of two starts, or of smoothing."""
+    rows = tuple(
+        (*_lead(case, shares), *(_choice_text(row[label].method) if label in row else "-" for label in LABELS))
+        for case, row in cases.items()
+    )
+    kinds = ("pseudocount", "mu", "mu")
+    heads = (*_heads(shares), *(f"{label}:\nstart, {kind}" for label, kind in zip(LABELS, kinds, strict=True)))
+    return Table(heads, rows, "Chosen by validation", text_columns=tuple(range(len(heads))))
+
+
+def chooses_more_than_mu(study: Study) -> bool:
+    """Whether there are several starts, or several pseudocounts of vanilla, to choose from."""
+    return len(study.starts) > 1 or len(study.protocol.pseudocounts) > 1
+
+
+def _choice_text(method: Record) -> str:
+    chosen = f"{method['pseudocount']:g}" if method["mu"] is None else setting_text(method)
+    return f"{method['init']}, {chosen}"
+
+
 def _counts(cases: dict[Case, dict[str, Chosen]], shares: bool) -> Table:
     rows = []
     for a, b in PAIRS:
@@ -159,6 +182,7 @@ def _values(chosen: Chosen, row: dict[str, Chosen], shares: bool) -> Record:
     paper = _paper((chosen.dataset, chosen.fraction), chosen.label, shares)
     against = paired(chosen, row["vanilla"]) if "vanilla" in row and chosen.label != "vanilla" else None
     return describe_chosen(chosen) | {
+        "init": chosen.method["init"],
         "paper_mean": None if paper is None else paper.mean,
         "paper_std": None if paper is None else paper.std,
         "minus_vanilla": None if against is None else against.mean,

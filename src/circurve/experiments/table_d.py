@@ -12,7 +12,7 @@ import numpy as np
 from circurve.experiments.compare import TIE_RULE, count, paired
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.protocols import Protocol, protocol_for
-from circurve.experiments.provenance import choice_note, provenance
+from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.spec import Setting, Study, gated_settings, global_settings, make_study
 from circurve.experiments.summary import Chosen, choose_all
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
@@ -87,7 +87,7 @@ def report_d(study: Study, records: Sequence[Record]) -> Report:
         study.protocol.in_words(),
         *_start_note(study.protocol),
         choice_note(study),
-        *_grids(study),
+        *grid_notes(study),
         "Rank: by mean test log-likelihood among all methods, mean over data sets. " + TIE_RULE,
         "p is that of a two-sided paired t-test over seeds.",
         *(f"{label}: {LABELS[label]}." for label in labels),
@@ -172,15 +172,3 @@ def _start_note(protocol: Protocol) -> list[str]:
     if len(protocol.inits) == 1:
         return []
     return [f"Of these starts all methods of this table have the first one, {protocol.inits[0]}."]
-
-
-def _grids(study: Study) -> list[str]:
-    """What validation chose from."""
-    found: dict[str, list[str]] = {}
-    for label in study.labels:
-        methods = [setting.method for setting in study.settings if setting.label == label]
-        values = [m.pseudocount if isinstance(m, Vanilla) else m.mu for m in methods]
-        if len(values) > 1:
-            name = "pseudocounts" if isinstance(methods[0], Vanilla) else "mu"
-            found.setdefault(f"{name} of {', '.join(f'{value:g}' for value in values)}", []).append(label)
-    return [f"{', '.join(labels)}: {grid}." for grid, labels in found.items()]

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from circurve.plots.decomposition import REGIMES, draw_decomposition
+from circurve.plots.letters import part_letters
 from circurve.plots.style import INK, PAGE, SMALL_FONT, SYMBOLS, entitle, tidy
 from circurve.plots.tree import Mark, draw_tree, lay_out
 
@@ -40,6 +41,7 @@ def circuit_panels(
         ax = figure.add_subplot(2, 2, i + 1)
         entitle(ax, title)
         draw_tree(ax, drawing, values[name], marks)
+        part_letters(ax)
     ax = figure.add_subplot(2, 2, 4)
     tidy(ax)
     entitle(ax, "(d) use against local curvature")
