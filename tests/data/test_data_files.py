@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,46 @@ class TestText:
         matrix = table(write("x.csv", "two words\n1\n22\n"))
         assert matrix.columns == ("two words",)
         assert matrix.values.tolist() == [[1], [22]]
+
+    @pytest.mark.parametrize(
+        ("text", "rows"),
+        [
+            ("a\tb\n1\t2\n3\t\n", [[1, 2], [3, None]]),
+            ("a\tb\n\t1\n2\t\n", [[None, 1], [2, None]]),
+            ("a\tb\tc\n1\t2\t3\n\t5\t\n", [[1, 2, 3], [None, 5, None]]),
+            ("a\tb\r\n1\t\r\n\t\r\n", [[1, None], [None, None]]),
+            ("\t1.5\n2.5\t\n", [[None, 1.5], [2.5, None]]),
+            ("\t\n" * 30 + "1\t2\n", [[None, None]] * 30 + [[1, 2]]),
+        ],
+    )
+    def test_empty_fields_at_the_edges_of_tabbed_lines(
+        self, write: Write, text: str, rows: list[list[float | None]]
+    ) -> None:
+        matrix = table(write("x.tsv", text))
+        np.testing.assert_array_equal(matrix.values, np.array(rows, dtype=float))
+        assert matrix.columns == (("a", "b", "c")[: len(rows[0])] if text.startswith("a") else None)
+
+    @pytest.mark.parametrize("mark", [",", ";", " "])
+    def test_tabs_at_the_ends_of_other_lines_mean_nothing(self, write: Write, mark: str) -> None:
+        rows = [["a", "b"], ["1", "2.5"], ["3", "4"]]
+        matrix = table(write("x.csv", "".join(mark.join(row) + "\t\n" for row in rows)))
+        assert matrix.columns == ("a", "b")
+        assert matrix.values.tolist() == [[1, 2.5], [3, 4]]
+
+    @pytest.mark.parametrize("header", ["a\n", ""])
+    def test_quotes_around_nothing_are_a_missing_value_of_a_single_column(self, write: Write, header: str) -> None:
+        matrix = table(write("x.csv", header + '1.5\n""\n\n  \n2.5\n""\n\n'))
+        assert matrix.columns == (("a",) if header else None)
+        np.testing.assert_array_equal(matrix.values, [[1.5], [np.nan], [2.5], [np.nan]])
+
+    def test_a_column_that_pandas_wrote_comes_back(self, tmp_path: Path) -> None:
+        column = pd.DataFrame({"a": [np.nan, 1.5, np.nan, np.nan, 2.5, np.nan]})
+        for header in (True, False):
+            column.to_csv(tmp_path / "x.csv", index=False, header=header)
+            np.testing.assert_array_equal(table(tmp_path / "x.csv").values, column.values)
+
+    def test_quotes_around_nothing_are_a_blank_line_among_several_columns(self, write: Write) -> None:
+        assert table(write("x.csv", 'a,b\n1,22\n""\n3,4\n')).values.tolist() == [[1, 22], [3, 4]]
 
     def test_blank_lines_are_passed_over(self, write: Write) -> None:
         assert table(write("x.csv", "\n\n1,22\n\n3,4\n\n")).values.tolist() == [[1, 22], [3, 4]]

@@ -26,8 +26,8 @@ from circurve import (
 )
 from circurve.engine import Params, compile
 from circurve.inputs import Family
-from circurve.learning.examples import prepare
-from circurve.learning.initialize import PROTOTYPES, initial_params
+from circurve.learning.examples import Examples, prepare
+from circurve.learning.initialize import PROTOTYPES, ROWS, initial_params
 
 TRAIN = binary_rows(90)
 CIRCUIT = small_circuit(TRAIN)
@@ -35,6 +35,15 @@ CIRCUIT = small_circuit(TRAIN)
 
 def start(circuit: Circuit, data: Any, seed: int = 0, init: Any = "prototypes") -> Params:
     return initial_params(compile(circuit), seed, prepare(data, circuit, "train").table, init)
+
+
+def weighted_start(circuit: Circuit, data: Any, weights: Any, init: Any) -> Params:
+    prepared = prepare(Examples(data, weights), circuit, "train")
+    return initial_params(compile(circuit), 0, prepared.table, init, prepared.weights)
+
+
+def same(one: Params, other: Params) -> bool:
+    return all(map(torch.equal, (*one.weights, *one.inputs), (*other.weights, *other.inputs)))
 
 
 def column(family: Family, values: list[float], seed: int = 0) -> torch.Tensor:  # (K, P)
@@ -135,6 +144,46 @@ class TestWeights:
         assert weight[0].tolist() == [0, 1]
         assert weight[1].sum() == pytest.approx(1)
         assert weight[1, 1] > 0.9
+
+
+class TestRowsLookedAt:
+    @pytest.mark.parametrize("init", ["random", "prototypes"])
+    def test_rows_of_weight_zero_count_as_absent(self, init: Any) -> None:
+        values = np.random.default_rng(0).standard_normal((40, 3))
+        circuit = mixture((Gaussian(), 3), 4)
+        odd = np.insert(values, [0, 17, 40], 1e6, axis=0)
+        weights = np.where(odd[:, 0] == 1e6, 0.0, 0.5)
+        expected, found = start(circuit, values, init=init), weighted_start(circuit, odd, weights, init)
+        assert same(expected, found)
+        assert not same(expected, start(circuit, odd, init=init))
+
+    @pytest.mark.parametrize("init", ["random", "prototypes"])
+    def test_positive_weights_change_nothing(self, init: Any) -> None:
+        weights = np.random.default_rng(0).random(len(TRAIN)) + 1e-6
+        assert same(start(CIRCUIT, TRAIN, init=init), weighted_start(CIRCUIT, TRAIN, weights, init))
+
+    @pytest.mark.parametrize("init", ["random", "prototypes"])
+    def test_a_fit_starts_without_rows_of_weight_zero(self, init: Any) -> None:
+        rows = np.vstack([TRAIN, 1 - TRAIN])
+        weights = np.repeat([1.0, 0.0], len(TRAIN))
+        found = quick(CIRCUIT, rows, weights=weights, epochs=0, init=init)
+        assert same_parameters(found, quick(CIRCUIT, TRAIN, epochs=0, init=init))
+
+    def test_sorted_rows_show_the_whole_column(self) -> None:
+        values = np.arange(3 * ROWS - 1.0)[:, None] / ROWS
+        variance = start(mixture((Gaussian(), 1), 3), values, init="random").inputs[0][0, 0, :, 1]
+        assert variance.numpy() == pytest.approx(np.full(3, values.var()), rel=1e-3)
+
+    def test_a_column_missing_in_the_first_rows_starts_at_its_values(self) -> None:
+        values = np.full((2 * ROWS, 2), 50.0)
+        values[:ROWS, 1] = np.nan
+        means = start(mixture((Gaussian(), 2), 3), values, init="random").inputs[0][0, :, :, 0]
+        assert means.numpy() == pytest.approx(np.full((2, 3), 50), abs=1)
+
+    def test_a_small_table_is_looked_at_row_by_row(self) -> None:
+        values = np.random.default_rng(0).standard_normal((ROWS, 1))
+        variance = start(mixture((Gaussian(), 1), 3), values, init="random").inputs[0][0, 0, :, 1]
+        assert variance.tolist() == [values.var()] * 3
 
 
 class TestRuns:

@@ -134,6 +134,72 @@ def test_continuous_pairs_use_the_rows_where_both_are_present():
         assert found[u, v] == pytest.approx(-0.5 * np.log1p(-(rho**2)), abs=1e-12)
 
 
+def pairwise(data, pseudocount=1.0):
+    """The Gaussian formula, pair by pair, over the rows where both are present."""
+    result = np.zeros((data.shape[1],) * 2)
+    for u, v in np.argwhere(~np.eye(data.shape[1], dtype=bool)):
+        both = ~np.isnan(data[:, [u, v]]).any(axis=1)
+        n = both.sum()
+        rho = np.corrcoef(data[both, u], data[both, v])[0, 1] * n / (n + pseudocount)
+        result[u, v] = -0.5 * np.log1p(-(rho**2))
+    return result
+
+
+@pytest.mark.parametrize("size", [1e7, -1e12])
+def test_a_huge_value_whose_partner_is_missing_does_not_touch_the_pair(size):
+    rng = np.random.default_rng(20)
+    data = rng.standard_normal((300, 3))
+    data[:, 1] = data[:, 0] + 0.1 * data[:, 1]
+    clean = mutual_information(data[1:])
+    data[0] = [size, np.nan, 0.5]
+    found = mutual_information(data)
+    assert found[0, 1] == pytest.approx(clean[0, 1], abs=1e-12)
+    np.testing.assert_allclose(found, pairwise(data), atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e7, 1e12])
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_pairs_with_huge_values_equal_their_own_computation(size, share):
+    rng = np.random.default_rng(21)
+    data = rng.standard_normal((400, 5)) @ rng.standard_normal((5, 5)) * [1, 1e-6, 1e4, 1, 1] + [0, 1, -1e5, 10, 0]
+    data = with_holes(rng, data, share)
+    data[rng.integers(0, 400, 6), rng.integers(0, 5, 6)] = size * rng.choice([-1, 1], 6)
+    np.testing.assert_allclose(mutual_information(data), pairwise(data), atol=1e-9)
+
+
+def test_a_pair_in_rows_unlike_the_rest_equals_its_own_computation():
+    """Column 1 is present only where column 0 lies a million of its own deviations away from its median."""
+    rng = np.random.default_rng(22)
+    data = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 3))
+    data[:140, 0] += 1e6
+    data[140:, 1] = np.nan
+    np.testing.assert_allclose(mutual_information(data), pairwise(data), atol=1e-9)
+    data[:140, 0] = 1e6 + 0.1
+    assert mutual_information(data)[0, 1] == 0
+
+
+def test_ordinary_pairs_are_not_taken_one_by_one(monkeypatch):
+    rng = np.random.default_rng(23)
+    skewed = with_holes(rng, np.exp(2 * rng.standard_normal((500, 6))))
+    skewed = np.column_stack([skewed, np.full(500, 0.1), np.where(np.arange(500) == 7, 1e12, 0.5)])
+    monkeypatch.delattr(MODULE, "_correlation")
+    assert mutual_information(skewed).any()
+
+
+def test_a_pair_seen_in_a_single_row_shares_nothing():
+    data = np.full((9, 3), np.nan)
+    data[:, 0] = np.arange(9) / 7
+    data[8, 1] = data[8, 2] = 0.3
+    data[0, 2] = 0.1
+    assert mutual_information(data)[1].tolist() == [0, 0, 0]
+
+
+def test_numbers_near_the_largest_of_all_are_taken():
+    data = np.array([[1.7e308, 1.5], [-1.7e308, 2.5], [0.0, 3.5], [1e308, np.nan], [1e-3, 9.5]])
+    expected = pairwise(data / [1e300, 1])
+    np.testing.assert_allclose(mutual_information(data), expected, atol=1e-9)
+
+
 @pytest.mark.parametrize("pseudocount", [0.0, 1.0])
 def test_identical_continuous_columns_stay_finite(pseudocount):
     column = np.random.default_rng(7).standard_normal(50)

@@ -76,9 +76,10 @@ def test_a_mark_that_is_no_whole_number_is_refused(missing):
         ([False, True], Bernoulli()),
         ([0, 2], Categorical(3)),
         ([255.0, np.nan], Categorical(256)),
-        ([0, 256], Gaussian()),
+        ([0, 256], Gaussian(min_variance=1.0)),
         ([0, -1], Gaussian()),
-        ([0.0, 0.5], Gaussian()),
+        ([0.0, 0.5], Gaussian(min_variance=1e-6)),
+        ([0.0, 1.5], Gaussian()),
         ([2.5, 2.5], Gaussian()),
     ],
 )

@@ -102,18 +102,20 @@ def digit_grid(raw: bytes) -> NDArray[np.uint8] | None:  # (N, V)
 
 
 def _sniff(text: str) -> str:
-    """The separator that cuts the first rows into equally many fields, more than one; a comma if none does."""
-    lines = list(islice(io.StringIO(text, newline=""), SNIFFED_ROWS))
-    lines = [line for line in lines if line.strip()]
-    present = [mark for mark in SEPARATORS if lines and mark in lines[-1].strip()]
-    for mark in present:
+    """The separator that cuts the first rows into equally many fields, more than one; a comma if none does.
+
+    A tab at the edge of a line may part off an empty field, or mean nothing: with no other tab, it is tried last.
+    """
+    lines = list(islice((line for line in io.StringIO(text, newline="") if line.strip()), SNIFFED_ROWS))
+    present = [mark for mark in SEPARATORS if any(mark in line.strip() for line in lines)]
+    for mark in [*present, "\t"]:
         try:
             widths = {len(fields) for _, fields in _rows("".join(lines), mark, Path())}
         except DataError:  # a quote left open, because the sample ends within it
             continue
         if len(widths) == 1 and widths != {1}:
             return mark
-    return present[0] if present else ","
+    return next((mark for mark in present if mark in lines[-1].strip()), ",")
 
 
 def _rows(text: str, separator: str, path: Path) -> Rows:
@@ -121,10 +123,14 @@ def _rows(text: str, separator: str, path: Path) -> Rows:
     if separator == " ":
         yield from ((number, fields) for number, line in enumerate(lines, 1) if (fields := line.split()))
         return
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    # the reader finds one empty field both in a line of blanks and in the line "": the latter is a missing value
+    plain = (line if line.strip() or separator in line else "\n" for line in lines)
+    reader = csv.reader(plain, delimiter=separator, skipinitialspace=True, strict=True)
+    single = True
     try:
         for fields in reader:
-            if len(fields) > 1 or (fields and fields[0].strip()):
+            single = single and len(fields) < 2
+            if len(fields) > 1 or (fields and (single or fields[0].strip())):
                 yield reader.line_num, fields
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: {error}") from None

@@ -19,8 +19,8 @@ __all__ = ["Gaussian"]
 LARGEST = 1e18
 """Values and means stay within +-LARGEST, so that squares of differences are finite in float32."""
 
-SMALLEST_VARIANCE = 1e-30
-"""No variance lies below: far above the smallest normal float32."""
+SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-30, 1e30
+"""No variance lies beyond: far from the ends of float32."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Gaussian(Family):
 
     `min_variance` is the smallest variance an M-step returns: without one, a unit that fits a single value drives
     the likelihood to infinity. The default, a standard deviation of 0.01, suits columns with a spread of about 1;
-    for a column with standard deviation s, 1e-4 s^2 does the same.
+    for a column with standard deviation s, 1e-4 s^2 does the same. `infer_families` sets it so, for s rounded to a
+    power of ten.
     """
 
     min_variance: float = 1e-4
@@ -40,8 +41,10 @@ class Gaussian(Family):
     def __post_init__(self) -> None:
         value: object = self.min_variance
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not number or not SMALLEST_VARIANCE <= self.min_variance <= 1 / SMALLEST_VARIANCE:
-            raise OptionError(f"min_variance must be a number from {SMALLEST_VARIANCE:g} to 1e+30, not {value!r}")
+        if not number or not SMALLEST_VARIANCE <= self.min_variance <= LARGEST_VARIANCE:
+            raise OptionError(
+                f"min_variance must be a number from {SMALLEST_VARIANCE:g} to {LARGEST_VARIANCE:g}, not {value!r}"
+            )
         object.__setattr__(self, "min_variance", float(self.min_variance))
 
     @property

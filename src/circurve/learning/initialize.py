@@ -24,7 +24,7 @@ Initialization: TypeAlias = Literal["random", "prototypes"]
 INITIALIZATIONS = ("random", "prototypes")
 
 ROWS = 20_000
-"""Inputs start from the first so many rows: enough for means and variances."""
+"""Inputs start from so many rows at most, evenly taken from all: enough for means and variances."""
 
 SHARE = 0.6
 """How much of a prototype's distribution is its own row; the rest says nothing."""
@@ -45,8 +45,10 @@ def generator(seed: int, stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % (1 << 63))
 
 
-def initial_params(program: Program, seed: int, table: Table, init: Initialization = "random") -> Params:
-    """Parameters for one run, float64.
+def initial_params(
+    program: Program, seed: int, table: Table, init: Initialization = "random", weights: Tensor | None = None
+) -> Params:
+    """Parameters for one run, float64. Rows whose weight (N,) is 0 count as absent; other weights do not matter.
 
     random: weights near uniform, inputs spread around their column.
     prototypes: unit k of every input starts around the value that row i_k has there (see `PROTOTYPES`), the rows drawn
@@ -54,23 +56,24 @@ def initial_params(program: Program, seed: int, table: Table, init: Initializati
     of its weight to the child unit of the same number, so that the values of one row stay together.
     """
     source = generator(seed, stream=0)
+    used = torch.arange(len(table.values)) if weights is None else weights.nonzero().flatten()
     rows = None
     if init == "prototypes":
-        rows = _draw_rows(len(table.values), max(layer.units for layer in program.inputs), source)
-    columns = table.values[:ROWS].numpy().T
+        rows = used[_draw_rows(len(used), max(layer.units for layer in program.inputs), source)]
+    looked_at = used[:: -(-len(used) // ROWS)]
     inputs = []
     for layer in program.inputs:
         drawn = []
         for node in layer.nodes:
-            column = _observed(columns[node.variable])
+            column = _observed(table.values[looked_at, node.variable].numpy())
             start = layer.family.initialize(column, layer.units, source)
             if rows is not None:
                 values = table.values[rows[: layer.units], node.variable].double()
                 start = _around(layer.family, values, start, column, source)
             drawn.append(start)
         inputs.append(torch.stack(drawn).unsqueeze(0))
-    weights = random_weights(program, source) if rows is None else _loyal_weights(program, source)
-    return Params(weights, tuple(inputs))
+    edges = random_weights(program, source) if rows is None else _loyal_weights(program, source)
+    return Params(edges, tuple(inputs))
 
 
 def _observed(column: NDArray[Any]) -> Column:

@@ -31,6 +31,12 @@ BLOCK_WIDTH = 2048
 SCATTER_CELLS = 144
 """From this many cells for a pair of columns, counting value by value beats the product of indicators."""
 
+CANCELLED = 1e-4
+"""A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
+
+WIDEST, HUGE = 1e60, 1e150
+"""A column wider than so many spreads, or with larger numbers, is scaled by its range: moments stay within float64."""
+
 
 def mutual_information(
     data: object,
@@ -138,15 +144,14 @@ def _entropy(p: Array) -> Array:
 def _gaussian(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
     """Continuous columns: correlations over the rows where both are present.
 
-    Columns are scaled to [-1, 1] first; the variance of a complete one is then at least about 1/N, far above the
-    rounding of its moments.
+    Columns are centred at their median and divided by their spread first. Neither feels an outlier, so one whose
+    partner is missing costs the pair no digits, and the mean lies within a standard deviation of the centre: moments
+    lose digits only where the rows of a pair are unlike the rest of the column, and such pairs are few.
     """
-    middle = np.nan_to_num(columns.low / 2 + columns.high / 2)
-    half = np.nan_to_num(columns.high / 2 - columns.low / 2)
-    scale = np.where(half > 0, half, 1.0)
+    centre, scale = _units(columns)
 
     def features(rows: slice, block: slice) -> np.ndarray:  # z | z^2 | present; (n, 3 A)
-        z = (matrix[rows, block] - middle[block]) / scale[block]
+        z = (matrix[rows, block] - centre[block]) / scale[block]
         present = ~np.isnan(z)
         z = np.where(present, z, 0.0)
         return np.concatenate([z, z * z, present], axis=1)
@@ -157,15 +162,43 @@ def _gaussian(matrix: np.ndarray, columns: Columns, pseudocount: float) -> Block
         n = moments[2 * i :, 2 * j :].copy()
         moments /= np.tile(np.maximum(n, 1), (3, 3))
         mean_u, mean_v = moments[:i, 2 * j :], moments[2 * i :, :j]
-        variance_u = moments[i : 2 * i, 2 * j :] - mean_u**2
-        variance_v = moments[2 * i :, j : 2 * j] - mean_v**2
-        varied = (variance_u > 1e-13) & (variance_v > 1e-13)
-        spread = np.sqrt(np.where(varied, variance_u * variance_v, 1.0))
+        square_u, square_v = moments[i : 2 * i, 2 * j :], moments[2 * i :, j : 2 * j]
+        variance_u, variance_v = square_u - mean_u**2, square_v - mean_v**2
+        varied = (variance_u > 0) & (variance_v > 0) & (n > 1)
+        spread = np.sqrt(np.where(varied, variance_u, 1.0)) * np.sqrt(np.where(varied, variance_v, 1.0))
         rho = np.clip((moments[:i, :j] - mean_u * mean_v) / spread, -1, 1) * varied
+        cancelled = (variance_u < CANCELLED * square_u) | (variance_v < CANCELLED * square_v)
+        for u, v in np.argwhere(cancelled & (n > 1)):
+            rho[u, v] = _correlation(matrix[:, a.start + u], matrix[:, b.start + v])
         shrunk = rho * (n / np.maximum(n + pseudocount, 1))
         return np.asarray(-0.5 * np.log1p(-np.minimum(shrunk**2, 1 - 1e-12)))
 
     return information
+
+
+def _units(columns: Columns) -> tuple[Array, Array]:  # (V,) each
+    """A centre and a scale for each column: median and spread, or middle and half of the range where that is safer."""
+    middle = np.nan_to_num(columns.low / 2 + columns.high / 2)
+    half = np.nan_to_num(columns.high / 2 - columns.low / 2)
+    robust = (columns.spread > half / WIDEST) & (half < HUGE)
+    scale = np.where(robust, columns.spread, np.where(half > 0, half, 1.0))
+    return np.where(robust, columns.median, middle), scale
+
+
+def _correlation(u: np.ndarray, v: np.ndarray) -> float:  # (N,) each
+    """Pearson's correlation over the rows where both are present, 0 if one is constant there: O(N)."""
+    present = ~(np.isnan(u) | np.isnan(v))
+    u, v = _deviations(u[present]), _deviations(v[present])
+    return float(np.clip(u @ v / (np.sqrt(u @ u) * np.sqrt(v @ v) or 1.0), -1, 1))
+
+
+def _deviations(values: np.ndarray) -> Array:
+    """Differences from the mean, of size 1 at most, and exactly 0 if all values are equal."""
+    halves = values / 2  # whose differences are finite
+    moved = halves - halves[:1]
+    largest = np.abs(moved).max(initial=0.0)
+    moved = moved / largest if largest > 0 else moved
+    return np.asarray(moved - moved.mean() if moved.size else moved)
 
 
 def _categorical(codes: Codes, pseudocount: float) -> BlockInformation:
