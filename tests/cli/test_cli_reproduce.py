@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,15 @@ def test_data_that_cannot_be_had_is_found_out_before_training(
 
 def test_an_out_that_is_a_file_is_refused(invoke: Invoke, npz: str) -> None:
     assert "is a file, not a folder" in error_line(invoke(f"reproduce table-b --datasets {npz} --out {npz}"))
+
+
+@pytest.mark.parametrize("field", ["fleet", "environment", "final"])
+def test_records_that_lack_something_are_named(invoke: Invoke, npz: str, field: str) -> None:
+    words = f"reproduce table-b --datasets {npz} --out out {TINY}"
+    assert invoke(words).exit_code == 0
+    path = Path("out/records.jsonl")
+    lines = path.read_text().splitlines()
+    damaged = {name: value for name, value in json.loads(lines[1]).items() if name != field}
+    path.write_text("\n".join([lines[0], json.dumps(damaged), *lines[2:]]) + "\n")
+    line = error_line(invoke(f"{words} --resume"))
+    assert f"records.jsonl: line 2 is no whole result record: '{field}' is missing" in line

@@ -104,6 +104,7 @@ def reproduce(
         raise _occupied(options.out, known, targets)
     data = _load(targets, options)
     with RecordFile(options.out) as file:
+        file.check_complete()
         work = _Work(options, file, command, progress, data)
         for name in targets:
             output: Report | FigureOutput

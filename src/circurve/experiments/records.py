@@ -27,6 +27,14 @@ LOCK_NAME = ".lock"
 
 Record = dict[str, Any]
 
+FIELDS = {
+    **dict.fromkeys(("id", "study", "label", "dataset"), str),
+    **dict.fromkeys(("method", "settings", "environment", "final", "best", "history", "fleet"), dict),
+    "fraction": float,
+    "seed": int,
+}
+"""What every record of a run holds."""
+
 
 def identify(facts: Any) -> str:
     """The hash of plain values: equal for equal facts, whatever the order of their keys."""
@@ -56,6 +64,13 @@ class RecordFile:
         self.by_id: dict[str, Record] = {}
         self._lock = -1
         self._file = -1
+
+    def check_complete(self) -> None:
+        """Refuse records without what tables and figures are made from: written by hand, or by another program."""
+        for line, record in enumerate(self.records, 1):
+            for name, kind in FIELDS.items():
+                if not isinstance(record.get(name), kind):
+                    raise FileFormatError(f"{self.path}: line {line} is no whole result record: {name!r} is missing")
 
     def __enter__(self) -> RecordFile:
         with _named_errors(self.folder):
@@ -127,7 +142,7 @@ def _record(line: bytes) -> Record | None:
         record = json.loads(line)
     except ValueError:
         return None
-    return record if isinstance(record, dict) and "id" in record else None
+    return record if isinstance(record, dict) and isinstance(record.get("id"), str) else None
 
 
 def _lock(number: int) -> bool:
