@@ -156,6 +156,15 @@ def test_a_sum_without_weights_gets_uniform_ones_within_its_mask():
     np.testing.assert_array_equal(found.weights(masked), [[0.5, 0.5, 0, 0], [0.25] * 4])
 
 
+def test_weights_that_all_but_sum_to_one_are_made_to():
+    inputs = [Input(v, Bernoulli(), 2) for v in range(50)]
+    sums = [Sum(node) for node in inputs]
+    weights = {node: [[0.50004, 0.50004]] for node in sums}
+    made = Model.from_parameters(Circuit(Sum(Product(sums))), weights, {node: [[0.5], [0.5]] for node in inputs})
+    assert made.log_prob(np.full((1, 50), np.nan))[0] == pytest.approx(0, abs=1e-12)
+    assert made.weights(sums[0]).tolist() == [[0.5, 0.5]]
+
+
 def test_a_node_of_one_unit_takes_a_plain_list():
     found = Model.from_parameters(Example.circuit, {Example.root: [0.3, 0.7]}, Example.inputs)
     np.testing.assert_array_equal(found.weights("root"), [[0.3, 0.7]])

@@ -24,6 +24,9 @@ __all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""Sums of float64 weights closer to one are left alone."""
+
 
 def as_device(device: str | torch.device) -> torch.device:
     """A torch device; "auto" is CUDA where there is one, else the CPU."""
@@ -60,12 +63,15 @@ class Model:
     ) -> Model:
         """A model with parameters given node by node.
 
-        weights: for each Sum, (units, child units), rows on the simplex; a Sum that is left out gets uniform weights.
+        weights: for each Sum, (units, child units), rows on the simplex; what they miss it by, 1e-4 at most, is divided
+        out. A Sum that is left out gets uniform weights.
         inputs: for each Input, (units, parameters of its family).
         """
         _check_precision(dtype)
         program = compile(circuit)
-        return cls(circuit, from_nodes(program, weights or {}, inputs or {}).to(dtype=dtype), program)
+        given = from_nodes(program, weights or {}, inputs or {})
+        exact = Params(tuple(_on_the_simplex(values) for values in given.weights), given.inputs)
+        return cls(circuit, exact.to(dtype=dtype), program)
 
     @property
     def device(self) -> torch.device:
@@ -141,6 +147,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
+
+
+def _on_the_simplex(weights: Tensor) -> Tensor:
+    """Rows divided by their sums, where these are not one to rounding."""
+    total = weights.sum(-1, keepdim=True)
+    return torch.where((total - 1).abs() > ROUNDING, weights / total, weights)
 
 
 def _check_precision(dtype: object) -> None:

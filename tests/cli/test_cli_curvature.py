@@ -7,10 +7,11 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import error_line
+from cli_helpers import error_line, strict_json
 
 import circurve as cc
 from circurve.curvature import concentration, reversals
+from circurve.errors import FileAccessError
 
 
 @pytest.fixture
@@ -119,3 +120,16 @@ def test_wrong_arguments_of_curvature(invoke, model, rows, arguments, expected):
     two = cc.Circuit([cc.Sum(leaf, 1), cc.Sum(leaf, 1)])
     cc.Model.from_parameters(two, inputs={leaf: [[0.2], [0.7]]}).save("two.safetensors")
     assert expected in error_line(invoke(f"curvature {arguments}"))
+
+
+def test_a_table_that_cannot_be_written_hides_no_numbers(invoke, model, table, monkeypatch):
+    def full(*_):
+        raise FileAccessError("cannot write nodes.csv: No space left on device")
+
+    monkeypatch.setattr("circurve.cli.curvature.write_csv", full)
+    result = invoke(f"curvature {model} {table} --csv nodes.csv --json")
+    assert result.exit_code == 1
+    assert result.stderr == "circurve: error: cannot write nodes.csv: No space left on device\n"
+    report = strict_json(result.stdout)
+    assert report["csv"] is None
+    assert report["trace"] > 0

@@ -102,7 +102,7 @@ def test_tracking_gives_a_history(answer, invoke, table):
         ("--method gated --mu 0.1 --gate max", "--gate must be one of ones, max_norm"),
         ("--method gated --mu 0.1 --gate top_fraction:2", "q must lie in (0, 1]"),
         ("--method gated --mu 0.1 --gate top_fraction:0.1:flow", "by must be 'local' or 'total'"),
-        ("--method gated --mu 0.1 --gate-memory 1", "gate_memory must lie in [0, 1), not 1"),
+        ("--method gated --mu 0.1 --gate-memory 1", "--gate-memory must lie in [0, 1), not 1"),
         ("--method gated --mu 0.1 --estimator mode", "'mode' is not one of 'mean_trace', 'mean_ratio'"),
         ("--method gated --mu 0.1 --simplex off", "'off' is not one of 'normalize', 'exact'"),
         ("--method gated --mu 0.1 --penalty l2", "'l2' is not one of 'surrogate', 'exact'"),

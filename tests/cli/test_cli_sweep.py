@@ -126,6 +126,7 @@ def test_a_disk_that_fills_up_hides_no_numbers(invoke, table, monkeypatch):
         ("--seeds 0", "--seeds must be a whole number >= 1, not 0"),
         ("--methods vanilla,newton", "--methods must be some of vanilla, global, gated, not 'newton'"),
         ("--methods vanilla,", "--methods has a gap"),
+        ("--methods vanilla --mu foo", "--mu must be a number, or numbers with commas between them, not 'foo'"),
         ("--mu auto", "--mu must be a number, or numbers with commas between them, not 'auto'"),
         ("--methods vanilla,global --gates rank", "--gate says nothing to vanilla, global; it is for gated"),
         ("--gates auto", "--gates names the gates to compare"),

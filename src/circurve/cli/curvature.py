@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_target, read_training, trained_columns, write_csv
 from circurve.cli.measures import check_one_output
 from circurve.cli.options import (
@@ -29,7 +30,7 @@ from circurve.cli.tables import Source, check_columns, choose, files_of, load, p
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.record import COLUMNS
-from circurve.errors import DataError, OptionError
+from circurve.errors import CircurveError, DataError, OptionError
 from circurve.model import Model
 from circurve.model import load as load_model
 
@@ -95,9 +96,15 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         "device": str(loaded.device),
         "csv": None if csv is None else str(csv),
     }
+    failure: Exception | None = None
     if csv is not None:
-        _write(csv, curv)
+        try:
+            _write(csv, curv)
+        except (CircurveError, OSError) as error:
+            failure, report["csv"] = error, None
     print_json(report) if as_json else _print(report, loaded)
+    if failure is not None:
+        raise NotSavedError(str(failure)) from failure
 
 
 def describe(curv: Curvature, top: int) -> dict[str, Any]:

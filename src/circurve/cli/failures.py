@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 import warnings
@@ -31,6 +32,11 @@ ON_THE_COMMAND_LINE = {
     ": Value error, ": ": ",
 }
 """What is said for Python, and what it is called here."""
+
+OPTIONS = re.compile(
+    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|mu|device|track|precision) (?=must )"
+)
+"""An option at the beginning of a message, by its name in Python."""
 
 
 class NotSavedError(Exception):
@@ -77,4 +83,5 @@ def _one_line(text: object) -> str:
     line = " ".join(str(text).split())
     for python, here in ON_THE_COMMAND_LINE.items():
         line = line.replace(python, here)
+    line = OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} ", line)
     return f"--data-dir {line.removeprefix('data_dir ')}" if line.startswith("data_dir ") else line

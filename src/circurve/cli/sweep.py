@@ -119,10 +119,10 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     if seeds < 1:
         raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
     names = parse_methods(methods)
-    regularised = any(name.value != "vanilla" for name in names)
+    regularised, mus = any(name.value != "vanilla" for name in names), parse_mus(mu)
     options = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
     settings = build_methods(
-        names, parse_mus(mu) if regularised else None, None if gates is None else parse_gates(gates), options
+        names, mus if regularised else None, None if gates is None else parse_gates(gates), options
     )
     runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
