@@ -16,6 +16,7 @@ import circurve as cc
 
 PROGRAM = (sys.executable, "-m", "circurve")
 PATIENCE = 60
+on_a_terminal = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
 
 
 def test_streams_are_kept_apart_where_there_is_no_terminal(table):
@@ -32,7 +33,7 @@ def test_an_error_ends_the_process_with_its_code(folder):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+@on_a_terminal
 def test_progress_on_a_terminal_and_ctrl_c(table):
     ours, theirs = pty.openpty()
     words = ["fit", table, "--units", "3", "--epochs", "1000000", "--json", "--out", "m.safetensors"]
@@ -50,7 +51,7 @@ def test_progress_on_a_terminal_and_ctrl_c(table):
     assert cc.load("m.safetensors").circuit.variables == 5
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@on_a_terminal
 def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
     ours, theirs = pty.openpty()
     words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]

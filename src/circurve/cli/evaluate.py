@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from typing import Any
 
 from circurve.cli.files import read_training, trained_columns
@@ -22,7 +21,7 @@ from circurve.cli.options import (
 from circurve.cli.show import measured, print_facts, print_json, print_scores
 from circurve.cli.tables import SPLITS, Source, check_columns, choose, load, rows_of
 from circurve.data import Dataset
-from circurve.errors import CircurveWarning
+from circurve.errors import warn_user
 from circurve.model import load as load_model
 
 __all__ = ["evaluate"]
@@ -51,11 +50,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     check_columns(data, dataset.columns, trained_columns(training))
     parts = choose(dataset, split)
     if split is Part.all and len(parts) == 1 and _seen(training, dataset):
-        warnings.warn(
-            f"{data} looks like the table that the model was trained on; test_ll counts the training rows too",
-            CircurveWarning,
-            stacklevel=2,
-        )
+        warn_user(f"{data} looks like the table that the model was trained on; test_ll counts the training rows too")
     started = time.perf_counter()
     scores = {name: mean_log_likelihood(loaded, part, data) for name, part in parts.items()}
     train_ll, valid_ll, test_ll = (scores.get(name) for name in SPLITS)

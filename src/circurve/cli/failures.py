@@ -33,14 +33,12 @@ ON_THE_COMMAND_LINE = {
 }
 """What is said for Python, and what it is called here."""
 
-OPTIONS = re.compile(
-    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|mu|device|track|precision) (?=must )"
-)
+OPTIONS = re.compile(r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|device) (?=must )")
 """An option at the beginning of a message, by its name in Python."""
 
 
 class NotSavedError(Exception):
-    """The model was trained, but its file could not be written: a failure while working, not bad use."""
+    """The work was done, but its file could not be written: a failure while working, not bad use."""
 
 
 def report(error: Exception, debug: bool) -> int:

@@ -158,7 +158,7 @@ def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json:
     """Write the file, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     failure: Exception | None = None
     learned = result.stopped != "interrupted" or bool(result.history)
-    if out is not None and not learned:
+    if not learned:
         out = None  # a model that was there before is better than one that has learned nothing
     if out is not None:
         try:

@@ -21,6 +21,7 @@ BYTES = 24
 """What training takes for a parameter at the very least: its start, itself and its count."""
 
 MOST_UNITS = 1_000_000
+"""Beyond, even the sizes of a circuit are more than memory holds."""
 
 
 class Structure(StrEnum):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data.convert import column_label
-from circurve.errors import CircurveWarning, DataError
+from circurve.errors import DataError, warn_user
 from circurve.inputs import Bernoulli, Categorical, Family, Gaussian
 from circurve.structures.arguments import observed_matrix
 
@@ -143,10 +142,8 @@ def infer_families(*tables: object, missing: int | None = None) -> tuple[Family,
     if suspects.size:
         first = column_label(matrices[0].columns, int(suspects[0]))
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
-        warnings.warn(
-            f"{first}{more}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1",
-            CircurveWarning,
-            stacklevel=2,
+        warn_user(
+            f"{first}{more}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1"
         )
     return families_of(columns)
 
