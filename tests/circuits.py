@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Params, Program, Request, Samples, Statistics, compile, statistics
-from circurve.engine.parameters import from_nodes
+from circurve.engine import Params, Program, Reference, Request, Samples, Statistics, compile, from_nodes
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Indicator, Poisson
 
@@ -70,27 +69,19 @@ class Case:
         """The samples' weights, 1 where none are given."""
         return torch.ones(len(self.x), dtype=torch.float64) if self.sample_weights is None else self.sample_weights
 
-    @property
-    def careful(self) -> bool:
-        """Whether the parameters ask for an engine that repairs underflows, as `Model` decides it."""
-        return self.program.masked or self.params.may_underflow()
-
-    def engine(self, dtype: torch.dtype = torch.float64, careful: bool | None = None, runs: int = 1) -> Engine:
-        chosen = self.careful if careful is None else careful
-        return Engine(self.program, runs, torch.device("cpu"), dtype, chosen)
+    def backend(self, dtype: torch.dtype = torch.float64, runs: int = 1) -> Reference:
+        return Reference(self.program, runs, torch.device("cpu"), dtype)
 
     def samples(self, dtype: torch.dtype = torch.float64) -> Samples:
         table = encode(as_matrix(self.x), self.circuit.families)
         return Samples.of(table, torch.device("cpu"), dtype, self.sample_weights, self.labels)
 
-    def statistics(
-        self, dtype: torch.dtype = torch.float64, careful: bool | None = None, chunk: int | None = None
-    ) -> Statistics:
+    def statistics(self, dtype: torch.dtype = torch.float64, chunk: int | None = None) -> Statistics:
         """The E-step's sums over all samples, everything asked for."""
         samples, size = self.samples(dtype), chunk or len(self.x)
         starts = range(0, len(samples), size)
         batches = [samples.rows(start, min(start + size, len(samples))) for start in starts]
-        return statistics(self.engine(dtype, careful), self.params.to(dtype=dtype), batches, ALL)
+        return self.backend(dtype).statistics(self.params.to(dtype=dtype), batches, ALL)
 
     def rows(self) -> dict[Node, np.ndarray]:
         """The engine's row of each unit of each node."""

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Params, Program, Samples, bind_engine, compile, log_prob
+from circurve.engine import Backend, Params, Program, Samples, by_node, choose_backend, compile, from_nodes
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.engine.parameters import by_node, from_nodes
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.persistence import read_model, write_model
@@ -23,6 +22,9 @@ from circurve.persistence import read_model, write_model
 __all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
+
+MAX_KEPT_BYTES = 64 << 20
+"""Buffers up to this size stay with a model between calls."""
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""
@@ -118,25 +120,32 @@ class Model:
         """
         table = encode(as_matrix(x), self.circuit.families, missing=missing)
         samples = Samples.of(table, self.device, self.dtype)
-        engine = bind_engine(self.program, self.params)
-        chunk = chunk_size(engine, backward=False, memory_budget=memory_budget)
+        backend = self.backend
+        chunk = chunk_size(backend, backward=False, memory_budget=memory_budget)
 
         def score(size: int) -> Tensor:  # (outputs, N)
             starts = range(0, len(samples), size)
             rows = (samples.rows(start, min(start + size, len(samples))) for start in starts)
-            return torch.cat([log_prob(engine, self.params, batch)[0] for batch in rows], dim=1)
+            return torch.cat([backend.log_prob(self.params, batch)[0] for batch in rows], dim=1)
 
-        values = within_memory(engine, max(1, min(chunk, len(samples))), score).T
+        values = within_memory(backend, max(1, min(chunk, len(samples))), score).T
+        self._release_if_large(len(samples), backward=False)
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 
-    def engine(self, tables: bool = False) -> Engine:
-        """Buffers and index tensors for this model on its device; make one and use it for many batches.
+    @cached_property
+    def backend(self) -> Backend:
+        """What computes this model on its device: chosen once, and gone with the model."""
+        return choose_backend(self.program, self.params)
 
-        `tables` speeds up sums over discrete inputs, for passes that do not look at single samples of them.
-        """
-        careful = self.program.masked or self.params.may_underflow()
-        return Engine(self.program, 1, self.device, self.dtype, careful, tables)
+    def _release_if_large(self, samples: int, backward: bool) -> None:
+        """Buffers of a few rows stay for the next call; large ones go, since a person may hold many models."""
+        if samples * self.backend.bytes_per_sample(backward) > MAX_KEPT_BYTES:
+            self.backend.release()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what can be made again."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("backend", "_by_node")}
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.

@@ -22,7 +22,7 @@ from circuits import (
     random_weights,
     with_parameters,
 )
-from circurve.engine import Engine, Params, Statistics, compile, log_prob, stack, statistics
+from circurve.engine import Params, Reference, Statistics, compile, stack
 from circurve.engine.memory import chunk_size
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
@@ -47,8 +47,8 @@ def test_the_chunk_size_does_not_matter(case, chunk):
 @given(case=cases(samples=7, zeros=True), cuts=st.sets(st.integers(1, 6)))
 @some
 def test_statistics_of_any_split_add_up(case, cuts):
-    edges, samples, engine = [0, *sorted(cuts), 7], case.samples(), case.engine()
-    parts = [statistics(engine, case.params, [samples.rows(start, stop)], ALL) for start, stop in pairwise(edges)]
+    edges, samples, backend = [0, *sorted(cuts), 7], case.samples(), case.backend()
+    parts = [backend.statistics(case.params, [samples.rows(start, stop)], ALL) for start, stop in pairwise(edges)]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -59,7 +59,7 @@ def test_statistics_of_any_split_add_up(case, cuts):
 @few
 def test_the_order_of_the_samples_does_not_matter(case):
     order = torch.tensor([[3, 1, 4, 0, 2]])
-    assert_same(statistics(case.engine(), case.params, [case.samples().pick(order)], ALL), case.statistics())
+    assert_same(case.backend().statistics(case.params, [case.samples().pick(order)], ALL), case.statistics())
 
 
 @given(case=cases(missing=False))
@@ -76,7 +76,7 @@ def test_a_weight_of_three_is_three_samples(case):
 def test_adding_statistics_without_curvature_leaves_it_out():
     case = small()
     batch = case.samples().rows(0, 6)
-    plain = statistics(case.engine(), case.params, [batch])
+    plain = case.backend().statistics(case.params, [batch])
     both = plain + case.statistics()
     assert both.curvature is None
     assert_close(both.counts[0], 2 * plain.counts[0])
@@ -121,11 +121,11 @@ def check_fleet(case: Case) -> None:
     members = fleet_of(case, 3)
     fleet, samples = stack(members), case.samples()
     batch = samples.rows(0, len(samples))
-    engine, single = case.engine(runs=3, careful=True), case.engine(careful=True)
-    sums, values = all_sums(statistics(engine, fleet, [batch], ALL)), log_prob(engine, fleet, batch)
+    together, single = case.backend(runs=3), case.backend()
+    sums, values = all_sums(together.statistics(fleet, [batch], ALL)), together.log_prob(fleet, batch)
     for run, params in enumerate(members):
-        assert_close(values[run], log_prob(single, params, batch)[0], 1e-12)
-        for a, b in zip(sums, all_sums(statistics(single, params, [batch], ALL)), strict=True):
+        assert_close(values[run], single.log_prob(params, batch)[0], 1e-12)
+        for a, b in zip(sums, all_sums(single.statistics(params, [batch], ALL)), strict=True):
             assert_close(a[run], b[0], 1e-11)
 
 
@@ -134,9 +134,9 @@ def check_fleet(case: Case) -> None:
 def test_each_run_of_a_fleet_sees_the_samples_picked_for_it(case, seed):
     members, samples = fleet_of(case, 3), case.samples()
     index = torch.from_numpy(np.random.default_rng(seed).integers(0, 6, (3, 4)))
-    sums = all_sums(statistics(case.engine(runs=3), stack(members), [samples.pick(index)], ALL))
+    sums = all_sums(case.backend(runs=3).statistics(stack(members), [samples.pick(index)], ALL))
     for run, params in enumerate(members):
-        alone = statistics(case.engine(), params, [samples.pick(index[run : run + 1])], ALL)
+        alone = case.backend().statistics(params, [samples.pick(index[run : run + 1])], ALL)
         for a, b in zip(sums, all_sums(alone), strict=True):
             assert_close(a[run], b[0], 1e-11)
 
@@ -167,12 +167,12 @@ def test_parameters_are_not_changed_by_an_e_step():
 
 
 def test_chunk_size_follows_the_budget_and_is_at_least_one():
-    engine = small().engine()
-    assert chunk_size(engine, backward=True, memory_budget=1) == 1
-    assert chunk_size(engine, backward=True, memory_budget=10 * engine.bytes_per_sample(True)) == 10
-    assert engine.bytes_per_sample(backward=True) > engine.bytes_per_sample(backward=False)
+    backend = small().backend()
+    assert chunk_size(backend, backward=True, memory_budget=1) == 1
+    assert chunk_size(backend, backward=True, memory_budget=10 * backend.bytes_per_sample(True)) == 10
+    assert backend.bytes_per_sample(backward=True) > backend.bytes_per_sample(backward=False)
     with pytest.raises(OptionError, match="memory_budget must be a positive number of bytes, not 0"):
-        chunk_size(engine, backward=True, memory_budget=0)
+        chunk_size(backend, backward=True, memory_budget=0)
 
 
 def test_memory_for_a_sample_does_not_grow_with_the_edges():
@@ -181,7 +181,7 @@ def test_memory_for_a_sample_does_not_grow_with_the_edges():
     for units in (8, 64):
         layers = Sum(Product([Sum(Input(v, Bernoulli(), units), units) for v in range(4)]))
         program = compile(Circuit(layers))
-        sizes.append(Engine(program, 1, torch.device("cpu"), torch.float64).bytes_per_sample(True))
+        sizes.append(Reference(program, 1, torch.device("cpu"), torch.float64).bytes_per_sample(True))
     assert sizes[1] < 8.5 * sizes[0]
 
 

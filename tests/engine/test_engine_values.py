@@ -9,9 +9,7 @@ from hypothesis import assume, given, settings
 from shapes import SHAPES, case_of
 
 from circuits import SUPPORT, Case, Truth, assert_close, cases
-from circurve.engine import log_prob
-from circurve.engine.reference import forward
-from circurve.inputs import LOG_ZERO
+from circurve.engine.numerics import IMPOSSIBLE
 
 many = settings(max_examples=120, deadline=None)
 some = settings(max_examples=30, deadline=None)
@@ -25,7 +23,7 @@ VOLUME = {"binary": 1.0, "ternary": 1.0, "count": 1.0, "real": 0.25}
 
 def log_outputs(case: Case, x: np.ndarray | None = None) -> torch.Tensor:  # (outputs, N)
     case = case if x is None else case.with_x(x)
-    return log_prob(case.engine(), case.params, case.samples().rows(0, len(case.x)))[0]
+    return case.backend().log_prob(case.params, case.samples().rows(0, len(case.x)))[0]
 
 
 @given(case=cases())
@@ -41,25 +39,20 @@ def test_every_unit_has_the_value_of_its_definition_with_exact_zeros(case):
 
 
 def check_all_units(case):
-    engine = case.engine(careful=True)  # nothing is overwritten in place
     samples = case.samples().rows(0, len(case.x))
-    engine.reserve(samples.size, backward=True)
-    forward(engine, case.params, samples.x, samples.observed)
-    truth = Truth.of(case)
-    rows = case.rows()
+    blocks = case.backend().upward(case.params, samples).blocks
+    truth, rows, space = Truth.of(case), case.rows(), case.program.values
     for node, value in truth.value.items():
-        found = engine.values.matrix[torch.from_numpy(rows[node])]
-        assert (found[value == 0] < LOG_ZERO / 2).all(), node
+        block = int(space.block_of(rows[node][:1])[0])
+        found = blocks[block][0, torch.from_numpy(rows[node] - space.starts[block])]
+        assert (found[value == 0] < IMPOSSIBLE).all(), node
         assert_close(found[value > 0], value[value > 0].log())
 
 
 @given(case=cases())
 @many
-def test_log_prob_equals_the_definition_in_both_kinds_of_engine(case):
-    wanted = Truth.of(case).outputs.log()
-    assert_close(log_outputs(case), wanted)
-    samples = case.samples().rows(0, len(case.x))
-    assert_close(log_prob(case.engine(careful=True), case.params, samples)[0], wanted)
+def test_log_prob_equals_the_definition(case):
+    assert_close(log_outputs(case), Truth.of(case).outputs.log())
 
 
 @given(case=cases(domains=("binary", "ternary")))
@@ -97,14 +90,6 @@ def test_a_missing_value_is_summed_or_integrated_out(case):
 def test_everything_missing_has_probability_one(case):
     nothing = np.full((2, len(case.domains)), np.nan)
     assert_close(log_outputs(case, nothing), torch.zeros(case.circuit.outputs, 2).double())
-
-
-def test_a_buffer_that_was_larger_does_not_leak_into_smaller_batches():
-    case = case_of("branches of uneven depth")
-    engine, samples = case.engine(), case.samples()
-    whole = log_prob(engine, case.params, samples.rows(0, 6)).clone()
-    assert_close(log_prob(engine, case.params, samples.rows(2, 4)), whole[..., 2:4])
-    assert_close(log_prob(engine, case.params, samples.rows(0, 6)), whole)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -13,8 +13,8 @@ from hypothesis import assume, given, settings
 from shapes import SHAPES, case_of
 
 from circuits import ALL, Case, Shape, all_sums, assert_close, cases, with_parameters
-from circurve.engine import Batch, Request, Samples, Statistics, bind_engine, compile, log_prob, stack, statistics
-from circurve.engine.cuda import FusedEngine, blueprint_for, why_not
+from circurve.engine import Batch, Request, Samples, Statistics, choose_backend, compile, stack
+from circurve.engine.cuda import Fused, blueprint_for, why_not
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
@@ -30,10 +30,10 @@ FLOAT32 = 2e-4
 some = settings(max_examples=60 if DEVICE.type == "cuda" else 30, deadline=None)
 
 
-def fused(case: Case, precision: str = "float32") -> FusedEngine:
-    engine = bind_engine(case.program, on_device(case), "fused", precision)
-    assert isinstance(engine, FusedEngine)
-    return engine
+def fused(case: Case, precision: str = "float32") -> Fused:
+    backend = choose_backend(case.program, on_device(case), "fused", precision)
+    assert isinstance(backend, Fused)
+    return backend
 
 
 def on_device(case: Case):
@@ -60,10 +60,10 @@ def assert_same(found: Statistics, wanted: Statistics, tolerance: float = FLOAT3
 
 
 def check(case: Case) -> None:
-    engine, batch = fused(case), batch_of(case)
-    wanted = log_prob(case.engine(), case.params, case.samples().rows(0, len(case.x)))
-    assert_close(log_prob(engine, on_device(case), batch).cpu(), wanted, FLOAT32)
-    assert_same(statistics(engine, on_device(case), [batch], ALL), case.statistics())
+    backend, batch = fused(case), batch_of(case)
+    wanted = case.backend().log_prob(case.params, case.samples().rows(0, len(case.x)))
+    assert_close(backend.log_prob(on_device(case), batch).cpu(), wanted, FLOAT32)
+    assert_same(backend.statistics(on_device(case), [batch], ALL), case.statistics())
 
 
 @given(case=cases(samples=5))
@@ -102,9 +102,9 @@ def test_any_number_of_samples(samples):
 
 
 def test_much_work_takes_other_kernels(monkeypatch):
-    monkeypatch.setattr("circurve.engine.cuda.launch.MUCH", 0)
+    monkeypatch.setattr("circurve.engine.cuda.launch.BUSY_SHARE", 0)
     case = tree(5, samples=40)
-    engine = fused(case)
+    engine = fused(case).engine
     assert not any(engine.launch.fuses(plan) for plan in engine.blueprint.sums)
     check(case)
 
@@ -112,7 +112,7 @@ def test_much_work_takes_other_kernels(monkeypatch):
 def test_sums_over_parts_of_the_samples_add_up(monkeypatch):
     monkeypatch.setattr("circurve.engine.cuda.sizes.LEAST_PART", 16)
     case = tree(4, samples=100)
-    engine = fused(case)
+    engine = fused(case).engine
     engine.reserve(100, backward=True)
     assert engine.launch.state_splits() > 1
     check(case)
@@ -120,9 +120,9 @@ def test_sums_over_parts_of_the_samples_add_up(monkeypatch):
 
 def test_batches_add_up():
     case = tree(6, samples=9)
-    engine, batch = fused(case), batch_of(case)
-    once = statistics(engine, on_device(case), [batch], ALL)
-    twice = statistics(engine, on_device(case), [batch, batch], ALL)
+    backend, batch = fused(case), batch_of(case)
+    once = backend.statistics(on_device(case), [batch], ALL)
+    twice = backend.statistics(on_device(case), [batch, batch], ALL)
     for a, b in zip(all_sums(twice), all_sums(once), strict=True):
         torch.testing.assert_close(a, 2 * b, rtol=1e-5, atol=1e-6)
 
@@ -131,10 +131,10 @@ def test_an_engine_goes_with_its_last_user():
     case = tree(3)
     gc.disable()  # nobody knows when it would come; until then the buffers would stay on the GPU
     try:
-        engine = fused(case)
-        statistics(engine, on_device(case), [batch_of(case)], ALL)
-        left = ref(engine)
-        del engine
+        backend = fused(case)
+        backend.statistics(on_device(case), [batch_of(case)], ALL)
+        left = ref(backend.engine)
+        del backend
         assert left() is None
     finally:
         gc.enable()
@@ -146,7 +146,7 @@ def test_each_run_of_a_fleet_has_its_own_data_and_parameters():
     flipped = {node: weights.flip(1) for node, weights in other.weights.items()}
     other = replace(other, weights=flipped, x=rng.integers(0, 2, one.x.shape) * 1.0)
     params = stack([one.params, other.params]).to(DEVICE, torch.float32)
-    engine = bind_engine(one.program, params, "fused")
+    backend = choose_backend(one.program, params, "fused")
     parts = [batch_of(one), batch_of(other)]
     batch = Batch(
         torch.cat([part.x for part in parts]),
@@ -154,7 +154,7 @@ def test_each_run_of_a_fleet_has_its_own_data_and_parameters():
         torch.stack([one.weight, other.weight]).to(DEVICE, torch.float32),
         None,
     )
-    found = statistics(engine, params, [batch], ALL)
+    found = backend.statistics(params, [batch], ALL)
     for run, case in enumerate((one, other)):
         wanted = case.statistics()
         for a, b in zip(all_sums(found), all_sums(wanted), strict=True):
@@ -166,11 +166,11 @@ def test_a_sample_of_probability_zero_is_left_out():
     case = with_parameters(circuit, ("binary", "binary"), Shape(samples=4, missing=False), np.random.default_rng(0))
     impossible = {node: torch.ones_like(values) for node, values in case.inputs.items()}
     case = replace(case, inputs=impossible, x=np.array([[1.0, 1.0], [0.0, 1.0], [1, 1], [0, 0]]), sample_weights=None)
-    found = statistics(fused(case), on_device(case), [batch_of(case)], Request(curvature=True))
+    found = fused(case).statistics(on_device(case), [batch_of(case)], Request(curvature=True))
     assert found.impossible.tolist() == [2]
     assert found.weight.tolist() == [2.0]
     assert all(bool(tensor.isfinite().all()) for tensor in all_sums(found))
-    values = log_prob(fused(case), on_device(case), batch_of(case))[0, 0].tolist()
+    values = fused(case).log_prob(on_device(case), batch_of(case))[0, 0].tolist()
     assert [value == -np.inf for value in values] == [False, True, False, True]
 
 
@@ -211,7 +211,7 @@ def test_weights_of_zero_are_left_to_the_reference():
     zero = {node: torch.eye(*w.shape, dtype=torch.float64)[:, : w.shape[1]] for node, w in case.weights.items()}
     case = replace(case, weights=zero)
     with pytest.raises(OptionError, match="weights of zero"):
-        bind_engine(case.program, on_device(case), "fused")
+        choose_backend(case.program, on_device(case), "fused")
 
 
 def test_a_product_at_the_root_is_left_to_the_reference():
@@ -222,10 +222,10 @@ def test_a_product_at_the_root_is_left_to_the_reference():
 def test_float64_is_left_to_the_reference():
     case = tree(3)
     with pytest.raises(OptionError, match="work in float32"):
-        bind_engine(case.program, case.params.to(DEVICE), "fused")
+        choose_backend(case.program, case.params.to(DEVICE), "fused")
 
 
 def test_the_kernels_are_named():
     text = fused(tree(5)).describe()
-    assert "fused CUDA kernels" in text
+    assert text.startswith("fused: CUDA kernels on")
     assert "one kernel" in text

@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 
 import circurve as cc
 from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters, random_weights, with_parameters
-from circurve.engine import Engine, Request, compile, log_prob, stack, statistics
-from circurve.engine.cpu import messages
-from circurve.engine.cpu.engine import TreeEngine
-from circurve.engine.cpu.ranges import RANGES, Range
-from circurve.engine.cpu.tally import Tally
+from circurve.engine import Reference, Request, compile, stack
+from circurve.engine.numerics import MESSAGES, MessageRange
+from circurve.engine.tree import LatentTree, messages, tree_layout
+from circurve.engine.tree.tables import JointTables
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator
 from circurve.structures import hmm, mixture
 
-CPU = torch.device("cpu")
 FAMILIES = {"binary": (Bernoulli(), Binomial(1), Categorical(2)), "ternary": (Categorical(3), Binomial(2))}
 some = settings(max_examples=60, deadline=None)
 few = settings(max_examples=15, deadline=None)
@@ -59,22 +57,22 @@ def trees(draw: st.DrawFn, **options: object) -> Case:
     return with_parameters(circuit, domains, shape, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
 
 
-def tuned(case: Case, dtype: torch.dtype = torch.float64, runs: int = 1) -> Engine:
-    engine = Engine(case.program, runs, CPU, dtype, tables=True)
-    assert engine.tree is not None
-    return engine
+def tree_of(case: Case, dtype: torch.dtype = torch.float64, runs: int = 1) -> LatentTree:
+    layout = tree_layout(case.program)
+    assert layout is not None
+    return LatentTree(case.program, layout, runs, dtype)
 
 
-def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.float64) -> Engine:
-    engine, samples, params = tuned(case, dtype), case.samples(dtype), case.params.to(dtype=dtype)
+def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.float64) -> LatentTree:
+    tree, samples, params = tree_of(case, dtype), case.samples(dtype), case.params.to(dtype=dtype)
     batch = samples.rows(0, len(samples))
-    found, wanted = statistics(engine, params, [batch], ALL), case.statistics()
+    found, wanted = tree.statistics(params, [batch], ALL), case.statistics()
     for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
         assert_close(one, other, tolerance)
     assert torch.equal(found.impossible, wanted.impossible)
-    values = log_prob(case.engine(), case.params, case.samples().rows(0, len(samples)))
-    assert_close(log_prob(engine, params, batch), values, tolerance)
-    return engine
+    values = case.backend().log_prob(case.params, case.samples().rows(0, len(samples)))
+    assert_close(tree.log_prob(params, batch), values, tolerance)
+    return tree
 
 
 @given(case=trees())
@@ -87,7 +85,7 @@ def test_a_latent_tree_has_the_sums_of_the_reference(case):
 @few
 def test_scaling_changes_nothing(case):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(RANGES, torch.float64, Range(1e-300, 1e-270, 1e-140, small=2.0))
+        patch.setitem(MESSAGES, torch.float64, MessageRange(1e-300, 1e-270, 1e-140, small=2.0))
         compare(case)
 
 
@@ -95,52 +93,54 @@ def test_scaling_changes_nothing(case):
 @some
 def test_samples_in_parts_have_the_same_sums(case, parts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TreeEngine, "_parts", lambda *_: parts)
+        patch.setattr(LatentTree, "_parts", lambda *_: parts)
         compare(case)
 
 
 @given(case=trees())
 @few
 def test_a_batch_that_comes_again_is_not_mistaken_for_another(case):
-    engine, samples = tuned(case), case.samples()
+    tree, samples = tree_of(case), case.samples()
     whole, half = samples.rows(0, len(samples)), samples.rows(0, len(samples) // 2)
-    assert samples.rows(0, len(samples)) is whole
-    turned = replace(whole, x=whole.x.flip(-1), observed=None if whole.observed is None else whole.observed.flip(-1))
-    wanted = {id(batch): log_prob(tuned(case), case.params, batch) for batch in (whole, half, turned)}
+    assert whole.key == samples.rows(0, len(samples)).key != half.key
+    flipped = None if whole.observed is None else whole.observed.flip(-1)
+    turned = replace(whole, x=whole.x.flip(-1), observed=flipped, key=None)
+    wanted = {id(batch): tree_of(case).log_prob(case.params, batch) for batch in (whole, half, turned)}
     for batch in (whole, whole, turned, whole, half, whole, whole):
-        assert_close(log_prob(engine, case.params, batch), wanted[id(batch)], 1e-12)
+        assert_close(tree.log_prob(case.params, batch), wanted[id(batch)], 1e-12)
 
 
 @given(case=trees())
 @few
 def test_a_batch_whose_marking_was_interrupted_is_marked_again(case):
-    engine, samples = tuned(case), case.samples()
+    tree, samples = tree_of(case), case.samples()
     whole = samples.rows(0, len(samples))
-    other = replace(whole, x=whole.x.flip(-1), observed=None if whole.observed is None else whole.observed.flip(-1))
-    wanted = log_prob(engine, case.params, whole)
+    flipped = None if whole.observed is None else whole.observed.flip(-1)
+    other = replace(whole, x=whole.x.flip(-1), observed=flipped, key=None)
+    wanted = tree.log_prob(case.params, whole)
 
     def interrupted(plan, views, batch):
         views.indicators[0].zero_()
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("circurve.engine.cpu.engine.mark_states", interrupted)
+        patch.setattr("circurve.engine.tree.bound.mark_states", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            log_prob(engine, case.params, other)
-    assert_close(log_prob(engine, case.params, whole), wanted, 1e-12)
+            tree.log_prob(case.params, other)
+    assert_close(tree.log_prob(case.params, whole), wanted, 1e-12)
 
 
 @given(case=trees())
 @few
 def test_products_in_logs_are_the_same(case):
-    real = Tally.start
+    real = JointTables.start
 
     def start(self, program, tree, params):
         real(self, program, tree, params)
-        self.in_logs = {number for number, level in enumerate(tree.levels) if level.busy}
+        self.in_logs = {number for number, level in enumerate(tree.levels) if level.inner}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tally, "start", start)
+        patch.setattr(JointTables, "start", start)
         compare(case)
 
 
@@ -149,14 +149,14 @@ def test_products_in_logs_are_the_same(case):
 def test_chunks_that_go_to_the_reference_add_up_with_the_others(case):
     samples = case.samples()
     batches = [samples.rows(0, 2), samples.rows(2, 4), samples.rows(4, len(samples))]
-    engine, real = tuned(case), messages.upward
+    tree, real = tree_of(case), messages.upward
 
-    def gives_up_on_two(views, weights, tally, sent):
-        return None if views.samples == 2 else real(views, weights, tally, sent)
+    def gives_up_on_two(views, weights, tables, on_level):
+        return None if views.samples == 2 else real(views, weights, tables, on_level)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("circurve.engine.cpu.engine.upward", gives_up_on_two)
-        found = statistics(engine, case.params, batches, ALL)
+        patch.setattr("circurve.engine.tree.bound.upward", gives_up_on_two)
+        found = tree.statistics(case.params, batches, ALL)
     for one, other in zip(all_sums(found), all_sums(case.statistics()), strict=True):
         assert_close(one, other)
 
@@ -170,7 +170,7 @@ def test_single_precision_agrees_to_four_digits(case):
 @given(case=trees(zeros=True))
 @few
 def test_impossible_samples_are_counted_and_left_out(case):
-    """Zeros among the inputs only: a weight of zero asks for a careful engine, which has no tuned path."""
+    """Zeros among the inputs only: weights of zero are left to the reference backend."""
     rng = np.random.default_rng(0)
     positive = replace(case, weights={node: random_weights(node, False, rng) for node in case.circuit.sums})
     compare(positive)
@@ -192,10 +192,10 @@ def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed, parts):
     index = torch.from_numpy(rng.integers(0, len(samples), (3, 4)))
     batches = [samples.pick(index), samples.rows(0, len(samples))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TreeEngine, "_parts", lambda *_: parts)
-        together = statistics(tuned(case, runs=3), stack(members), batches, ALL)
+        patch.setattr(LatentTree, "_parts", lambda *_: parts)
+        together = tree_of(case, runs=3).statistics(stack(members), batches, ALL)
     for run, params in enumerate(members):
-        alone = statistics(case.engine(), params, [samples.pick(index[run : run + 1]), batches[1]], ALL)
+        alone = case.backend().statistics(params, [samples.pick(index[run : run + 1]), batches[1]], ALL)
         for one, other in zip(all_sums(together), all_sums(alone), strict=True):
             assert_close(one[run], other[0])
 
@@ -205,7 +205,7 @@ def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed, parts):
 def test_plain_sums_need_no_curvature(case):
     samples = case.samples()
     batch = [samples.rows(0, len(samples))]
-    found, wanted = (statistics(engine, case.params, batch) for engine in (tuned(case), case.engine()))
+    found, wanted = (backend.statistics(case.params, batch) for backend in (tree_of(case), case.backend()))
     assert found.curvature is None
     for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
         assert_close(one, other)
@@ -218,7 +218,7 @@ def test_each_request_alone_gives_the_same_as_all_together(asked, case):
     samples = case.samples()
     batch = [samples.rows(0, len(samples))]
     found, wanted = (
-        statistics(engine, case.params, batch, Request(**{asked: True})) for engine in (tuned(case), case.engine())
+        backend.statistics(case.params, batch, Request(**{asked: True})) for backend in (tree_of(case), case.backend())
     )
     for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
         assert_close(one, other)
@@ -233,9 +233,9 @@ def with_samples(circuit: Circuit, samples: int, seed: int = 0) -> Case:
 @pytest.mark.parametrize("samples", [1, 2, 63, 1021, 2048])
 def test_rows_of_any_length_have_the_same_sums(samples, parts, monkeypatch):
     """Most of these are padded; the padding must not count."""
-    monkeypatch.setattr(TreeEngine, "_parts", lambda *_: parts)
-    engine = compare(with_samples(hmm(5, 3), samples))
-    views = engine.tree.bind(samples).memory.views(samples, engine.tree.plans[False])
+    monkeypatch.setattr(LatentTree, "_parts", lambda *_: parts)
+    tree = compare(with_samples(hmm(5, 3), samples))
+    views = tree._bind(samples).memory.views(samples, tree._plans[False])
     assert views.parts == parts
     assert views.width == {63: 64, 1021: 1056, 2048: 2080}.get(samples, samples) or parts > 1
     assert samples <= views.width * parts <= max(1.1 * samples, samples + parts)
@@ -245,8 +245,8 @@ def test_all_threads_get_the_same_work_unless_it_is_little(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
 
     def parts(runs: int, samples: int) -> int:
-        engine = Engine(compile(hmm(4, 32)), runs, CPU, torch.float32, tables=True)
-        return engine.tree.bind(samples).memory.parts
+        program = compile(hmm(4, 32))
+        return LatentTree(program, tree_layout(program), runs, torch.float32)._bind(samples).memory.parts
 
     assert [parts(runs, 100_000) for runs in (1, 2, 3, 4, 6, 12, 25)] == [6, 3, 2, 3, 1, 1, 1]
     assert [parts(1, samples) for samples in (1, 256, 512, 1024)] == [1, 1, 2, 4]
@@ -295,18 +295,27 @@ def test_a_state_that_no_unit_can_have_makes_its_samples_impossible():
 
 
 def test_parts_that_go_to_the_reference_need_no_more_memory(monkeypatch):
-    monkeypatch.setattr("circurve.engine.cpu.engine.upward", lambda *_: None)
+    monkeypatch.setattr("circurve.engine.tree.bound.upward", lambda *_: None)
+    sizes, passes = [], Reference.passes
+
+    def watched(self, params, batch):
+        sizes.append(batch.size)
+        return passes(self, params, batch)
+
+    monkeypatch.setattr(Reference, "passes", watched)
     case = with_samples(hmm(6, 4), 100)
-    engine = compare(case)
-    assert engine.reference_bytes_per_sample(backward=True) > engine.bytes_per_sample(backward=True)
-    assert engine.samples < 100
-    assert engine.values.buffer.numel() < 100 * case.program.values.rows
+    tree = tree_of(case)
+    tree.statistics(case.params, [case.samples().rows(0, 100)], ALL)
+    needed = case.backend().bytes_per_sample(backward=True)
+    assert needed > tree.bytes_per_sample(backward=True)
+    assert sum(sizes) == 100
+    assert max(sizes) * needed <= 100 * tree.bytes_per_sample(backward=True)
 
 
 def test_buffers_are_kept_from_batch_to_batch():
     case = with_samples(hmm(4, 2), 10)
-    tree = tuned(case).tree
-    memory, plan = tree.bind(10).memory, tree.plans[False]
+    tree = tree_of(case)
+    memory, plan = tree._bind(10).memory, tree._plans[False]
     first = memory.views(10, plan)
     assert memory.views(10, plan) is first
     smaller = memory.views(4, plan)
@@ -319,8 +328,8 @@ def test_buffers_are_kept_from_batch_to_batch():
 # --- which circuits are latent trees ---
 
 
-def is_tuned(root: Node | list[Node], careful: bool = False) -> bool:
-    return Engine(compile(Circuit(root)), 1, CPU, torch.float64, careful, tables=True).tree is not None
+def is_tree(root: Node | list[Node]) -> bool:
+    return tree_layout(compile(Circuit(root))) is not None
 
 
 def leaf(variable: int, units: int = 2) -> Sum:
@@ -330,8 +339,8 @@ def leaf(variable: int, units: int = 2) -> Sum:
 def test_hidden_trees_and_mixtures_are_recognised():
     rows = np.random.default_rng(0).integers(0, 2, (50, 6))
     for circuit in (cc.hclt(rows, units=3), hmm(5, 3), mixture(5, 3)):
-        assert is_tuned(list(circuit.roots))
-    assert is_tuned(Sum(Product([leaf(0), leaf(1)]), 4))
+        assert is_tree(list(circuit.roots))
+    assert is_tree(Sum(Product([leaf(0), leaf(1)]), 4))
 
 
 SHARED = Input(0, Bernoulli(), 2)
@@ -356,8 +365,4 @@ OTHERS: dict[str, Node | list[Node]] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_circuits_are_left_to_the_reference(name):
-    assert not is_tuned(OTHERS[name])
-
-
-def test_a_careful_engine_has_no_tuned_path():
-    assert not is_tuned(Sum(Product([leaf(0), leaf(1)])), careful=True)
+    assert not is_tree(OTHERS[name])

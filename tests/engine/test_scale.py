@@ -6,7 +6,7 @@ import torch
 
 from circuits import ALL, all_sums, assert_close
 from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Request, Samples, Statistics, compile, statistics
+from circurve.engine import Request, Samples, Statistics, compile
 from circurve.engine.program import ProductLayer
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli
@@ -16,7 +16,7 @@ from circurve.structures import hmm
 
 def e_step(model: Model, x: np.ndarray, request: Request = ALL) -> Statistics:
     samples = Samples.of(encode(as_matrix(x), model.circuit.families), model.device, model.dtype)
-    return statistics(model.engine(), model.params, [samples.rows(0, len(x))], request)
+    return model.backend.statistics(model.params, [samples.rows(0, len(x))], request)
 
 
 def all_finite(sums: Statistics) -> bool:
@@ -148,17 +148,3 @@ def test_folding_keeps_the_number_of_layers_at_the_depth_of_the_circuit():
     assert len(program.inputs) == 1
     assert len(program.layers) == 2 * 10
     assert all(layer.owns_children for layer in program.sums)
-
-
-def test_buffers_are_kept_from_batch_to_batch():
-    node = Sum(Input(0, Bernoulli(), 2))
-    program = compile(Circuit(node))
-    engine = Engine(program, 1, torch.device("cpu"), torch.float64)
-    engine.reserve(10, backward=True)
-    first = engine.values.buffer.data_ptr()
-    engine.reserve(4, backward=True)
-    engine.reserve(10, backward=False)
-    assert engine.values.buffer.data_ptr() == first
-    engine.reserve(11, backward=False)
-    assert engine.values.matrix.shape == (3, 11)
-    assert engine.flows.matrix.shape[1] == 11  # it once kept flows, so it still does

@@ -17,8 +17,7 @@ import torch
 
 from circuits import ALL, all_sums, assert_close
 from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Samples, Statistics, compile, log_prob, stack, statistics
-from circurve.engine.parameters import from_nodes
+from circurve.engine import Reference, Samples, Statistics, from_nodes, stack
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian, Indicator
 from circurve.model import Model
@@ -60,7 +59,7 @@ class Example:
     def statistics(self, dtype: torch.dtype, x: np.ndarray, weights: torch.Tensor | None = None) -> Statistics:
         model = self.model.to(dtype=dtype)
         samples = Samples.of(encode(as_matrix(x), model.circuit.families), model.device, dtype, weights)
-        return statistics(model.engine(), model.params, [samples.rows(0, len(x))], ALL)
+        return model.backend.statistics(model.params, [samples.rows(0, len(x))], ALL)
 
 
 def log_normal(x: torch.Tensor, means: list[float]) -> torch.Tensor:  # (N,) -> (units, N)
@@ -155,7 +154,7 @@ def test_curvature_of_a_zero_weight_beyond_all_range_is_infinite_but_never_nan(d
 def test_a_repair_is_split_when_it_has_very_many_entries(monkeypatch):
     example = Example(300.0, masked=True)
     whole = example.statistics(torch.float32, np.repeat(example.x, 3, axis=0))
-    monkeypatch.setattr("circurve.engine.underflow.ENTRIES_AT_ONCE", 3)
+    monkeypatch.setattr("circurve.engine.reference.upward.ENTRIES_AT_ONCE", 3)
     parts = example.statistics(torch.float32, np.repeat(example.x, 3, axis=0))
     for a, b in zip(all_sums(whole), all_sums(parts), strict=True):
         assert_close(a, b, 1e-6)
@@ -170,15 +169,13 @@ def test_a_fleet_repairs_each_run_with_its_own_weights():
     other = {mixed: [[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]], root: [0.5, 0.5]}
     second = from_nodes(model.program, other, inputs).to(dtype=torch.float32)
     fleet = stack([first, second])
-    program = compile(model.circuit)
     samples = Samples.of(encode(as_matrix(example.x), model.circuit.families), torch.device("cpu"), torch.float32)
     batch = samples.rows(0, 5)
-    together = Engine(program, 2, torch.device("cpu"), torch.float32, careful=True)
-    single = Engine(program, 1, torch.device("cpu"), torch.float32, careful=True)
-    both, values = statistics(together, fleet, [batch], ALL), log_prob(together, fleet, batch)
+    together, single = (Reference.of(model.program, params) for params in (fleet, first))
+    both, values = together.statistics(fleet, [batch], ALL), together.log_prob(fleet, batch)
     for run, params in enumerate((first, second)):
-        assert_close(values[run], log_prob(single, params, batch)[0], 1e-6)
-        for a, b in zip(all_sums(both), all_sums(statistics(single, params, [batch], ALL)), strict=True):
+        assert_close(values[run], single.log_prob(params, batch)[0], 1e-6)
+        for a, b in zip(all_sums(both), all_sums(single.statistics(params, [batch], ALL)), strict=True):
             assert_close(a[run], b[0], 1e-6)
 
 
@@ -207,7 +204,7 @@ def test_a_flushed_element_matters_where_the_others_have_the_smallest_weights():
 
 
 @pytest.mark.parametrize("far", [1e-8, 1e-10])
-def test_states_that_are_all_but_impossible_multiply(far):
+def test_very_improbable_states_multiply(far):
     circuit = mixture(12, 2)
     columns = [[far] * 4 + [0.5] * 8, [0.5] * 4 + [10**-5.5] * 8]
     inputs = {node: np.array([[column[node.variable]] for column in columns]) for node in circuit.inputs}

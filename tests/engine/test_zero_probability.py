@@ -5,8 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from circuits import ALL, Case, Truth, all_sums, assert_close, cases
-from circurve.engine import log_prob, statistics
+from circuits import Case, Truth, all_sums, assert_close, cases
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Categorical, Indicator
 
@@ -15,16 +14,15 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=st
 
 
 @DTYPES
-@pytest.mark.parametrize("careful", [None, True], ids=["as needed", "careful"])
 @given(case=cases(zeros=True, domains=("binary", "ternary")))
 @many
-def test_zeros_give_minus_infinity_and_finite_sums(case, dtype, careful):
+def test_zeros_give_minus_infinity_and_finite_sums(case, dtype):
     truth = Truth.of(case)
     samples, params = case.samples(dtype), case.params.to(dtype=dtype)
-    values = log_prob(case.engine(dtype, careful), params, samples.rows(0, len(samples)))[0]
+    values = case.backend(dtype).log_prob(params, samples.rows(0, len(samples)))[0]
     assert torch.equal(values == -torch.inf, truth.outputs == 0)
     assert not values.isnan().any()
-    found = case.statistics(dtype, careful)
+    found = case.statistics(dtype)
     assert all(tensor.isfinite().all() for tensor in all_sums(found))
     assert found.impossible.item() == int(((truth.root == 0) & (case.weight > 0)).sum())
     assert found.weight.item() == pytest.approx(float(case.weight[truth.root > 0].sum()))
@@ -58,7 +56,7 @@ def single(weights: list[float], x: list[list[float]]) -> Case:
 def test_a_zero_weight_makes_its_value_impossible(dtype):
     case = single([0.25, 0.75, 0.0], [[0], [1], [2], [np.nan]])
     samples = case.samples(dtype)
-    found = log_prob(case.engine(dtype), case.params.to(dtype=dtype), samples.rows(0, 4))[0, 0]
+    found = case.backend(dtype).log_prob(case.params.to(dtype=dtype), samples.rows(0, 4))[0, 0]
     assert_close(found.double(), torch.tensor([0.25, 0.75, 0.0, 1.0]).double().log(), 1e-6)
     sums = case.statistics(dtype)
     assert sums.impossible.tolist() == [1]
@@ -70,7 +68,7 @@ def test_a_zero_weight_makes_its_value_impossible(dtype):
 def test_a_value_outside_all_indicators_is_impossible():
     case = single([0.2, 0.3, 0.5], [[7.0]])
     samples = case.samples()
-    assert log_prob(case.engine(), case.params, samples.rows(0, 1)).item() == -np.inf
+    assert case.backend().log_prob(case.params, samples.rows(0, 1)).item() == -np.inf
     assert case.statistics().impossible.tolist() == [1]
 
 
@@ -83,7 +81,7 @@ def test_a_product_of_very_many_impossible_children_stays_finite_inside(dtype):
     zeros = {node: torch.zeros(1, 1).double() for node in inputs}
     case = Case(circuit, ("binary",) * 10_000, sums, zeros, np.stack([np.ones(10_000), np.zeros(10_000)]))
     samples = case.samples(dtype)
-    values = log_prob(case.engine(dtype), case.params.to(dtype=dtype), samples.rows(0, 2))[0, 0]
+    values = case.backend(dtype).log_prob(case.params.to(dtype=dtype), samples.rows(0, 2))[0, 0]
     assert values.tolist() == [-np.inf, 0.0]
     found = case.statistics(dtype)
     assert found.impossible.tolist() == [1]
@@ -108,10 +106,8 @@ def test_a_dead_unit_of_a_possible_sample_has_neither_flow_nor_curvature():
     parameters = {inputs[0]: torch.zeros(2, 0).double(), inputs[1]: torch.tensor([[0.3, 0.7]]).double()}
     blocks = {node: torch.tensor(block).double() for node, block in weights.items()}
     case = Case(Circuit(root), ("binary",), blocks, parameters, np.ones((4, 1)))
-    for careful in (False, True):
-        engine, samples = case.engine(careful=careful), case.samples()
-        found = statistics(engine, case.params, [samples.rows(0, 4)], ALL)
-        (number, g) = next((i, s.nodes.index(left)) for i, s in enumerate(case.program.sums) if left in s.nodes)
-        assert not found.unit_flow()[number][0, g].any()
-        for name in ("flow_squared", "local", "total", "ratio", "second_moment"):
-            assert not getattr(found.curvature, name)[number][0, g].any(), (name, careful)
+    found = case.statistics()
+    (number, g) = next((i, s.nodes.index(left)) for i, s in enumerate(case.program.sums) if left in s.nodes)
+    assert not found.unit_flow()[number][0, g].any()
+    for name in ("flow_squared", "local", "total", "ratio", "second_moment"):
+        assert not getattr(found.curvature, name)[number][0, g].any(), name

@@ -26,11 +26,7 @@ def test_one_state_is_certain() -> None:
     family = Categorical(1)
     parameters = family.initialize(np.zeros(4), 2, torch.Generator())
     assert parameters.tolist() == [[1.0], [1.0]]
-    assert (
-        family.log_prob(parameters[None, None], torch.zeros(1, 1, 3).double(), torch.ones(1, 1, 2, 3).double())
-        .eq(0)
-        .all()
-    )
+    assert family.log_prob(parameters[None, None], torch.zeros(1, 1, 3).double()).eq(0).all()
 
 
 @settings(max_examples=30, deadline=None)

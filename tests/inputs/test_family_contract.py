@@ -86,13 +86,22 @@ def test_zero_probability_is_written_as_log_zero(case: Case, dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("case", ALL)
-def test_log_prob_writes_into_a_strided_view_and_accepts_values_for_each_run(case: Case) -> None:
+def test_log_prob_accepts_values_for_each_run(case: Case) -> None:
     parameters, x = parameters_of(case, 0), values_of(case, 0, runs=RUNS)
-    room = torch.zeros(SAMPLES, RUNS, GROUPS, UNITS, dtype=torch.float64)
-    view = room.permute(1, 2, 3, 0)
-    case.family.log_prob(parameters, x, view)
     alone = [log_prob(case, parameters[r : r + 1], x[r : r + 1]) for r in range(RUNS)]
-    torch.testing.assert_close(room.permute(1, 2, 3, 0), torch.cat(alone), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(log_prob(case, parameters, x), torch.cat(alone), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_autograd_differentiates_log_prob_by_its_parameters(case: Case) -> None:
+    parameters, x = parameters_of(case, 0), values_of(case, 0)
+    for place in range(parameters.shape[-1]):
+        step = torch.zeros_like(parameters)
+        step[..., place] = 1e-4 * parameters[..., place].abs().clamp_min(1e-2)
+        ends = [log_prob(case, parameters + sign * step, x) for sign in (-1, 1)]
+        wanted = ((ends[1] - ends[0]) / 2).sum(-1)
+        found = torch.func.jvp(lambda p: log_prob(case, p, x), (parameters,), (step,))[1].sum(-1)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
 
 
 # ------------------------------------------------------------------------------------ features and statistics

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,21 +83,29 @@ def _downward(program: Program) -> Iterator[tuple[SumLayer | ProductLayer, Wirin
     for layer in reversed(program.layers):
         if layer.flow is not None:
             assert layer.flow_block is not None
-            start = int(program.flows.starts[layer.flow_block])
-            yield layer, layer.flow, slice(start, start + int(program.flows.sizes[layer.flow_block]))
+            yield layer, layer.flow, program.flows.span(layer.flow_block)
 
 
-@lru_cache(maxsize=8)
+_RANGES: WeakKeyDictionary[Program, tuple[list[_Range], Vector]] = WeakKeyDictionary()
+"""Found once for each program, and gone with it."""
+
+
 def _ranges(program: Program) -> tuple[list[_Range], Vector]:
     """What does not depend on flows: the range of each layer of `_downward`, and the fewest edges above each slot."""
+    if program not in _RANGES:
+        _RANGES[program] = _find_ranges(program)
+    return _RANGES[program]
+
+
+def _find_ranges(program: Program) -> tuple[list[_Range], Vector]:
     slots = _Range(np.zeros(program.flows.rows), np.zeros(program.flows.rows))
     slots.low[0], slots.high[0] = np.inf, -np.inf
     found = []
     for layer, wiring, at in _downward(program):
         rows = _Range(np.full(wiring.targets, np.inf), np.full(wiring.targets, -np.inf))
-        for targets, sources in _pairs(wiring):
-            np.minimum.at(rows.low, targets, slots.low[sources])
-            np.maximum.at(rows.high, targets, slots.high[sources])
+        targets, sources = wiring.edges()
+        np.minimum.at(rows.low, targets, slots.low[sources])
+        np.maximum.at(rows.high, targets, slots.high[sources])
         found.append(rows)
         sent = _sent_range(layer, rows) if isinstance(layer, SumLayer) else rows
         slots.low[at], slots.high[at] = sent.low, sent.high
@@ -118,9 +126,9 @@ def _sent_range(layer: SumLayer, units: _Range) -> _Range:
 def _receive(wiring: Wiring, slots: _Mean, fewest: Vector) -> _Mean:
     """Combine the slots of each target."""
     flow, weighted = np.zeros(wiring.targets), np.zeros(wiring.targets)
-    for targets, sources in _pairs(wiring):
-        np.add.at(flow, targets, slots.flow[sources])
-        np.add.at(weighted, targets, slots.flow[sources] * slots.mean[sources])
+    targets, sources = wiring.edges()
+    np.add.at(flow, targets, slots.flow[sources])
+    np.add.at(weighted, targets, slots.flow[sources] * slots.mean[sources])
     return _Mean(_mean(weighted, flow, fewest), flow)
 
 
@@ -142,16 +150,3 @@ def _tidied(bounds: _Range, mean: Vector) -> SumDepth:
     """Infinite depths where there is no path, and means without the rounding that leads out of the bounds."""
     high = np.where(np.isfinite(bounds.low), bounds.high, np.inf)
     return SumDepth(bounds.low, high, np.clip(mean, bounds.low, high))
-
-
-def _pairs(wiring: Wiring) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    pairs = []
-    for column in wiring.columns:
-        targets = column.targets
-        if targets is None or isinstance(targets, int):
-            targets = np.arange(len(column.sources))
-        pairs.append((targets, column.sources))
-    if wiring.tail is not None:
-        sizes = np.diff(wiring.tail.offsets, append=len(wiring.tail.sources))
-        pairs.append((np.repeat(wiring.tail.targets, sizes), wiring.tail.sources))
-    return pairs

@@ -16,16 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.curvature.measure import batches_of, label, repaired_log_ratio, report_impossible, samples_of
+from circurve.curvature.measure import batches_of, label, report_impossible, samples_of
 from circurve.data import as_matrix, encode
-from circurve.engine import Batch, Engine, Samples, observe
-from circurve.engine.functional import log_likelihood
+from circurve.engine import Batch, Params, Reference, Samples
 from circurve.engine.memory import CPU_CHUNK
-from circurve.engine.reference import BySample, SumPass, forward
-from circurve.engine.underflow import Repaired
+from circurve.engine.numerics import IMPOSSIBLE
 from circurve.errors import OptionError
 from circurve.graph import Sum
-from circurve.inputs import LOG_ZERO
 from circurve.model import Model
 
 __all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "top_eigenvalues"]
@@ -67,28 +64,23 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
     place = _sum_position(model, node)
     table = encode(as_matrix(x), model.circuit.families, missing=missing)  # p_n needs no labels
     samples = Samples.of(table, model.device, model.dtype)
-    engine = Engine(model.program, 1, model.device, model.dtype, careful=True)
-    parts = []
-    for batch in batches_of(engine, samples):
-        engine.reserve(batch.size, backward=True)
-        forward(engine, model.params, batch.x, batch.observed)
-        parts.append(_ratios(engine, *place))
+    reference = Reference.of(model.program, model.params)
+    parts = [_ratios(reference, model, batch, *place) for batch in batches_of(reference, samples)]
     ratio = torch.cat(parts).double().cpu().numpy()  # (N, K, C)
     outer: Array = np.einsum("nkc,nkd->nkcd", ratio, ratio)
     return outer
 
 
-def _ratios(engine: Engine, number: int, position: int) -> Tensor:  # (N, K, C)
-    """rho of each unit of node `position` in sum layer `number`, after a forward pass that kept all logs."""
-    layer = engine.program.sums[number]
-    g, k, c = layer.shape
-    rows = engine.children[layer.block].columns[0][0].view(g, c)[position]
-    children = engine.values.matrix[rows].T  # (N, C)
-    own = engine.values.block(layer.block, g, k)[0, position].T  # (N, K)
+@torch.no_grad()
+def _ratios(reference: Reference, model: Model, batch: Batch, number: int, position: int) -> Tensor:  # (N, K, C)
+    """rho of each unit of node `position` in sum layer `number`."""
+    values = reference.upward(model.params, batch).sums[number]
+    children = values.children[0, position].T  # (N, C)
+    own = values.log_value[0, position].T  # (N, K)
     ratio = (children[:, None] - own[:, :, None]).double().exp()
-    mask = engine.masks[number]
+    mask = reference.masks[number]
     ratio = ratio if mask is None else ratio.masked_fill(mask[position] == 0, 0.0)
-    return torch.where((own > LOG_ZERO / 2)[:, :, None], ratio, torch.nan)
+    return torch.where((own > IMPOSSIBLE)[:, :, None], ratio, torch.nan)
 
 
 def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> dict[Sum, Array]:
@@ -98,53 +90,39 @@ def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int |
     warning that counts them.
     """
     samples = samples_of(model, x, None, labels, missing)
-    engine = model.engine()
-    observer = _Diagonal(engine)
-    for batch in batches_of(engine, samples):
-        observe(engine, model.params, batch, observer)
-    report_impossible(len(samples) - int(observer.weight), observer.weight)
+    reference = Reference.of(model.program, model.params)
+    sums = [torch.zeros(layer.shape, dtype=torch.float64, device=model.device) for layer in model.program.sums]
+    rows = 0
+    for batch in batches_of(reference, samples):
+        rows += _add_squares(reference, model, batch, sums)
+    report_impossible(len(samples) - rows, rows)
     return {
-        node: (sums[0, g] / observer.weight).cpu().numpy()
-        for layer, sums in zip(model.program.sums, observer.sums, strict=True)
+        node: (squares[g] / rows).cpu().numpy()
+        for layer, squares in zip(model.program.sums, sums, strict=True)
         for g, node in enumerate(layer.nodes)
     }
 
 
-class _Diagonal(BySample):
-    """Adds up (F_n rho_nc)^2 = A^2 E^2 over samples: one matrix product for each layer."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.weight = 0.0
-        self.sums = [
-            torch.zeros(engine.runs, *layer.shape, dtype=torch.float64, device=engine.device)
-            for layer in engine.program.sums
-        ]
-
-    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
-        self.weight += float(possible.sum())
-
-    def on_sum(self, step: SumPass) -> None:
-        squares = torch.matmul(step.ratio.square(), step.elements.square().transpose(-1, -2))
-        mask = self.engine.masks[step.number]
-        self.sums[step.number] += squares if mask is None else squares * mask
-
-    def on_repaired(self, number: int, entries: Repaired) -> None:
-        log_flow = entries.flow.double().log()[:, None]  # minus infinity for a row of probability zero
-        gradient = (repaired_log_ratio(self.engine, number, entries) + log_flow).exp()
-        at = (entries.run, entries.group, entries.unit)
-        self.sums[number].index_put_(at, gradient.square(), accumulate=True)
-
-    def on_input(self, number: int, flow: Tensor) -> None:
-        """Inputs are not part of the Hessian."""
+@torch.no_grad()
+def _add_squares(reference: Reference, model: Model, batch: Batch, sums: list[Tensor]) -> int:
+    """Add (F_n rho_nc)^2 = A^2 E^2 over samples, one matrix product for each layer; returns the possible samples."""
+    down = reference.passes(model.params, batch)
+    for step in down.sums():
+        squares = torch.matmul(step.ratio[0].square(), step.values.elements[0].square().transpose(-1, -2))
+        sums[step.number] += squares if step.mask is None else squares * step.mask
+        for entries in step.weak():
+            log_flow = entries.flow.double().log()[:, None]  # minus infinity for a row of probability zero
+            gradient = (entries.log_ratio.double() + log_flow).exp()
+            sums[step.number].index_put_(entries.at[1:3], gradient.square(), accumulate=True)
+    return int(down.root.possible.sum())
 
 
 def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Hessian:
     """The whole Hessian of the rows' mean of -log p by automatic differentiation in float64: small circuits only.
 
     Rows of probability zero are left out, with a warning that counts them. A unit of probability zero in a possible row
-    is a constant there, as it is in the trace. Differences of large terms cost digits where a node has all but no flow,
-    but would have much through an edge of weight zero or far below 1e-12; `hessian_diagonal` keeps them.
+    is a constant there, as it is in the trace. Differences of large terms cost digits where a node has hardly any
+    flow, but would have much through an edge of weight zero or far below 1e-12; `hessian_diagonal` keeps them.
     """
     _check_size(int(_existing(model).sum()))
     loss = _Loss.of(model, x, labels, missing)
@@ -231,6 +209,7 @@ class _Loss:
     rows: int
     weights: Tensor  # the model's own vector, (entries,)
     kept: Tensor  # which entries are edges, (entries,) boolean
+    reference: Reference
 
     @classmethod
     def of(cls, model: Model, x: Any, labels: Any, missing: int | None) -> _Loss:
@@ -246,7 +225,8 @@ class _Loss:
         size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
         batches = tuple(samples.pick(part[None]) for part in torch.split(possible, size))
         blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
-        return cls(here, batches, rows, torch.cat(blocks), _existing(here))
+        reference = Reference.of(here.program, here.params)
+        return cls(here, batches, rows, torch.cat(blocks), _existing(here), reference)
 
     @property
     def edges(self) -> int:
@@ -258,7 +238,10 @@ class _Loss:
         shapes = [layer.shape for layer in self.model.program.sums]
         parts = torch.split(vector, [int(np.prod(shape)) for shape in shapes])
         blocks = [part.view(1, *shape) for part, shape in zip(parts, shapes, strict=True)]
-        return -log_likelihood(self.model.program, blocks, self.model.params.inputs, batch).sum() / self.rows
+        params = Params(tuple(blocks), self.model.params.inputs)
+        outputs = self.reference.upward(params, batch).outputs[0]  # (outputs, N)
+        log_value = outputs[0] if batch.labels is None else outputs.gather(0, batch.labels)[0]
+        return -log_value.sum() / self.rows
 
     def products(self, vectors: Tensor) -> Tensor:  # (M, E) -> (M, E)
         """Each vector times the Hessian: forward over reverse, a bounded number of vectors and rows at a time."""

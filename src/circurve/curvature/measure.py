@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,26 +14,12 @@ from torch import Tensor
 
 from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
-from circurve.engine import (
-    AnyEngine,
-    Batch,
-    Engine,
-    Params,
-    Program,
-    Request,
-    Samples,
-    Statistics,
-    bind_engine,
-    observe,
-    statistics,
-)
+from circurve.engine import Backend, Batch, Program, Reference, Request, Samples, Statistics
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.engine.reference import BySample, SumPass
-from circurve.engine.sums import Sums
-from circurve.engine.underflow import Repaired
+from circurve.engine.reference import root_flow
+from circurve.engine.reference.sums import decomposition, weak_decomposition
 from circurve.errors import DataError, OptionError, warn_user
 from circurve.graph import Sum
-from circurve.inputs import LOG_ZERO
 from circurve.learning.examples import Examples, prepare
 from circurve.learning.score import chunks
 from circurve.model import Model
@@ -111,9 +97,17 @@ class _ProgramUnits:
     edges: Array
 
 
-@lru_cache(maxsize=8)
+_UNITS: WeakKeyDictionary[Program, _ProgramUnits] = WeakKeyDictionary()
+"""The same for all models of a program: a circuit can have 100,000 units, and a fleet many models."""
+
+
 def _units(program: Program) -> _ProgramUnits:
-    """The same for all models of a program: a circuit can have 100,000 units, and a fleet many models."""
+    if program not in _UNITS:
+        _UNITS[program] = _find_units(program)
+    return _UNITS[program]
+
+
+def _find_units(program: Program) -> _ProgramUnits:
     circuit = program.circuit
     position = {node: i for i, node in enumerate(circuit.nodes)}
     nodes = [(number, node) for number, layer in enumerate(program.sums) for node in layer.nodes]
@@ -144,13 +138,8 @@ def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | No
     The result is a torch tensor for a torch tensor, else a numpy array.
     """
     samples = samples_of(model, x, None, labels, missing)
-    engine = model.engine()
-    parts = []
-    for batch in batches_of(engine, samples):
-        observer = _Trace(engine)
-        observe(engine, model.params, batch, observer)
-        parts.append(torch.where(observer.possible[0], observer.trace[0], torch.nan))
-    trace = torch.cat(parts)
+    reference = Reference.of(model.program, model.params)
+    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples)])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
@@ -170,12 +159,8 @@ def per_sample(
 def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
     wanted = _wanted(model, nodes)
     samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
-    engine = model.engine()
-    parts = []
-    for batch in batches_of(engine, samples):
-        observer = _Units(engine, wanted)
-        observe(engine, model.params, batch, observer)
-        parts.append(observer.stacked())
+    reference = Reference.of(model.program, model.params)
+    parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches_of(reference, samples)]
     total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
     refs = node_refs(model)
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
@@ -183,113 +168,50 @@ def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum
 
 def _sums(model: Model, samples: Samples) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
-    request = Request(curvature=True, mean_ratio=True)
-    if model.circuit.outputs == 1:
-        fastest = bind_engine(model.program, model.params)
-        chunk = min(len(samples), chunk_size(fastest, backward=True))
-        sums = within_memory(
-            fastest, chunk, lambda size: statistics(fastest, model.params, chunks(samples, size), request)
-        )
-        return sums, sums.weight
-    engine = model.engine(tables=True)
-    observer = _Sums(engine, model.params, request)
-    for batch in batches_of(engine, samples):
-        observe(engine, model.params, batch, observer)
-    return observer.result(), observer.outputs
+    backend, request = model.backend, Request(curvature=True, mean_ratio=True)
+    chunk = min(len(samples), chunk_size(backend, backward=True))
+    sums = within_memory(backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size), request))
+    return sums, sums.weight if samples.labels is None else _entering(model, samples)
 
 
-class _Sums(Sums):
-    """The E-step's sums, and the flow that enters at each output."""
-
-    def __init__(self, engine: Engine, params: Params, request: Request) -> None:
-        super().__init__(engine, params, request)
-        self.outputs = torch.zeros(len(engine.program.roots), dtype=torch.float64, device=engine.device)
-
-    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
-        super().on_start(batch, log_value, weight, possible)
-        chosen = torch.zeros_like(weight[0], dtype=torch.int64) if batch.labels is None else batch.labels[0]
-        self.outputs.index_add_(0, chosen, weight[0].double())
+def _entering(model: Model, samples: Samples) -> Tensor:  # (outputs,)
+    """The weight of the possible samples of each output."""
+    backend = model.backend
+    total = torch.zeros(model.circuit.outputs, dtype=torch.float64, device=model.device)
+    for batch in chunks(samples, chunk_size(backend, backward=False)):
+        root = root_flow(batch, backend.log_prob(model.params, batch))
+        total += root.flow[0].sum(-1, dtype=torch.float64)
+    return total
 
 
-class _Trace(BySample):
-    """Adds up T_n(x) over all sum units."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.trace = torch.zeros(engine.runs, engine.samples, dtype=torch.float64, device=engine.device)
-
-    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
-        self.possible = possible
-        self.trace = torch.zeros(log_value.shape, dtype=torch.float64, device=self.engine.device)
-
-    def on_sum(self, step: SumPass) -> None:
-        total, _ = decomposition(self.engine, step)
-        self.trace += total.sum((1, 2), dtype=torch.float64)
-
-    def on_repaired(self, number: int, entries: Repaired) -> None:
-        total, _ = repaired_decomposition(self.engine, number, entries)
-        self.trace.index_put_((entries.run, entries.sample), total, accumulate=True)
-
-    def on_input(self, number: int, flow: Tensor) -> None:
-        """Inputs are not part of the trace."""
+@torch.no_grad()
+def _traces(reference: Reference, model: Model, batch: Batch) -> Tensor:  # (N,)
+    """The sum of T_n(x) over all sum units; NaN for impossible samples."""
+    down = reference.passes(model.params, batch)
+    trace = torch.zeros(batch.size, dtype=torch.float64, device=model.device)
+    for step in down.sums():
+        trace += decomposition(step)[0][0].sum((0, 1), dtype=torch.float64)
+        for entries in step.weak():
+            total, _ = weak_decomposition(entries.log_ratio, entries.flow)
+            trace.index_put_((entries.at[3],), total, accumulate=True)
+    return torch.where(down.root.possible[0], trace, torch.nan)
 
 
-class _Units(BySample):
-    """Keeps T, t and F of chosen units."""
-
-    def __init__(self, engine: Engine, wanted: Sequence[int]) -> None:
-        self.engine, self.wanted = engine, torch.tensor(wanted, dtype=torch.int64, device=engine.device)
-        sizes = [s.shape[0] * s.shape[1] for s in engine.program.sums]
-        self.starts = np.cumsum([0, *sizes])
-
-    def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
-        self.possible = possible[0]
-        shape = (3, int(self.starts[-1]), log_value.shape[-1])
-        self.values = torch.zeros(shape, dtype=torch.float64, device=self.engine.device)
-
-    def on_sum(self, step: SumPass) -> None:
-        flow = step.flow.clone()
-        total, local = decomposition(self.engine, step)
-        part = slice(int(self.starts[step.number]), int(self.starts[step.number + 1]))
-        for place, values in enumerate((total, local, flow)):
-            self.values[place, part] += values[0].flatten(0, 1)
-
-    def on_repaired(self, number: int, entries: Repaired) -> None:
-        total, local = repaired_decomposition(self.engine, number, entries)
-        units = self.engine.program.sums[number].units
-        rows = int(self.starts[number]) + entries.group * units + entries.unit
-        self.values[0].index_put_((rows, entries.sample), total, accumulate=True)
-        self.values[1].index_put_((rows, entries.sample), local, accumulate=True)
-
-    def on_input(self, number: int, flow: Tensor) -> None:
-        """Inputs are not part of the trace."""
-
-    def stacked(self) -> Tensor:  # (3, units, N)
-        """What was asked for; NaN for impossible samples."""
-        return torch.where(self.possible, self.values[:, self.wanted], torch.nan)
-
-
-def decomposition(engine: Engine, step: SumPass) -> tuple[Tensor, Tensor]:
-    """T = A^2 q and t = q / S^2 for each unit and sample, (R, G, K, N), q = sum of E^2 over the unit's own edges."""
-    mask = engine.masks[step.number]
-    squares = step.elements.square()
-    norm = squares.sum(-2, keepdim=True) if mask is None else torch.matmul(mask, squares)
-    local = torch.where(step.log_largest > LOG_ZERO / 2, norm / step.scaled.square(), 0.0)
-    return step.ratio.square() * norm, local
-
-
-def repaired_decomposition(engine: Engine, number: int, entries: Repaired) -> tuple[Tensor, Tensor]:
-    """T and t of entries computed in logs, (P,), float64."""
-    log_ratio = repaired_log_ratio(engine, number, entries)
-    log_flow = entries.flow.double().log()[:, None]  # in logs a flow of zero never meets an infinite ratio
-    return (2 * (log_ratio + log_flow)).exp().sum(-1), (2 * log_ratio).exp().sum(-1)
-
-
-def repaired_log_ratio(engine: Engine, number: int, entries: Repaired) -> Tensor:  # (P, C) float64
-    """log rho of entries computed in logs; minus infinity where the mask has no edge."""
-    log_ratio = entries.log_ratio.double()
-    mask = engine.masks[number]
-    return log_ratio if mask is None else log_ratio.masked_fill(mask[entries.group, entries.unit] == 0, -torch.inf)
+@torch.no_grad()
+def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  # (3, M, N)
+    """T, t and F of all sum units; NaN for impossible samples."""
+    program, down = model.program, reference.passes(model.params, batch)
+    found = torch.zeros(3, program.units, batch.size, dtype=torch.float64, device=model.device)
+    for step in down.sums():
+        first, last = (int(start) for start in program.unit_starts[step.number : step.number + 2])
+        here = found[:, first:last].view(3, *step.layer.shape[:2], -1)  # (3, G, K, N)
+        for place, values in enumerate((*decomposition(step), step.flow)):
+            here[place] = values[0]
+        for entries in step.weak():
+            _, *at = entries.at
+            for place, values in enumerate(weak_decomposition(entries.log_ratio, entries.flow)):
+                here[place].index_put_(tuple(at), values)
+    return torch.where(down.root.possible[0], found, torch.nan)
 
 
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
@@ -298,9 +220,9 @@ def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, mi
     return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
 
 
-def batches_of(engine: AnyEngine, samples: Samples) -> Iterator[Batch]:
+def batches_of(backend: Backend, samples: Samples) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
-    return chunks(samples, chunk_size(engine, backward=True))
+    return chunks(samples, chunk_size(backend, backward=True))
 
 
 def report_impossible(impossible: int, weight: float) -> None:

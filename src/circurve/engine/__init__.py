@@ -1,37 +1,34 @@
-"""The engine: a circuit compiled to index arrays, evaluated and differentiated layer by layer for fleets of runs."""
+"""The engine: a circuit compiled to index arrays, and backends that compute values, flows and statistics from it."""
 
-from circurve.engine.backends import AnyEngine, Backend, bind_engine, chosen_backend
+from circurve.engine.backend import Backend
 from circurve.engine.batch import Batch, Samples
-from circurve.engine.bound import Engine
+from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice
 from circurve.engine.compiler import compile
-from circurve.engine.estep import log_prob, observe, statistics
 from circurve.engine.inspect import flows, values
-from circurve.engine.params import Params, random_weights, stack
+from circurve.engine.params import Params, by_node, from_nodes, random_weights, stack
 from circurve.engine.program import Program
-from circurve.engine.reference import backward, forward
+from circurve.engine.reference import Reference
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 
 __all__ = [
-    "AnyEngine",
+    "BACKENDS",
     "Backend",
+    "BackendName",
     "Batch",
     "CurvatureSums",
-    "Engine",
     "Params",
     "Program",
+    "Reference",
     "Request",
     "Samples",
     "Statistics",
-    "backward",
-    "bind_engine",
-    "chosen_backend",
+    "by_node",
+    "choose_backend",
     "compile",
+    "explain_choice",
     "flows",
-    "forward",
-    "log_prob",
-    "observe",
+    "from_nodes",
     "random_weights",
     "stack",
-    "statistics",
     "values",
 ]

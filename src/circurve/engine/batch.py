@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +21,8 @@ class Batch:
     observed: Tensor | None  # like x, 1 where a value is present
     weights: Tensor | None  # (R or 1, N), at least zero
     labels: Tensor | None  # (R or 1, N), which output each sample belongs to
+    key: object | None = None
+    """Batches with the same key hold the same samples: what was prepared for one serves the other."""
 
     @property
     def size(self) -> int:
@@ -47,6 +48,7 @@ class Samples:
     weights: Tensor | None  # (N,)
     labels: Tensor | None  # (N,)
     dtype: torch.dtype
+    token: object = field(default_factory=object, repr=False)
 
     @classmethod
     def of(
@@ -83,14 +85,8 @@ class Samples:
         return Samples(values, self.has_missing or other.has_missing, weights, labels, self.dtype)
 
     def rows(self, start: int, stop: int) -> Batch:
-        """Consecutive rows, the same for all runs. All of them, on a CPU, are one and the same batch every time."""
-        if (start, stop) == (0, len(self)) and self.values.device.type == "cpu":
-            return self._whole
-        return self._part(slice(start, stop))
-
-    @cached_property
-    def _whole(self) -> Batch:
-        return self._part(slice(None))
+        """Consecutive rows, the same for all runs."""
+        return replace(self._part(slice(start, stop)), key=(self.token, start, stop))
 
     def _part(self, part: slice) -> Batch:
         return self._batch(

@@ -134,20 +134,13 @@ def _owned_blocks(children: Sequence[Wiring | None], folds: Sequence[Fold], valu
     """The sum blocks whose elements are exactly one whole block that nothing else reads."""
     reads = np.bincount(roots, minlength=values.rows)
     for wiring in children:
-        if wiring is None:
-            continue
-        lists = [column.sources for column in wiring.columns]
-        lists += [wiring.tail.sources] if wiring.tail is not None else []
-        for sources in lists:
-            np.add.at(reads, sources, 1)
+        if wiring is not None:
+            np.add.at(reads, wiring.edges()[1], 1)
     owned = set()
     for block, (wiring, fold) in enumerate(zip(children, folds, strict=True)):
         if wiring is None or not isinstance(fold[0], Sum):
             continue
         sources = wiring.columns[0].sources
-        low = int(sources[0])
-        source_block = int(np.searchsorted(values.starts, low, side="right") - 1)
-        whole = low == values.starts[source_block] and len(sources) == values.sizes[source_block]
-        if whole and np.array_equal(sources, np.arange(low, low + len(sources))) and reads[sources].max() == 1:
+        if values.whole_block(sources) is not None and reads[sources].max() == 1:
             owned.add(block)
     return owned

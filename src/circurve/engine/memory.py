@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from circurve.engine.backends import AnyEngine
+from circurve.engine.backend import Backend
 from circurve.errors import OptionError, warn_user
 
 __all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
@@ -22,12 +22,12 @@ DEFAULT_SHARE = 0.4
 CPU_CHUNK = 2048
 """What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
 
-CACHE, ROOM = 36 << 20, 1 << 30
-"""Small circuits take more samples, up to a working set of CACHE bytes; very large ones fewer, down to one of ROOM
-bytes. (As measured with benchmarks/cpu_em.py.)"""
+CACHE_BYTES, MAX_BYTES = 36 << 20, 1 << 30
+"""Small circuits take more samples, up to a working set of CACHE_BYTES; very large ones fewer, so that it stays below
+MAX_BYTES. (Measured with benchmarks/cpu_em.py.)"""
 
-MOST = 32768
-"""No circuit gains from more samples at once than this on a CPU. (As measured.)"""
+MAX_CPU_CHUNK = 32768
+"""No circuit gains from more samples at once than this on a CPU. (Measured.)"""
 
 
 def free_memory(device: torch.device) -> int:
@@ -39,40 +39,40 @@ def free_memory(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def chunk_size(engine: AnyEngine, backward: bool, memory_budget: int | None = None) -> int:
+def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None) -> int:
     """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1."""
     whole = isinstance(memory_budget, int | np.integer) and not isinstance(memory_budget, bool)
     if memory_budget is not None and not (whole and memory_budget > 0):
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
-    budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(engine.device))
-    fitting = max(1, budget // engine.bytes_per_sample(backward))
-    if engine.device.type != "cpu":
+    budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(backend.device))
+    fitting = max(1, budget // backend.bytes_per_sample(backward))
+    if backend.device.type != "cpu":
         return fitting
-    each = engine.bytes_per_sample(backward)
-    comfortable = max(CACHE // each, min(CPU_CHUNK, ROOM // each), 64)
-    return min(fitting, comfortable, MOST)
+    each = backend.bytes_per_sample(backward)
+    comfortable = max(CACHE_BYTES // each, min(CPU_CHUNK, MAX_BYTES // each), 64)
+    return min(fitting, comfortable, MAX_CPU_CHUNK)
 
 
-def within_memory(engine: AnyEngine, chunk: int, work: Callable[[int], Result]) -> Result:
+def within_memory(backend: Backend, chunk: int, work: Callable[[int], Result]) -> Result:
     """work(chunk), from the start with half as many samples at once whenever the device runs out of memory.
 
-    The engine keeps in mind what was too much.
+    The backend remembers what was too much.
     """
-    chunk = min(chunk, engine.most_samples or chunk)
+    chunk = min(chunk, backend.max_samples or chunk)
     while True:
         try:
             return work(chunk)
         except torch.OutOfMemoryError:
             if chunk == 1:
                 raise
-        chunk = engine.most_samples = halve(engine, chunk)  # here, where the error no longer holds on to tensors
+        chunk = backend.max_samples = halve(backend, chunk)  # here, where the error no longer holds on to tensors
 
 
-def halve(engine: AnyEngine, chunk: int) -> int:
+def halve(backend: Backend, chunk: int) -> int:
     """Half as many samples at once, with a warning; all buffers are given back."""
-    engine.release()
-    if engine.device.type == "cuda":
+    backend.release()
+    if backend.device.type == "cuda":
         torch.cuda.empty_cache()
     fewer = max(1, chunk // 2)
-    warn_user(f"out of memory on {engine.device}: going on with {fewer} samples at once")
+    warn_user(f"out of memory on {backend.device}: going on with {fewer} samples at once")
     return fewer

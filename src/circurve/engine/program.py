@@ -7,6 +7,7 @@ what one layer writes, so each block is contiguous and a sum layer is one batche
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -32,16 +33,24 @@ class Space:
         """All rows of the space, for one run."""
         return int(self.starts[-1] + self.sizes[-1]) if len(self.starts) else 0
 
-    def bind(self, rows: Index, runs: int) -> Index:  # (P,) -> (R, P)
-        """Where the rows of each run lie when every block is stored as (R, block size).
+    def block_of(self, rows: Index) -> Index:  # (P,) -> (P,)
+        """The block that holds each row."""
+        found: Index = np.searchsorted(self.starts, rows, side="right") - 1
+        return found
 
-        With that order a block of all runs stays contiguous, and a gather serves all runs in one call.
-        """
-        block = np.searchsorted(self.starts, rows, side="right") - 1
-        start, size = self.starts[block], self.sizes[block]
-        run = np.arange(runs, dtype=np.int64)[:, None]
-        bound: Index = start * runs + run * size + (rows - start)
-        return bound
+    def span(self, block: int) -> slice:
+        """The rows of a block."""
+        start = int(self.starts[block])
+        return slice(start, start + int(self.sizes[block]))
+
+    def whole_block(self, rows: Index) -> int | None:
+        """The block whose rows are exactly these, in their order; None if there is none."""
+        if not len(rows):
+            return None
+        block = int(self.block_of(rows[:1])[0])
+        span = self.span(block)
+        same = len(rows) == span.stop - span.start and np.array_equal(rows, np.arange(span.start, span.stop))
+        return block if same else None
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,21 @@ class Wiring:
         """The sources, where each target has exactly one."""
         only = len(self.columns) == 1 and self.columns[0].targets is None and self.tail is None
         return self.columns[0].sources if only else None
+
+    def edges(self) -> tuple[Index, Index]:
+        """(target, source) of every edge, ordered by target and, within a target, as the sources were given."""
+        targets, sources = [], []
+        for column in self.columns:
+            at = column.targets
+            targets.append(np.arange(len(column.sources)) if at is None or isinstance(at, int) else at)
+            sources.append(column.sources)
+        if self.tail is not None:
+            sizes = np.diff(self.tail.offsets, append=len(self.tail.sources))
+            targets.append(np.repeat(self.tail.targets, sizes))
+            sources.append(self.tail.sources)
+        target, source = np.concatenate(targets), np.concatenate(sources)
+        order = np.argsort(target, kind="stable")
+        return target[order], source[order]
 
 
 @dataclass(frozen=True)
@@ -153,18 +177,29 @@ class Program:
     ROOT_FLOWS = 1
     """The flow block of the outputs; block 0 is a single zero row, the flow of a unit that nobody uses."""
 
-    @property
+    @cached_property
     def sums(self) -> tuple[SumLayer, ...]:
         """The sum layers, children before parents: the order of all weight tensors."""
         return tuple(layer for layer in self.layers if isinstance(layer, SumLayer))
+
+    @cached_property
+    def unit_starts(self) -> Index:  # (sum layers + 1,)
+        """The number of the first unit of each sum layer among all sum units; the last entry counts them all."""
+        sizes = [layer.shape[0] * layer.shape[1] for layer in self.sums]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    @property
+    def units(self) -> int:
+        """M, the number of all sum units."""
+        return int(self.unit_starts[-1])
 
     @property
     def masked(self) -> bool:
         """Whether any sum lacks edges."""
         return any(layer.mask is not None for layer in self.sums)
 
-    def describe(self, device: str | None = None) -> str:
-        """One line for each layer: what is folded into what shape; with a device, the backend that serves it there."""
+    def describe(self) -> str:
+        """One line for each layer: what is folded into what shape."""
         lines = [f"{len(self.inputs)} input layers, {len(self.layers)} layers, {self.values.rows:,} rows"]
         for inputs in self.inputs:
             g, k = inputs.shape
@@ -174,16 +209,6 @@ class Program:
                 lines.append(f"product  {layer.children.targets:>6} rows, {len(layer.children.columns)} columns")
             else:
                 g, k, c = layer.shape
-                place = "in place" if layer.owns_children else "gathered"
-                masked = ", masked" if layer.mask is not None else ""
-                lines.append(f"sum      {g:>6} x {k} x {c}  {place}{masked}")
-        if device is not None:
-            lines.append(f"on {device}: {self._backend(device)}")
+                masked = "  masked" if layer.mask is not None else ""
+                lines.append(f"sum      {g:>6} x {k} x {c}{masked}")
         return "\n".join(lines)
-
-    def _backend(self, device: str) -> str:
-        import torch  # noqa: PLC0415 - a program itself knows nothing of tensors
-
-        from circurve.engine.backends import chosen_backend  # noqa: PLC0415 - which imports this module
-
-        return chosen_backend(self, torch.device(device), torch.float32)

@@ -10,9 +10,9 @@ import numpy as np
 from circurve.engine.program import Column, Index, Space, Tail, Wiring
 from circurve.graph import Node, Product, Sum
 
-__all__ = ["MOST_COLUMNS", "FlowWirer", "wire_products", "wire_sums"]
+__all__ = ["MAX_COLUMNS", "FlowWirer", "wire_products", "wire_sums"]
 
-MOST_COLUMNS = 8
+MAX_COLUMNS = 8
 """Sources of a target beyond this many go to the tail, so that one busy node does not pad all others."""
 
 
@@ -27,16 +27,16 @@ def wire_products(fold: Sequence[Product], rows: Mapping[Node, Index]) -> Wiring
     ends = np.cumsum([node.units for node in fold])
     widest = max(len(node.children) for node in fold)
     columns = []
-    for j in range(min(widest, MOST_COLUMNS)):
+    for j in range(min(widest, MAX_COLUMNS)):
         members = [i for i, node in enumerate(fold) if len(node.children) > j]
         sources = np.concatenate([_child_rows(fold[i], j, rows) for i in members])
         targets = np.concatenate([np.arange(ends[i] - fold[i].units, ends[i]) for i in members])
         columns.append(Column(sources, _as_targets(targets, int(ends[-1]))))
     tail = None
-    if widest > MOST_COLUMNS:
-        long = [i for i, node in enumerate(fold) if len(node.children) > MOST_COLUMNS]
+    if widest > MAX_COLUMNS:
+        long = [i for i, node in enumerate(fold) if len(node.children) > MAX_COLUMNS]
         bags = [
-            np.stack([_child_rows(fold[i], j, rows) for j in range(MOST_COLUMNS, len(fold[i].children))], axis=1)
+            np.stack([_child_rows(fold[i], j, rows) for j in range(MAX_COLUMNS, len(fold[i].children))], axis=1)
             for i in long
         ]  # (units, children beyond the columns) for each long product
         sizes = np.concatenate([np.full(len(bag), bag.shape[1]) for bag in bags])
@@ -91,14 +91,8 @@ class FlowWirer:
             made, slot_of[shared] = self._new_block(shared.size)
             kept = np.repeat(counts > 1, counts)
             wiring = _wiring(counts[shared], slots[kept])
-        for column in children.columns:
-            targets = column.targets
-            chosen = slot_of if targets is None else slot_of[:targets] if isinstance(targets, int) else slot_of[targets]
-            self._connect(column.sources, chosen)
-        if children.tail is not None:
-            tail = children.tail
-            sizes = np.diff(tail.offsets, append=len(tail.sources))
-            self._connect(tail.sources, np.repeat(slot_of[tail.targets], sizes))
+        targets, sources = children.edges()
+        self._connect(sources, slot_of[targets])
         return slot_of, made, wiring
 
     def _new_block(self, size: int) -> tuple[int, Index]:
@@ -108,7 +102,7 @@ class FlowWirer:
         return len(self._sizes) - 1, np.arange(start, start + size, dtype=np.int64)
 
     def _connect(self, rows: Index, slots: Index) -> None:
-        blocks = np.searchsorted(self._values.starts, rows, side="right") - 1
+        blocks = self._values.block_of(rows)
         low, high = int(blocks.min()), int(blocks.max())
         if low == high:
             self._incoming[low].append((rows, slots))
@@ -133,14 +127,14 @@ def _wiring(counts: Index, sources: Index) -> Wiring:
     """A wiring from lists of sources, one after the other, with `counts` of them for each target; none means slot 0."""
     first = _offsets(counts)
     columns = [Column(np.where(counts > 0, _take(sources, first), 0), None)]
-    for j in range(1, min(int(counts.max(initial=0)), MOST_COLUMNS)):
+    for j in range(1, min(int(counts.max(initial=0)), MAX_COLUMNS)):
         targets = np.flatnonzero(counts > j)
         columns.append(Column(sources[first[targets] + j], _as_targets(targets, len(counts))))
-    long = np.flatnonzero(counts > MOST_COLUMNS)
+    long = np.flatnonzero(counts > MAX_COLUMNS)
     if not long.size:
         return Wiring(len(counts), tuple(columns))
-    spans = [np.arange(first[i] + MOST_COLUMNS, first[i] + counts[i]) for i in long]
-    tail = Tail(long, sources[np.concatenate(spans)], _offsets(counts[long] - MOST_COLUMNS))
+    spans = [np.arange(first[i] + MAX_COLUMNS, first[i] + counts[i]) for i in long]
+    tail = Tail(long, sources[np.concatenate(spans)], _offsets(counts[long] - MAX_COLUMNS))
     return Wiring(len(counts), tuple(columns), tail)
 
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.engine import Engine, Params, Program, Request, Samples, statistics
+from circurve.engine import Params, Program, Request, Samples, choose_backend
 from circurve.engine.memory import chunk_size
 from circurve.learning.score import chunks, mean_log_likelihood
 
@@ -99,11 +99,10 @@ def evaluate(program: Program, params: Params, train: Samples, test: Samples) ->
     found = []
     for start in range(0, params.runs, RUNS_AT_ONCE):
         part = params.select(range(start, min(start + RUNS_AT_ONCE, params.runs)))
-        careful = program.masked or part.may_underflow()
-        engine = Engine(program, part.runs, part.device, part.dtype, careful)
-        sums = statistics(engine, part, chunks(train, chunk_size(engine, backward=True)), Request(curvature=True))
+        backend = choose_backend(program, part)
+        sums = backend.statistics(part, chunks(train, chunk_size(backend, backward=True)), Request(curvature=True))
         assert sums.curvature is not None
-        test_ll = mean_log_likelihood(engine, part, test, chunk_size(engine, backward=False))
+        test_ll = mean_log_likelihood(backend, part, test, chunk_size(backend, backward=False))
         trace = sums.curvature.trace() / sums.weight
         found.append(torch.stack([-sums.mean_log_likelihood, -test_ll, trace.double()]).cpu().numpy())
     return Surfaces(*np.concatenate(found, axis=1))

@@ -13,7 +13,7 @@ from circurve.data import Dataset
 from circurve.data.convert import Array
 from circurve.data.dataset import SPLITS
 from circurve.engine import compile
-from circurve.engine.parameters import by_node, from_nodes
+from circurve.engine.params import by_node, from_nodes
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.learning.initialize import generator

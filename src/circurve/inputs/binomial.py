@@ -54,7 +54,7 @@ class Binomial(Family):
         draw = torch.rand(units, 1, generator=generator, dtype=torch.float64)
         return (0.5 * mean + 0.5 * draw).clamp_(FLOOR, 1 - FLOOR)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log C(n, x) + x (log p - log(1-p)) + n log(1-p)."""
         probability, count = parameters[..., 0].double(), x.double()
         log_success = probability.log().clamp_min_(LOG_ZERO)
@@ -62,7 +62,7 @@ class Binomial(Family):
         log_ways = _log_factorial(torch.full_like(count, self.trials))
         log_ways = log_ways - _log_factorial(count) - _log_factorial(self.trials - count)
         slope, offset = log_success - log_failure, self.trials * log_failure  # (R, G, K)
-        return cancelling_log_prob(count, log_ways, slope, offset, out)
+        return cancelling_log_prob(count, log_ways, slope, offset).to(parameters.dtype)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """(1, x): how often the unit was used, and how many successes it saw."""

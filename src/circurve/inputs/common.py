@@ -52,14 +52,14 @@ def presence(x: Tensor, observed: Tensor | None) -> Tensor:  # (R or 1, G, N), i
     return torch.ones_like(x) if observed is None else observed.to(x.dtype)
 
 
-def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> Tensor:
+def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) -> Tensor:
     """log p_k(x_n) = base_n + slope_k x_n + offset_k, summed in float64.
 
     For large counts the three terms are thousands of times their sum, which float32 would not survive.
-    x, base: (R or 1, G, N) float64; slope, offset: (R, G, K) float64; out: (R, G, K, N).
+    x, base: (R or 1, G, N) float64; slope, offset: (R, G, K) float64; returns (R, G, K, N) float64.
     """
     total = torch.addcmul(base.unsqueeze(-2), x.unsqueeze(-2), slope.unsqueeze(-1))  # (R, G, K, N)
-    return out.copy_(total.add_(offset.unsqueeze(-1)).clamp_min_(LOG_ZERO))
+    return total.add_(offset.unsqueeze(-1)).clamp_min_(LOG_ZERO)
 
 
 def blend(parameters: Tensor, best: Tensor, weight: Tensor, step: Tensor) -> Tensor:

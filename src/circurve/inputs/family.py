@@ -56,11 +56,10 @@ class Family(ABC):
         """Draw starting parameters for `units` units, spread around the observed values of `column` (may be empty)."""
 
     @abstractmethod
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
-        """Write log p_k(x_n) into `out` and return it.
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """log p_k(x_n), (R, G, K, N), in the dtype of the parameters; autograd can differentiate it.
 
-        parameters: (R, G, K, P); x: (R or 1, G, N), floating; out: (R, G, K, N). Zero probability is written as
-        LOG_ZERO, never as an infinity.
+        parameters: (R, G, K, P); x: (R or 1, G, N), floating. Zero probability is LOG_ZERO, never an infinity.
         """
 
     @abstractmethod

@@ -49,11 +49,11 @@ class Poisson(Family):
         draw = torch.rand(units, generator=generator, dtype=torch.float64)
         return (centre * (0.5 + draw)).clamp_min_(RATE_FLOOR).unsqueeze(-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """-log x! + x log(rate) - rate."""
         rate, count = parameters[..., 0].double(), x.double()
         log_rate = rate.log().clamp_min_(LOG_ZERO)
-        return cancelling_log_prob(count, -torch.lgamma(count + 1), log_rate, -rate, out)
+        return cancelling_log_prob(count, -torch.lgamma(count + 1), log_rate, -rate).to(parameters.dtype)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """(1, x): how often the unit was used, and the total of what it counted."""

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from circurve.engine.parameters import by_node
+from circurve.engine.params import by_node
 from circurve.errors import CircurveError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.interop.pyjuice_families import family_to

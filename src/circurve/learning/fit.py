@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from circurve.engine import Backend, Params, Program, Samples, compile, stack
+from circurve.engine import BackendName, Params, Program, Samples, compile, stack
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
@@ -45,7 +45,7 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     select: Literal["best", "last"] | None = None,
     device: str | torch.device = "auto",
     precision: Literal["float32", "float64", "tf32"] = "float32",
-    backend: Backend = "auto",
+    backend: BackendName = "auto",
     memory_budget: int | None = None,
     track: bool = False,
     refit: bool = False,
@@ -121,7 +121,7 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     select: Literal["best", "last"] | None = None,
     device: str | torch.device = "auto",
     precision: Literal["float32", "float64", "tf32"] = "float32",
-    backend: Backend = "auto",
+    backend: BackendName = "auto",
     memory_budget: int | None = None,
     track: bool = False,
     refit: bool = False,

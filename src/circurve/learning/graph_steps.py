@@ -1,7 +1,7 @@
 """The steps of an epoch on a GPU: one EM step recorded as a CUDA graph and replayed for every batch.
 
 A recorded step reads everything that changes from tensors: which batch is next, its rows, step sizes and mu of all
-runs. It ends with the next parameters in place, so an epoch is a row of replays without a word from the host.
+runs. It ends with the next parameters in place, so an epoch is a row of replays that the host does not wait for.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from torch import Tensor
 
 from circurve.engine import Params, Samples
 from circurve.engine.batch import Batch
+from circurve.engine.cuda import Fused
 from circurve.engine.cuda.estep import FusedSums
-from circurve.engine.cuda.fused import FusedEngine
-from circurve.engine.cuda.launch import PickFrom
 from circurve.engine.cuda.mstep import StepSizes, Update, move_inputs, move_weights
+from circurve.engine.cuda.table_launch import PickFrom
 from circurve.engine.memory import chunk_size, halve
 from circurve.learning.gates import is_ours
 from circurve.learning.mstep import FLOOR
@@ -33,14 +33,18 @@ class GraphSteps:
     """
 
     def __init__(
-        self, engine: FusedEngine, plan: Plan, train: Samples, params: Params, memory_budget: int | None = None
+        self, backend: Fused, plan: Plan, train: Samples, params: Params, memory_budget: int | None = None
     ) -> None:
-        self.engine, self.plan, self.train = engine, plan, train
+        engine = backend.engine
+        self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
+        self.scorer = Fused(backend.program, backend.runs, backend.device, engine.precision)
+        """A recorded step must find its memory where it was, so scores have a backend of their own."""
+
         engine.load(params)
         engine.expect_missing(train.has_missing)
         engine.inputs = [values.clone(memory_format=torch.contiguous_format) for values in params.inputs]
         self.states = self._states(train) if not engine.blueprint.written else None
-        self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
+        self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
         self.records = engine.device.type == "cuda" and all(is_ours(gated.gate) for gated in plan.gated)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.shape: tuple[int, ...] = ()
@@ -65,7 +69,7 @@ class GraphSteps:
             else:
                 self.graph.replay()
         if self.plan.request.curvature:
-            torch.sum(self.traces, -1, out=self.totals[3])
+            torch.sum(self.traces, -1, out=self.totals[4])
         return Totals(self.totals.clone())
 
     def _prepare(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> None:
@@ -78,7 +82,7 @@ class GraphSteps:
             self.number = torch.zeros(1, dtype=torch.int64, device=device)
             self.alphas = torch.zeros(len(batches), self.engine.runs, dtype=torch.float64, device=device)
             self.mus = torch.zeros_like(self.alphas)
-            self.totals = torch.zeros(4, self.engine.runs, dtype=torch.float64, device=device)
+            self.totals = torch.zeros(5, self.engine.runs, dtype=torch.float64, device=device)
             units = self.plan.units if self.plan.request.curvature else 0
             self.traces = torch.zeros(self.engine.runs, units, dtype=torch.float64, device=device)
             self.sent = ()
@@ -130,7 +134,7 @@ class GraphSteps:
                 tensor.copy_(value)
             if done:
                 return
-            self.chunk = halve(engine, min(self.chunk, self.rows.shape[2]))
+            self.chunk = halve(self.backend, min(self.chunk, self.rows.shape[2]))
 
     def _first_step(self) -> None:
         device = self.engine.device

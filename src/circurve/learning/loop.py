@@ -10,12 +10,10 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from circurve.engine import AnyEngine, Params, Program, Request, Samples, bind_engine, stack, statistics
-from circurve.engine.cuda import FusedEngine
+from circurve.engine import Backend, Params, Program, Request, Samples, choose_backend, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import warn_user
 from circurve.learning.checks import check_at_least_zero
-from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.initialize import generator
 from circurve.learning.methods import Grid, Strength, Vanilla
@@ -23,7 +21,8 @@ from circurve.learning.options import Run, Settings, as_schedule
 from circurve.learning.plan import Plan
 from circurve.learning.schedules import Schedule, by_overfitting
 from circurve.learning.score import chunks, mean_log_likelihood
-from circurve.learning.steps import Batches, ReferenceSteps, Steps, Totals
+from circurve.learning.steps import Batches, Steps, Totals
+from circurve.learning.steps_choice import steps_for
 from circurve.model import Model
 
 __all__ = ["Callback", "EpochEnd", "Trainer"]
@@ -86,19 +85,15 @@ class Trainer:
             self._stop(dict.fromkeys(self.active, "interrupted"), epoch)
         return self._results()
 
-    def _bind(self, params: Params, active: Sequence[int]) -> tuple[Plan, Steps, AnyEngine]:
+    def _bind(self, params: Params, active: Sequence[int]) -> tuple[Plan, Steps, Backend]:
         """What continues with these parameters: M-step, steps and an engine for scores."""
         methods = [self.runs[i].method for i in active]
         plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
-        engine = self._engine(params)
-        train, budget = self.data["train"], self.settings.memory_budget
-        if isinstance(engine, FusedEngine):
-            # scores need an engine of their own: a recorded step must find its memory where it was
-            return plan, GraphSteps(engine, plan, train, params, budget), self._engine(params)
-        return plan, ReferenceSteps(engine, plan, train, params, budget), engine
+        steps = steps_for(self._engine(params), plan, self.data["train"], params, self.settings.memory_budget)
+        return plan, steps, steps.scorer
 
-    def _engine(self, params: Params) -> AnyEngine:
-        return bind_engine(self.program, params, self.settings.backend, self.settings.precision)
+    def _engine(self, params: Params) -> Backend:
+        return choose_backend(self.program, params, self.settings.backend, self.settings.precision)
 
     @property
     def params(self) -> Params:
@@ -135,7 +130,7 @@ class Trainer:
         of_run = torch.tensor([different.index(seed) for seed in seeds], device=self.params.device)
         return orders.to(self.params.device).index_select(0, of_run)
 
-    def _score(self, name: str, params: Params, engine: AnyEngine, chunk: int) -> list[float] | None:
+    def _score(self, name: str, params: Params, engine: Backend, chunk: int) -> list[float] | None:
         if name not in self.data:
             return None
         values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
@@ -226,12 +221,12 @@ class Trainer:
             self.warned = True
             warn_user(f"{most} training samples have probability zero under the present parameters; EM leaves them out")
 
-    def _sharpness(self, params: Params, engine: AnyEngine) -> list[float | None]:
+    def _sharpness(self, params: Params, engine: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
         train, request = self.data["train"], Request(curvature=True)
         most = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
         sums = within_memory(
-            engine, min(most, len(train)), lambda chunk: statistics(engine, params, chunks(train, chunk), request)
+            engine, min(most, len(train)), lambda chunk: engine.statistics(params, chunks(train, chunk), request)
         )
         assert sums.curvature is not None
         values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from circurve.engine import Backend
+from circurve.engine import BACKENDS, BackendName
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, is_number
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
@@ -80,8 +80,8 @@ class Settings:
     precision: Literal["float32", "float64", "tf32"] = "float32"
     """tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32."""
 
-    backend: Backend = "auto"
-    """"reference" is plain torch; "fused" insists on the CUDA kernels; "auto" takes them where they serve."""
+    backend: BackendName = "auto"
+    """"auto" takes the fastest that can compute the circuit; "reference" (plain torch), "tree" and "fused" insist."""
 
     memory_budget: int | None = None
     """Bytes for buffers; None is a share of what is free."""
@@ -99,7 +99,7 @@ class Settings:
         if self.select is not None:
             check_choice("select", self.select, ("best", "last"))
         check_choice("precision", self.precision, tuple(PRECISIONS))
-        check_choice("backend", self.backend, ("auto", "reference", "fused"))
+        check_choice("backend", self.backend, BACKENDS)
         as_schedule(self.step)
 
     @property

@@ -50,7 +50,7 @@ class Plan:
         self.per_sample = torch.tensor(per_sample, device=self.device) if any(per_sample) else None
         self.ones = torch.ones(len(methods), dtype=torch.float64, device=self.device)
         self.masks = [None if s.mask is None else torch.from_numpy(s.mask).to(self.device) for s in program.sums]
-        self.units = sum(s.shape[0] * s.shape[1] for s in program.sums)
+        self.units = program.units
         self.fixed = self._fixed_gates()
         self.gated = self._gated_runs()
         self.omega: Tensor | None = None  # (R, M), the gates of the last M-step

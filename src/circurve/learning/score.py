@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from circurve.engine import AnyEngine, Batch, Params, Samples, log_prob
+from circurve.engine import Backend, Batch, Params, Samples
 from circurve.engine.memory import within_memory
 
 __all__ = ["chunks", "mean_log_likelihood"]
@@ -21,16 +21,16 @@ def chunks(samples: Samples, size: int) -> Iterator[Batch]:
         yield samples.rows(start, min(start + even, len(samples)))
 
 
-def mean_log_likelihood(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
+def mean_log_likelihood(backend: Backend, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
-    return within_memory(engine, min(chunk, len(samples)), lambda size: _mean(engine, params, samples, size))
+    return within_memory(backend, min(chunk, len(samples)), lambda size: _mean(backend, params, samples, size))
 
 
-def _mean(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:
+def _mean(backend: Backend, params: Params, samples: Samples, chunk: int) -> Tensor:
     total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
     weight = torch.zeros_like(total)
     for batch in chunks(samples, chunk):
-        values = log_prob(engine, params, batch)  # (R, outputs, N)
+        values = backend.log_prob(params, batch)  # (R, outputs, N)
         if batch.labels is None:
             score = values[:, 0]
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -10,32 +10,33 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from circurve.engine import Engine, Params, Samples, Statistics, statistics
+from circurve.engine import Backend, Batch, Params, Samples, Statistics
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.plan import Plan
 from circurve.learning.score import chunks
 
-__all__ = ["Batches", "ReferenceSteps", "Steps", "Totals"]
+__all__ = ["Batches", "PlainSteps", "Steps", "Totals"]
 
 
 @dataclass(frozen=True)
 class Totals:
     """Sums over the batches of an epoch, one for each run, kept on the device until the epoch ends."""
 
-    values: Tensor  # (4, R) float64: log-likelihood, weight, impossible samples, trace
+    values: Tensor  # (5, R) float64: log-likelihood, weight, impossible samples, broken samples, trace
 
     @classmethod
     def zero(cls, runs: int, device: torch.device) -> Totals:
         """Before the first batch."""
-        return cls(torch.zeros(4, runs, dtype=torch.float64, device=device))
+        return cls(torch.zeros(5, runs, dtype=torch.float64, device=device))
 
     def add(self, sums: Statistics) -> None:
         """Another batch."""
         self.values[0] += sums.log_likelihood
         self.values[1] += sums.weight
         self.values[2] += sums.impossible
+        self.values[3] += sums.broken
         if sums.curvature is not None and sums.curvature.total is not None:
-            self.values[3] += sums.curvature.trace()
+            self.values[4] += sums.curvature.trace()
 
     def impossible(self) -> int:
         """The most samples of probability zero that any run met."""
@@ -47,7 +48,7 @@ class Totals:
 
     def mean_trace(self) -> Tensor:  # (R,)
         """The mean trace of the Hessian, where it was asked for."""
-        return self.values[3] / self.values[1]
+        return self.values[4] / self.values[1]
 
 
 @dataclass(frozen=True)
@@ -82,20 +83,30 @@ class Steps(Protocol):
     def params(self) -> Params:
         """The present parameters."""
 
+    @property
+    def scorer(self) -> Backend:
+        """A backend for scores between epochs, whose use does not disturb the steps."""
+
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch, with each run's step size and mu."""
 
 
-class ReferenceSteps:
-    """Step by step, on any device."""
+class PlainSteps:
+    """Step by step, on any backend."""
 
-    def __init__(self, engine: Engine, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> None:
-        self.engine, self.plan, self.train = engine, plan, train
+    def __init__(self, backend: Backend, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> None:
+        self.backend, self.plan, self.train = backend, plan, train
         self.params = params
-        self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
+        self._whole: tuple[Batch, ...] | None = None
+        self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
+
+    @property
+    def scorer(self) -> Backend:
+        """The same backend."""
+        return self.backend
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
-        totals = Totals.zero(self.engine.runs, self.engine.device)
+        totals = Totals.zero(self.params.runs, self.params.device)
         for rows, alpha, mu in zip(batches, step_sizes, mus, strict=True):
             sums = self._e_step(rows)
             self.params = self.plan.maximize(self.params, sums, alpha, mu)
@@ -104,10 +115,18 @@ class ReferenceSteps:
 
     def _e_step(self, rows: Tensor | None) -> Statistics:
         size = len(self.train) if rows is None else rows.shape[1]
-        return within_memory(self.engine, min(self.chunk, size), lambda chunk: self._sums(rows, chunk))
+        return within_memory(self.backend, min(self.chunk, size), lambda chunk: self._sums(rows, chunk))
 
     def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
         if rows is None:
-            return statistics(self.engine, self.params, chunks(self.train, chunk), self.plan.request)
+            return self.backend.statistics(self.params, self._all_rows(chunk), self.plan.request)
         parts = (self.train.pick(part) for part in torch.split(rows, chunk, dim=1))
-        return statistics(self.engine, self.params, parts, self.plan.request)
+        return self.backend.statistics(self.params, parts, self.plan.request)
+
+    def _all_rows(self, chunk: int) -> Iterable[Batch]:
+        """All rows in chunks; a single chunk is made once and kept for the next step."""
+        if chunk < len(self.train):
+            return chunks(self.train, chunk)
+        if self._whole is None:
+            self._whole = tuple(chunks(self.train, chunk))
+        return self._whole

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.engine.program import ProductLayer, Program, SumLayer, Wiring
-from circurve.engine.tables import feeding_inputs, has_few_states
+from circurve.engine.program import ProductLayer, Program, SumLayer
+from circurve.engine.states import has_few_states, leaf_inputs
 
 __all__ = ["Blueprint", "SumPlan", "TablePlan", "Unfit", "draw"]
 
@@ -24,7 +24,7 @@ Longs = NDArray[np.int64]
 FACTOR, NOTHING = -1, -2
 """Kinds of a factor that is no table: a row of values, or none."""
 
-MOST_FACTORS = 1 << 24
+MAX_FACTORS = 1 << 24
 """Products of products are multiplied out; circuits that would grow beyond this are left to the reference backend."""
 
 
@@ -87,7 +87,6 @@ class RowsPlan:
 class Blueprint:
     """All layers, and the sizes of the four kinds of rows."""
 
-    program: Program = field(repr=False)
     sums: tuple[SumPlan, ...]
     tables: tuple[TablePlan, ...]
     written: tuple[RowsPlan, ...]
@@ -121,7 +120,7 @@ class _Lists:
         self._flat = np.arange(rows)
         self.elements: dict[int, tuple[Longs, Longs]] = {}  # block -> (element, row) pairs, by element
         for layer in program.layers:
-            element, row = self._expand(*_pairs(layer.children))
+            element, row = self._expand(*layer.children.edges())
             if isinstance(layer, SumLayer):
                 self.elements[layer.block] = (element, row)
             else:
@@ -129,7 +128,7 @@ class _Lists:
 
     def _expand(self, target: Longs, source: Longs) -> tuple[Longs, Longs]:
         counts = self._count[source]
-        if int(counts.sum()) > MOST_FACTORS:
+        if int(counts.sum()) > MAX_FACTORS:
             raise Unfit("products of products have too many factors")
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = self._flat[np.repeat(self._start[source], counts) + within]
@@ -148,7 +147,7 @@ class _Layout:
 
     def __init__(self, program: Program, kept: set[int]) -> None:
         self.program, self.kept = program, kept
-        self.leaves = {block: number for block, number in feeding_inputs(program).items() if number in kept}
+        self.leaves = {block: number for block, number in leaf_inputs(program).items() if number in kept}
         on_top = {number: block for block, number in self.leaves.items()}
         rows = program.values.rows
         self.place = np.zeros(rows, dtype=np.int64)
@@ -161,7 +160,7 @@ class _Layout:
         for number, layer in enumerate(program.inputs):
             variables = np.repeat([node.variable for node in layer.nodes], layer.units)
             if number in on_top:
-                self.hidden[self._span(layer.block)] = True
+                self.hidden[program.values.span(layer.block)] = True
                 units = program.values.sizes[on_top[number]] // len(layer.nodes)
                 self._tabulate(on_top[number], np.repeat([node.variable for node in layer.nodes], units))
             elif number in kept:
@@ -172,20 +171,16 @@ class _Layout:
             if sums.block not in self.leaves:
                 self._write(sums.block)
 
-    def _span(self, block: int) -> slice:
-        start = int(self.program.values.starts[block])
-        return slice(start, start + int(self.program.values.sizes[block]))
-
     def _tabulate(self, block: int, variables: Longs) -> None:
         self.first[block] = self.table_rows
-        span = self._span(block)
+        span = self.program.values.span(block)
         self.place[span] = self.table_rows + np.arange(span.stop - span.start)
         self.variable[span] = variables
         self.table_rows += span.stop - span.start
 
     def _write(self, block: int) -> None:
         self.first[block] = self.values
-        span = self._span(block)
+        span = self.program.values.span(block)
         self.place[span] = self.values + np.arange(span.stop - span.start)
         self.variable[span] = FACTOR
         self.values += span.stop - span.start
@@ -200,7 +195,7 @@ class _Layout:
             rows, _, kinds = self._matrix(layer, lists)
             wrong = (kinds.min(axis=2) != kinds.max(axis=2))[..., None] & (kinds >= 0)
             for row in np.unique(rows[wrong]):
-                block = int(np.searchsorted(self.program.values.starts, row, side="right") - 1)
+                block = int(self.program.values.block_of(row[None])[0])
                 found.add(self.leaves.get(block, blocks.get(block, -1)))
         return found
 
@@ -273,7 +268,6 @@ class _Layout:
             tables.append(TablePlan(number, top, len(inputs.nodes), units, first, variables, readers.of(block, units)))
         supports = [len(program.inputs[n].family.support() or ()) for n in self.kept]
         return Blueprint(
-            program=program,
             sums=sums,
             tables=tuple(tables),
             written=tuple(written),
@@ -299,8 +293,8 @@ class _Readers:
 
     def of(self, block: int, units: int) -> Ints:  # (G, J', K)
         """The readers of a block's rows, 0 where there are no more."""
-        start, size = int(self._values.starts[block]), int(self._values.sizes[block])
-        counts, starts = self._counts[start : start + size], self._starts[start : start + size]
+        span = self._values.span(block)
+        size, counts, starts = span.stop - span.start, self._counts[span], self._starts[span]
         width = max(1, int(counts.max(initial=0)))
         lists = np.zeros((size, width), dtype=np.int64)
         for j in range(width):
@@ -312,23 +306,6 @@ class _Readers:
 def _few_widths(width: int) -> int:
     """Rounded up to an even number: for small ones a kernel is compiled for each of them."""
     return width + width % 2
-
-
-def _pairs(wiring: Wiring) -> tuple[Longs, Longs]:
-    """(target, source) of all edges, by target, in the order of the columns."""
-    targets, sources = [], []
-    for column in wiring.columns:
-        at = column.targets
-        whole = np.arange(wiring.targets) if at is None else np.arange(at) if isinstance(at, int) else at
-        targets.append(whole)
-        sources.append(column.sources)
-    if wiring.tail is not None:
-        sizes = np.diff(wiring.tail.offsets, append=len(wiring.tail.sources))
-        targets.append(np.repeat(wiring.tail.targets, sizes))
-        sources.append(wiring.tail.sources)
-    target, source = np.concatenate(targets), np.concatenate(sources)
-    order = np.argsort(target, kind="stable")
-    return target[order], source[order]
 
 
 def _ints(array: Longs) -> Ints:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.kernels import LOG_ZERO_HALF, VARIES, log_elements, received
+from circurve.engine.cuda.kernels import IMPOSSIBLE, VARIES, log_elements, received
 
 __all__ = ["edge_counts", "edge_flows", "edge_logs", "edge_ratios", "edge_sums"]
 
@@ -92,7 +92,7 @@ def edge_ratios(
     tl.store(ratios + at, flow, mask=inside)
     if CURVATURE:
         value = tl.load(values + at, mask=inside, other=0.0)
-        possible = inside & (value > LOG_ZERO_HALF)
+        possible = inside & (value > IMPOSSIBLE)
         w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k) * CW
         logs = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n
         local = tl.zeros((BK, BN), dtype=tl.float32)
@@ -129,7 +129,7 @@ def edge_flows(
         w = tl.load(w_columns + k * CW, mask=c < C, other=0.0)
         value = tl.load(values + unit_rows + k * NS, mask=n < N, other=0.0)
         flow = tl.load(ratios + unit_rows + k * NS, mask=n < N, other=0.0)
-        edge = (w > 0)[:, None] & (value > LOG_ZERO_HALF)[None, :]
+        edge = (w > 0)[:, None] & (value > IMPOSSIBLE)[None, :]
         down += (w[:, None] * flow[None, :]) * _exp(log - value[None, :], edge)
     tl.store(flows + place, down, mask=inside)
 
@@ -156,7 +156,7 @@ def edge_counts(
         flow = tl.load(ratios + unit_rows + n, mask=k < K, other=0.0)
         log = tl.load(logs + n, mask=c < C, other=0.0)
         weight = tl.load(sample_weights + r * NS + n)
-        there = (w > 0) & (value > LOG_ZERO_HALF)[:, None]
+        there = (w > 0) & (value > IMPOSSIBLE)[:, None]
         ratio = _exp(log[None, :] - value[:, None], there)
         if MODE == 0:
             total += flow[:, None] * ratio

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torch import Tensor
 
 from circurve.engine.cuda.blueprint import SumPlan
+from circurve.engine.cuda.buffers import Buffers
 from circurve.engine.cuda.sizes import parts, power
-
-if TYPE_CHECKING:
-    from circurve.engine.cuda.fused import FusedEngine
 
 __all__ = ["EdgeLauncher"]
 
@@ -19,66 +17,65 @@ BLOCK, SAMPLES = 32, 32
 
 
 class EdgeLauncher:
-    """Stands beside `Launcher`; layers that have no mask never come here."""
+    """Stands beside `Launcher`; layers without a mask never come here."""
 
-    def __init__(self, engine: FusedEngine) -> None:
+    def __init__(self, buffers: Buffers) -> None:
         from circurve.engine.cuda import edge_kernels  # noqa: PLC0415 - Triton is imported only when used
 
-        self.engine, self.kernels = engine, edge_kernels
+        self.buffers, self.kernels = buffers, edge_kernels
 
     def forward(self, plan: SumPlan, factors: Tensor, kinds: Tensor, bases: Tensor, states: Tensor) -> None:
         """Values of a layer; the logs of its elements stay."""
-        e, (g, k, c) = self.engine, plan.shape
-        weights, unit = self._weights(plan)
-        n, tiles = e.width, parts(e.width, SAMPLES)
-        strides = (e.values.stride(0), e.elements.stride(0))
-        state_stride = states.stride(0) if states.shape[0] > 1 else 0
+        b, (g, k, c) = self.buffers, plan.shape
+        tiles = parts(b.width, SAMPLES)
         block = min(BLOCK, power(c))
-        self.kernels.edge_logs[(tiles * parts(c, block), g, e.runs)](
-            e.values, e.elements, e.table, states, factors, kinds, bases,
-            *strides, e.table.stride(0), state_stride, plan.elements, n, e.stride, c, kinds.shape[1],
-            S=e.columns, BC=block, BN=SAMPLES, CONTIGUOUS=plan.contiguous,
+        self.kernels.edge_logs[(tiles * parts(c, block), g, b.runs)](
+            values=b.values, elements=b.elements, tables=b.table, states=states,
+            factors=factors, kinds=kinds, bases=bases,
+            value_stride=b.values.stride(0), element_stride=b.elements.stride(0), table_stride=b.table.stride(0),
+            state_stride=states.stride(0) if states.shape[0] > 1 else 0,
+            first_element=plan.elements, N=b.width, NS=b.stride, C=c, J=kinds.shape[1],
+            S=b.columns, BC=block, BN=SAMPLES, CONTIGUOUS=plan.contiguous,
         )  # fmt: skip
         block = min(BLOCK, power(k))
-        self.kernels.edge_sums[(tiles * parts(k, block), g, e.runs)](
-            e.values, e.elements, weights, *strides, weights.stride(0),
-            plan.rows, plan.elements, unit, n, e.stride, k, c, weights.shape[2], BK=block, BN=SAMPLES,
-        )  # fmt: skip
+        self.kernels.edge_sums[(tiles * parts(k, block), g, b.runs)](**self._layer(plan), BK=block, BN=SAMPLES)
 
     def backward(self, plan: SumPlan, readers: Tensor, curvature: Tensor | None, tile: int) -> None:
         """Flows of a layer's units and elements; curvature: (R, tiles of so many samples, 3, M) or None."""
-        e, (g, k, c) = self.engine, plan.shape
-        weights, unit = self._weights(plan)
-        n, width, tiles = e.width, weights.shape[2], parts(e.width, tile)
-        strides = (e.values.stride(0), e.elements.stride(0), weights.stride(0))
+        b, (g, k, c) = self.buffers, plan.shape
+        tiles = parts(b.width, tile)
         block = min(BLOCK, power(k))
-        self.kernels.edge_ratios[(tiles * parts(k, block), g, e.runs)](
-            e.values, e.elements, e.ratios, e.flows, weights, readers, e.sample_weights,
-            e.sample_weights if curvature is None else curvature, *strides,
-            plan.rows, plan.elements, unit, int(e.packing.starts[plan.number]),
-            n, e.stride, k, c, width, readers.shape[1], e.packing.units, tiles,
+        self.kernels.edge_ratios[(tiles * parts(k, block), g, b.runs)](
+            **self._layer(plan), ratios=b.ratios, flows=b.flows, readers=readers, sample_weights=b.sample_weights,
+            partial=b.sample_weights if curvature is None else curvature,
+            first_unit=int(b.packing.starts[plan.number]), J=readers.shape[1], M=b.packing.units, tiles=tiles,
             BK=block, BN=tile, CURVATURE=curvature is not None,
         )  # fmt: skip
         block = min(BLOCK, power(c))
-        self.kernels.edge_flows[(parts(n, SAMPLES) * parts(c, block), g, e.runs)](
-            e.values, e.elements, e.ratios, e.flows, weights, *strides,
-            plan.rows, plan.elements, unit, n, e.stride, k, c, width, BC=block, BN=SAMPLES,
-        )  # fmt: skip
+        self.kernels.edge_flows[(parts(b.width, SAMPLES) * parts(c, block), g, b.runs)](
+            **self._layer(plan), ratios=b.ratios, flows=b.flows, BC=block, BN=SAMPLES
+        )
 
     def counts(self, mode: int, out: list[Tensor], add: bool) -> None:
         """Edge sums of all masked layers into `out`; see the kernel `counts` for `mode`."""
-        e = self.engine
-        for plan in (plan for plan in e.blueprint.sums if plan.masked):
+        b = self.buffers
+        for plan in (plan for plan in b.blueprint.sums if plan.masked):
             g, k, c = plan.shape
-            weights, unit = self._weights(plan)
+            layer = self._layer(plan)
             bk, bc = min(BLOCK, power(k)), min(BLOCK, power(c))
-            self.kernels.edge_counts[(parts(k, bk) * parts(weights.shape[2], bc), g, e.runs)](
-                e.values, e.elements, e.ratios, weights, e.sample_weights, out[e.packing.place[plan.number][0]],
-                e.values.stride(0), e.elements.stride(0), weights.stride(0),
-                plan.rows, plan.elements, unit, e.width, e.stride, k, c, weights.shape[2],
-                MODE=mode, ADD=add, BK=bk, BC=bc,
+            self.kernels.edge_counts[(parts(k, bk) * parts(layer["CW"], bc), g, b.runs)](
+                **layer, ratios=b.ratios, sample_weights=b.sample_weights,
+                out=out[b.packing.place[plan.number][0]], MODE=mode, ADD=add, BK=bk, BC=bc,
             )  # fmt: skip
 
-    def _weights(self, plan: SumPlan) -> tuple[Tensor, int]:
-        at, unit = self.engine.packing.place[plan.number]
-        return self.engine.packed[at], unit
+    def _layer(self, plan: SumPlan) -> dict[str, Any]:
+        """What all kernels read of a layer."""
+        b, (_, k, c) = self.buffers, plan.shape
+        at, unit = b.packing.place[plan.number]
+        weights = b.packed[at]
+        return {
+            "values": b.values, "elements": b.elements, "weights": weights,
+            "value_stride": b.values.stride(0), "element_stride": b.elements.stride(0),
+            "weight_stride": weights.stride(0), "first_row": plan.rows, "first_element": plan.elements,
+            "first_pack": unit, "N": b.width, "NS": b.stride, "K": k, "C": c, "CW": weights.shape[2],
+        }  # fmt: skip

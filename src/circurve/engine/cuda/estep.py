@@ -1,8 +1,6 @@
-"""The E-step on the fused kernels: the same sums as `sums.py`, for all layers in a few launches."""
+"""The sums of an E-step on the fused kernels, for all layers in a few launches."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -10,48 +8,22 @@ from torch import Tensor
 from circurve.engine.batch import Batch
 from circurve.engine.cuda.blueprint import TablePlan
 from circurve.engine.cuda.fused import FusedEngine
-from circurve.engine.params import Params
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
-from circurve.inputs import LOG_ZERO
 
-__all__ = ["FusedSums", "log_prob", "statistics"]
+__all__ = ["FusedSums"]
 
 UNITS = 1
 """The branch for the curvature sums of units; the counts, which take longer, have the other one."""
 
 
-def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
-    """Log-probabilities of all outputs; -inf for probability zero."""
-    engine.load(params)
-    engine.tabulate()
-    engine.reserve(batch.size, backward=False)
-    states, _ = engine.accept(batch)
-    engine.forward(states, batch, keep=False)
-    rows = torch.from_numpy(engine.blueprint.outputs).to(engine.device)
-    value = engine.values.index_select(1, rows.long())[..., : batch.size]
-    return torch.where(value > LOG_ZERO / 2, value, -torch.inf)
-
-
-def statistics(engine: FusedEngine, params: Params, batches: Iterable[Batch], request: Request) -> Statistics:
-    """The sums of an E-step over all batches."""
-    engine.load(params)
-    engine.tabulate()
-    sums = FusedSums(engine, request)
-    for batch in batches:
-        engine.reserve(batch.size, backward=True)
-        states, labels = engine.accept(batch)
-        sums.add(states, labels, batch)
-    return sums.result()
-
-
 class FusedSums:
-    """Sums over batches; all tensors are made anew, so that results stay when the next E-step begins."""
+    """Sums over batches, in tensors of their own: results stay when the next E-step begins."""
 
     def __init__(self, engine: FusedEngine, request: Request, running: Tensor | None = None) -> None:
         self.engine, self.request, self.running = engine, request, running
         runs, device = engine.runs, engine.device
-        self.totals = torch.empty(3, runs, dtype=torch.float64, device=device)
-        """Log-likelihood, weight, impossible samples; `running` is where they are added up over many E-steps."""
+        self.totals = torch.empty(4, runs, dtype=torch.float64, device=device)
+        """Log-likelihood, weight, impossible and broken samples; `running` adds them up over many E-steps."""
 
         self.counts = engine.packing.empty(runs, device, engine.dtype)
         self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []
@@ -68,7 +40,7 @@ class FusedSums:
         engine, asked = self.engine, self.request
         engine.forward(states, batch, keep=True)
         engine.finish(labels, self.totals, self.seen, self.running)
-        partial = engine.parts_of_units() if asked.curvature else None
+        partial = engine.partial_sums(engine.launch.tile()) if asked.curvature else None
         engine.backward(partial)
         with engine.aside():
             for mode, sums in enumerate((self.counts, self.ratio, self.second)):
@@ -125,14 +97,11 @@ class FusedSums:
         rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
         shape = (engine.runs, plan.groups, plan.units, engine.columns)
         leaves = engine.leaves[plan.inputs]
-        inverse = leaves.scaled.reciprocal()
         if self.request.mean_ratio:
-            seen = weight[:, rows].reshape(shape)[:, :, :1] * (leaves.log_largest > LOG_ZERO / 2)
-            self._put(self.ratio, number, torch.matmul(seen * inverse, leaves.elements.transpose(-1, -2)))
+            self._put(self.ratio, number, leaves.ratios(weight[:, rows].reshape(shape)[:, :, :1]))
         if self.request.second_moment:
             weights = engine.packing.layers(engine.packed)[number]
-            scaled = square[:, rows].reshape(shape) * inverse.square()
-            moments = torch.matmul(scaled, leaves.elements.square().transpose(-1, -2))
+            moments = leaves.second_moments(square[:, rows].reshape(shape))
             self._put(self.second, number, moments * weights.square())
 
     def _put(self, sums: list[Tensor], number: int, more: Tensor) -> None:
@@ -179,9 +148,11 @@ class FusedSums:
 
     def result(self) -> Statistics:
         """The sums so far, as views of these tensors."""
-        likelihood, weight, impossible = self.totals
+        likelihood, weight, impossible, broken = self.totals
         counts = self.engine.packing.layers(self.counts)
-        return Statistics(counts, self.input_sums(), likelihood, weight, impossible.long(), self.curvature())
+        return Statistics(
+            counts, self.input_sums(), likelihood, weight, impossible.long(), broken.long(), self.curvature()
+        )
 
 
 def _total(parts: Tensor) -> Tensor:

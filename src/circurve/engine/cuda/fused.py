@@ -1,148 +1,49 @@
-"""A program bound to the fused kernels: buffers, and the forward and backward pass of a fleet.
-
-`FusedEngine` stands where the reference's `Engine` does in `estep.py`; its answers are the same to rounding.
-"""
+"""The passes of the fused kernels: forward and backward for a fleet, and what runs beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
 from circurve.engine.cuda.blueprint import Blueprint, SumPlan, TablePlan
+from circurve.engine.cuda.buffers import Buffers
 from circurve.engine.cuda.launch import Launcher
-from circurve.engine.cuda.packing import ALIGN, Packing
-from circurve.engine.params import Params
 from circurve.engine.program import Program
+from circurve.engine.states import state_logs
 
-__all__ = ["FusedEngine", "Leaves"]
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """The columns of a tabulated sum layer for the present parameters."""
-
-    elements: Tensor  # E, (R, G, C, S)
-    scaled: Tensor  # S, (R, G, K, S)
-    log_largest: Tensor  # m, (R, G, 1, S)
+__all__ = ["FusedEngine"]
 
 
-class FusedEngine:
-    """R runs of a program on one CUDA device, in float32.
+class FusedEngine(Buffers):
+    """R runs of a program on one CUDA device, in float32."""
 
-    The weights live packed in `packed`, updated in place; `load` puts a `Params` there.
-    """
-
-    def __init__(self, blueprint: Blueprint, runs: int, device: torch.device, precision: str = "float32") -> None:
-        self.blueprint, self.runs, self.device, self.precision = blueprint, runs, device, precision
-        self.program: Program = blueprint.program
-        self.dtype = torch.float32
-        self.packing = Packing(self.program)
-        self.packed = self.packing.zeros(runs, device, self.dtype)
-        self.inputs: list[Tensor] = []
-        self.launch = Launcher(self)
-        self.samples = self.width = self.stride = self._capacity = 0
-        self._keep = False
-        self.most_samples: int | None = None
-        """What the device's memory turned out to hold; see `memory.within_memory`."""
-
-        self._parts: Tensor | None = None
+    def __init__(
+        self, program: Program, blueprint: Blueprint, runs: int, device: torch.device, precision: str = "float32"
+    ) -> None:
+        super().__init__(program, blueprint, runs, device)
+        self.precision = precision
+        self.launch = Launcher(self, precision)
         self._streams: list[torch.cuda.Stream] = []
         self._open: set[int] = set()
         """Which of them `join` has to wait for."""
 
-        self.expect_missing(False)
-        self.groups = sum(plan.shape[0] for plan in blueprint.sums)
-        self.variables = len(self.program.circuit.families)
         self.input_variables = [
-            torch.tensor([node.variable for node in layer.nodes], device=device) for layer in self.program.inputs
+            torch.tensor([node.variable for node in layer.nodes], device=device) for layer in program.inputs
         ]
         self._features = {plan.inputs: self._state_features(plan) for plan in blueprint.tables}
 
     def expect_missing(self, missing: bool) -> None:
         """Make tables with a column for each state, and one more if values are missing."""
         self.join()  # others may be writing the tables that now go
-        self.columns = self.blueprint.states + missing
-        """Of a table; those beyond a family's own states stand for a missing value."""
-
-        shape = (self.runs, max(1, self.blueprint.table_rows), max(1, self.columns))
-        self.table = torch.zeros(shape, device=self.device, dtype=self.dtype)
-        self.leaves: dict[int, Leaves] = {}
-        for plan in self.blueprint.tables:
-            if plan.sums is not None:
-                g, k, c = self.program.sums[plan.sums].shape
-                parts = [(g, c), (g, k), (g, 1)]
-                self.leaves[plan.inputs] = Leaves(*(self.table.new_empty(self.runs, *p, self.columns) for p in parts))
-
-    # -- what the passes are given
-
-    def load(self, params: Params) -> None:
-        """Copy parameters in, unless they are the engine's own already."""
-        for view, weights in zip(self.packing.layers(self.packed), params.weights, strict=True):
-            if view.data_ptr() != weights.data_ptr():
-                view.copy_(weights)
-        self.inputs = list(params.inputs)
-
-    @property
-    def params(self) -> Params:
-        """Views of the present parameters."""
-        return Params(self.packing.layers(self.packed), tuple(self.inputs))
-
-    def bytes_per_sample(self, backward: bool) -> int:
-        """Memory for one sample of all runs: what the chunk size is computed from."""
-        plan = self.blueprint
-        rows = plan.value_rows + plan.flow_rows + 2 * self.groups
-        if backward:
-            rows += plan.value_rows + plan.flow_rows + 3 * self.packing.units // ALIGN
-        return (4 * rows + self.variables + 8) * self.runs
-
-    def reserve(self, samples: int, backward: bool) -> None:
-        """Make room for so many samples."""
-        self.samples = samples
-        self.width = -(-samples // ALIGN) * ALIGN
-        """Samples with those that fill the last 16: the kernels take them all, the latter with weight zero."""
-
-        if samples > self._capacity or (backward and not self._keep):
-            self._capacity, self._keep = max(samples, self._capacity), backward or self._keep
-            self._allocate()
-
-    def release(self) -> None:
-        """Give all buffers back; `reserve` makes new ones."""
-        self._capacity, self._keep, self._parts = 0, False, None
-        for name in ("values", "elements", "flows", "ratios", "largest", "squares"):
-            setattr(self, name, self.table)
-
-    def parts_of_units(self) -> Tensor:  # (R, tiles, 3, M)
-        """Where the backward pass leaves F^2, t and T of each tile of samples; always zero for tabulated sums."""
-        shape = (self.runs, -(-self.width // self.launch.tile()), 3, self.packing.units)
-        if self._parts is None or self._parts.shape != shape:
-            self._parts = torch.zeros(shape, device=self.device, dtype=self.dtype)
-        return self._parts
-
-    def _allocate(self) -> None:
-        plan, stride = self.blueprint, -(-self._capacity // ALIGN) * ALIGN
-        self.stride = stride
-
-        def rows(count: int) -> Tensor:
-            return torch.empty(self.runs, count, stride, device=self.device, dtype=self.dtype)
-
-        self.values = rows(plan.value_rows).zero_()
-        self.sample_weights, self.log_values = rows(1)[:, 0], rows(1)[:, 0]
-        self.elements = rows(plan.flow_rows)
-        self.largest, self.squares = (rows(max(1, self.groups)) for _ in range(2))
-        self.flows = rows(plan.flow_rows if self._keep else 1 + len(plan.outputs))
-        self.flows[:, 0] = 0
-        self.ratios = rows(plan.value_rows if self._keep else 1)
-
-    # -- passes
+        self._set_columns(self.blueprint.states + missing)
 
     def accept(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """States and labels of a batch, as the kernels read them; its weights go to `sample_weights`."""
-        self.reserve(batch.size, self._keep)
+        self.reserve(batch.size, self._keeps)
         if batch.observed is not None and self.columns == self.blueprint.states:
             self.expect_missing(True)
             self.tabulate()
@@ -172,9 +73,9 @@ class FusedEngine:
             self.launch.forward(plan, group, states, keep, follows=number > 0)
 
     def finish(self, labels: Tensor | None, totals: Tensor, add: bool, running: Tensor | None) -> None:
-        """Log-values of the samples, the outputs' flow, and totals (3, R): log-likelihood, weight, impossible.
+        """Log-values of the samples, the outputs' flow, and totals (4, R): log-likelihood, weight, impossible, broken.
 
-        They are added to `running` (3 or more, R) as well, if there is such.
+        They are added to `running` (4 or more, R) as well, if it is given.
         """
         self.launch.outputs(labels, totals, add, running)
 
@@ -213,51 +114,47 @@ class FusedEngine:
     def tabulate(self) -> None:
         """The columns by state of all tables, from the present parameters: before the first forward pass with them."""
         with self.aside():
-            self._tabulate()
+            for plan in self.blueprint.tables:
+                if self.launch.knows(plan):
+                    self.launch.tabulate(plan)
+                else:
+                    self._tabulate(plan)
 
-    def _tabulate(self) -> None:
-        layers = self.packing.layers(self.packed)
-        for plan in self.blueprint.tables:
-            if self.launch.knows(plan):
-                self.launch.tabulate(plan)
-                continue
-            family, parameters = self.program.inputs[plan.inputs].family, self.inputs[plan.inputs]
-            values, _ = self._features[plan.inputs]
-            logs = parameters.new_empty(*parameters.shape[:3], values.shape[-1])
-            family.log_prob(parameters, values, logs)
-            logs = torch.nn.functional.pad(logs, (0, self.columns - values.shape[-1]))
-            if plan.sums is not None:
-                leaves = self.leaves[plan.inputs]
-                leaves.log_largest.copy_(logs.amax(-2, keepdim=True))
-                torch.exp(logs - leaves.log_largest, out=leaves.elements)
-                torch.matmul(layers[plan.sums], leaves.elements, out=leaves.scaled)
-                logs = leaves.scaled.log() + leaves.log_largest
-            self.table[:, plan.rows : plan.rows + plan.groups * plan.units] = logs.flatten(1, 2)
+    def _tabulate(self, plan: TablePlan) -> None:
+        """A table of a family that the kernels do not know."""
+        family, parameters = self.program.inputs[plan.inputs].family, self.inputs[plan.inputs]
+        logs = state_logs(family, parameters, missing=False)
+        logs = torch.nn.functional.pad(logs, (0, self.columns - logs.shape[-1]))
+        if plan.sums is not None:
+            leaves, weights = self.leaves[plan.inputs], self.packing.layers(self.packed)[plan.sums]
+            leaves.log_largest.copy_(logs.amax(-2, keepdim=True))
+            torch.exp(logs - leaves.log_largest, out=leaves.elements)
+            torch.matmul(weights, leaves.elements, out=leaves.sums)
+            logs = leaves.sums.log() + leaves.log_largest
+        self.table[:, plan.rows : plan.rows + plan.groups * plan.units] = logs.flatten(1, 2)
 
-    def _state_features(self, plan: TablePlan) -> tuple[Tensor, Tensor]:
-        """The states of a table's family, (1, G, S), and their sufficient statistics, (1, G, S, features)."""
+    def _state_features(self, plan: TablePlan) -> Tensor:  # (1, G, S, features)
         family = self.program.inputs[plan.inputs].family
         support = family.support()
         assert support is not None
         values = torch.tensor(support, device=self.device, dtype=self.dtype).expand(1, plan.groups, -1)
-        return values, family.features(values, None).transpose(-1, -2).to(self.dtype).contiguous()
+        return family.features(values, None).transpose(-1, -2).to(self.dtype).contiguous()
 
     def features(self, plan: TablePlan) -> Tensor:  # (1, G, S, features)
         """The sufficient statistics of each state."""
-        return self._features[plan.inputs][1]
+        return self._features[plan.inputs]
 
     def _write(self, number: int, first: int, shape: tuple[int, int], batch: Batch) -> None:
         variables = self.input_variables[number]
         g, k = shape
-        logs = torch.empty(self.runs, g, k, batch.size, device=self.device, dtype=self.dtype)
-        self.program.inputs[number].family.log_prob(self.inputs[number], batch.x.index_select(1, variables), logs)
+        logs = self.program.inputs[number].family.log_prob(self.inputs[number], batch.x.index_select(1, variables))
         if batch.observed is not None:
-            logs *= batch.observed.index_select(1, variables).unsqueeze(-2)
+            logs = logs * batch.observed.index_select(1, variables).unsqueeze(-2)
         self.values[:, first : first + g * k, : batch.size] = logs.flatten(1, 2)
 
     def describe(self) -> str:
-        """One line for each layer: which kernel serves it."""
-        lines = [f"fused CUDA kernels, {self.precision}, {self.runs} runs"]
+        """One line for each layer: which kernel computes it."""
+        lines = [f"fused: CUDA kernels on {self.device}, {self.precision}, {self.runs} runs"]
         lines += [
             f"table    {t.groups:>6} x {t.units}" + (" sums" if t.sums is not None else "")
             for t in self.blueprint.tables

@@ -1,6 +1,6 @@
 """Triton kernels of the sum layers: forward, backward, and the sums over samples.
 
-Letters as in `reference.py`: E elements, S scaled sums, m the largest log among the children of a group, F flow,
+Letters as in `reference/`: E elements, S scaled sums, m the largest log among the children of a group, F flow,
 A = F / S (`ratios`). All arrays are (run, row, sample) with a stride of NS samples, so every kernel serves all runs of
 a fleet: program (tile of samples, group, run). Where a group's elements fit into registers (up to `FUSED` units), one
 kernel does a whole layer; wider ones first write E (or A) and then multiply block by block.
@@ -14,16 +14,17 @@ import triton.language as tl
 
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
 from circurve.engine.cuda.product_kernels import product
+from circurve.engine.numerics import IMPOSSIBLE as IMPOSSIBLE_LOG
 
 __all__ = ["backward", "counts", "elements", "flows", "forward", "log_elements", "ratios", "received", "sums"]
 
-LOG_ZERO_HALF = tl.constexpr(-5e29)
+IMPOSSIBLE = tl.constexpr(IMPOSSIBLE_LOG)
 
 VARIES = [
     *("first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride"),
     *("tiles", "span", "J", "M"),
 ]
-"""Numbers that differ from layer to layer: kernels are not compiled anew for lucky values of them."""
+"""Numbers that differ from layer to layer: no kernel is compiled again for a multiple of 16 among them."""
 
 
 @triton.jit
@@ -246,7 +247,7 @@ def _ratio(
         square = tl.load(squares + group, mask=n < N, other=0.0)
         weight = tl.load(sample_weights + r * NS + n, mask=n < N, other=0.0)
         per_weight = tl.where(weight > 0, 1.0 / weight, 0.0)
-        weight = tl.where(top > LOG_ZERO_HALF, weight, 0.0)
+        weight = tl.where(top > IMPOSSIBLE, weight, 0.0)
         local = tl.sum(tl.where(inside, inverse * inverse * (square * weight)[None, :], 0.0), axis=1)
         total = tl.sum(ratio * ratio * (square * per_weight)[None, :], axis=1)
         flow_squared = tl.sum(flow * flow * per_weight[None, :], axis=1)
@@ -374,7 +375,7 @@ def counts(
         elif MODE == 1:
             group = r * group_stride + tl.load(groups + g).to(tl.int64) * NS + n
             top = tl.load(largest + group, mask=live, other=0.0)
-            w = tl.where(top > LOG_ZERO_HALF, tl.load(sample_weights + r * NS + n, mask=live, other=0.0), 0.0)
+            w = tl.where(top > IMPOSSIBLE, tl.load(sample_weights + r * NS + n, mask=live, other=0.0), 0.0)
             log_value = tl.load(values + a_rows + n[None, :], mask=inside, other=0.0)
             a = tl.where(inside, tl.exp(top[None, :] - log_value) * w[None, :], 0.0)
         else:

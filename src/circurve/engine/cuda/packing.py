@@ -44,8 +44,8 @@ class Packing:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        sizes = [layer.shape[0] * layer.shape[1] for layer in program.sums]
-        self.starts = np.cumsum([0, *sizes])
+        self.starts = program.unit_starts
+        sizes = np.diff(self.starts)
         by_children: dict[int, list[int]] = {}
         for number, layer in enumerate(program.sums):
             by_children.setdefault(layer.child_units, []).append(number)
@@ -61,7 +61,7 @@ class Packing:
     @property
     def units(self) -> int:
         """All sum units."""
-        return int(self.starts[-1])
+        return self.program.units
 
     def zeros(self, runs: int, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
         """One tensor (R, M, W) for each pack."""

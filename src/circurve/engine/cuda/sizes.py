@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = [
     "AT_ONCE",
+    "BUSY_SHARE",
     "FUSED",
-    "MUCH",
     "PROGRAMS",
     "SMALL_TILE",
     "TILE",
@@ -33,8 +33,8 @@ PROGRAMS = 264
 LEAST_PART = 256
 """Samples that are worth a program of their own when sums over samples are cut into parts."""
 
-MUCH = 0.5
-"""From so many times PROGRAMS tiles on, a layer is more work than waiting. (As measured.)"""
+BUSY_SHARE = 0.5
+"""From BUSY_SHARE x PROGRAMS tiles on, a layer is bound by its work and not by waiting. (Measured.)"""
 
 
 def parts(size: int, part: int) -> int:

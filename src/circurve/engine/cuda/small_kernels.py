@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.kernels import LOG_ZERO_HALF
+from circurve.engine.cuda.kernels import IMPOSSIBLE
 
 __all__ = [
     "by_state",
@@ -36,7 +36,7 @@ VARIES = [
     "R",
     "V",
 ]
-"""Numbers that differ from circuit to circuit: kernels are not compiled anew for lucky values of them."""
+"""Numbers that differ from circuit to circuit: no kernel is compiled again for a multiple of 16 among them."""
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -197,7 +197,7 @@ def leaf_units(
         row = r * table_stride + (first_row + g * K + k).to(tl.int64) * S + s
         square = tl.load(squares + row, mask=k < K, other=0.0)
         weight = tl.load(weights + row, mask=k < K, other=0.0)
-        weight = tl.where(tl.load(largest + group * S + s) > LOG_ZERO_HALF, weight, 0.0)
+        weight = tl.where(tl.load(largest + group * S + s) > IMPOSSIBLE, weight, 0.0)
         e = tl.load(elements + (group * C + c) * S + s, mask=c < C, other=0.0)
         inverse = 1.0 / tl.load(scaled + (group * K + k) * S + s, mask=k < K, other=1.0)
         here = tl.sum(e * e, axis=0) * inverse * inverse
@@ -227,14 +227,15 @@ def outputs(
 ):  # fmt: skip
     """The end of the forward pass: log p of each sample, its weight as the outputs' flow, and the sums for the history.
 
-    `sample_weights` (R, NS) becomes zero for impossible samples. `totals` (3, R): log-likelihood, weight, impossible;
-    `running`: the same over many E-steps.
+    `sample_weights` (R, NS) becomes zero for samples of probability zero or NaN. `totals` (4, R): log-likelihood,
+    weight, samples of probability zero, samples whose log-probability is NaN; `running`: the same over many E-steps.
     """
     r = tl.program_id(0).to(tl.int64)
     R = tl.num_programs(0)
     likelihood = tl.zeros((BN,), dtype=tl.float64)
     weight_sum = tl.zeros((BN,), dtype=tl.float64)
     impossible = tl.zeros((BN,), dtype=tl.float64)
+    broken = tl.zeros((BN,), dtype=tl.float64)
     for start in range(0, N, BN):
         n = start + tl.arange(0, BN)
         live = n < N
@@ -244,8 +245,11 @@ def outputs(
         row = tl.load(rows + label).to(tl.int64)
         value = tl.load(values + r * value_stride + row * NS + n, mask=live, other=0.0)
         weight = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
-        possible = value > LOG_ZERO_HALF
-        impossible += tl.where(live & (weight > 0) & (possible == 0), 1.0, 0.0)
+        possible = value > IMPOSSIBLE
+        wrong = value != value
+        counted = live & (weight > 0)
+        impossible += tl.where(counted & (possible == 0) & (wrong == 0), 1.0, 0.0)
+        broken += tl.where(counted & wrong, 1.0, 0.0)
         weight = tl.where(possible & live, weight, 0.0)
         likelihood += tl.where(weight > 0, value.to(tl.float64) * weight, 0.0)
         weight_sum += weight
@@ -256,6 +260,7 @@ def outputs(
     _put(totals + r, running + r, tl.sum(likelihood, axis=0), ADD, RUNNING)
     _put(totals + R + r, running + R + r, tl.sum(weight_sum, axis=0), ADD, RUNNING)
     _put(totals + 2 * R + r, running + 2 * R + r, tl.sum(impossible, axis=0), ADD, RUNNING)
+    _put(totals + 3 * R + r, running + 3 * R + r, tl.sum(broken, axis=0), ADD, RUNNING)
 
 
 @triton.jit(do_not_specialize=VARIES)

@@ -1,10 +1,10 @@
-"""Whether the fused kernels can serve a program on a device, and if not, why."""
+"""Whether the fused kernels can compute a program on a device, and if not, why."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -13,18 +13,22 @@ from circurve.engine.program import Program
 
 __all__ = ["blueprint_for", "why_not"]
 
+_BLUEPRINTS: WeakKeyDictionary[Program, Blueprint | str] = WeakKeyDictionary()
+"""Drawn once for each program, and gone with it."""
 
-@lru_cache(maxsize=8)
+
 def blueprint_for(program: Program) -> Blueprint | str:
     """The layout for the kernels, or the reason why there is none."""
-    try:
-        return draw(program)
-    except Unfit as reason:
-        return str(reason)
+    if program not in _BLUEPRINTS:
+        try:
+            _BLUEPRINTS[program] = draw(program)
+        except Unfit as reason:
+            _BLUEPRINTS[program] = str(reason)
+    return _BLUEPRINTS[program]
 
 
 def why_not(program: Program, device: torch.device, dtype: torch.dtype) -> str | None:
-    """The reason for which a program runs on the reference backend there, or None if the fused kernels serve it.
+    """The reason why the fused kernels cannot compute a program there, or None if they can.
 
     Triton's interpreter (TRITON_INTERPRET=1) runs the kernels on a CPU, slowly, for tests.
     """

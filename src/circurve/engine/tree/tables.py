@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from circurve.engine.cpu.factors import ByLayer, by_factor, factor_values, leaf_tables, write_joint
-from circurve.engine.cpu.joint import JointPlan, Spread
-from circurve.engine.cpu.tree import LatentTree
-from circurve.engine.cpu.views import LevelViews, Views
 from circurve.engine.params import Params
 from circurve.engine.program import Program
-from circurve.engine.tables import StateTable
+from circurve.engine.states import StateTable
+from circurve.engine.tree.factors import ByLayer, by_factor, factor_values, leaf_tables, write_joint
+from circurve.engine.tree.joint import JointPlan, TableSpan
+from circurve.engine.tree.layout import TreeLayout
+from circurve.engine.tree.memory import LevelViews, Views
 
-__all__ = ["JointSums", "Tally"]
+__all__ = ["JointSums", "JointTables"]
 
 
 class JointSums:
@@ -27,10 +27,10 @@ class JointSums:
 
     def __init__(self, plan: JointPlan, runs: int, parts: int, units: int, dtype: torch.dtype) -> None:
         self.plan, self.runs, self.parts, self.units = plan, runs, parts, units
-        lanes = runs * parts
-        self._sums = [torch.zeros(shape.count * lanes, shape.states, units, dtype=dtype) for shape in plan.shapes]
-        self.by_spread = by_spread(plan, self._sums, lanes)
-        """For each level and spread (G L, S, K)."""
+        run_parts = runs * parts
+        self._sums = [torch.zeros(shape.count * run_parts, shape.states, units, dtype=dtype) for shape in plan.shapes]
+        self.by_span = by_span(plan, self._sums, run_parts)
+        """For each level and span (G L, S, K)."""
 
     def clear(self) -> None:
         """Start again from zero."""
@@ -38,8 +38,8 @@ class JointSums:
             sums.zero_()
 
     def add(self, number: int, level: LevelViews) -> None:
-        """Another chunk's rows of level `number`, in the place of its elements."""
-        for sums, place in zip(self.by_spread[number], level.spreads, strict=True):
+        """Another chunk's rows of level `number`, which lie in its block `elements`."""
+        for sums, place in zip(self.by_span[number], level.spans, strict=True):
             torch.baddbmm(sums, place.indicator, place.by_sample, out=sums)
 
     def by_factor(self) -> ByLayer:
@@ -56,23 +56,28 @@ class JointSums:
         return [sums.sum(2).transpose(1, 2) for sums in by_part]
 
 
-class Tally:
-    """Tables and sums for chunks of one kind."""
+class JointTables:
+    """Tables and sums for chunks of one kind: with missing values, or without."""
 
     def __init__(self, plan: JointPlan, runs: int, parts: int, units: int, dtype: torch.dtype) -> None:
-        self.plan, self.runs, self.parts, self.lanes = plan, runs, parts, runs * parts
+        self.plan, self.runs, self.parts, self.run_parts = plan, runs, parts, runs * parts
         self._tables = [torch.empty(s.count, runs, parts, units, s.states, dtype=dtype) for s in plan.shapes]
-        self.columns = by_spread(plan, [table.flatten(0, 2) for table in self._tables], self.lanes)
-        """The tables: for each level and spread (G L, K, S)."""
+        self.columns = by_span(plan, [table.flatten(0, 2) for table in self._tables], self.run_parts)
+        """The tables: for each level and span (G L, K, S)."""
+
+        self._logs: list[Tensor] = []
+        """What the columns of each shape were divided by, (count, R, S), in logs."""
 
         self.in_logs: set[int] = set()
         """The levels for which linear space has proved too narrow, with these parameters."""
 
         self.leaves: dict[int, StateTable] = {}
+        """The tables of the leaves on each input layer."""
+
         self.flow, self.square = (JointSums(plan, runs, parts, units, dtype) for _ in range(2))
 
-    def start(self, program: Program, tree: LatentTree, params: Params) -> None:
-        """Tables for new parameters, and sums from zero."""
+    def start(self, program: Program, tree: TreeLayout, params: Params) -> None:
+        """Tables for these parameters, and sums from zero."""
         missing = self.plan.missing is not None
         self.leaves = leaf_tables(program, tree, params, missing)
         self._logs = write_joint(self.plan, factor_values(program, self.leaves, params, missing), self._tables)
@@ -82,26 +87,26 @@ class Tally:
 
     def log_scale(self, views: Views) -> Tensor:  # (L, N), float64
         """What the columns were divided by, for each sample the sum over its columns."""
-        total = torch.zeros(self.lanes, views.width, dtype=torch.float64)
+        total = torch.zeros(self.run_parts, views.width, dtype=torch.float64)
         for logs, indicator in zip(self._logs, views.indicators, strict=True):
-            by_lane = logs.repeat_interleave(self.parts, dim=1).flatten(0, 1)
-            each = torch.bmm(by_lane.unsqueeze(1), indicator.flatten(0, 1))  # (count L, 1, N)
-            total += each.view(-1, self.lanes, views.width).sum(0, dtype=torch.float64)
+            by_part = logs.repeat_interleave(self.parts, dim=1).flatten(0, 1)
+            each = torch.bmm(by_part.unsqueeze(1), indicator.flatten(0, 1))  # (count L, 1, N)
+            total += each.view(-1, self.run_parts, views.width).sum(0, dtype=torch.float64)
         return total
 
-    def weight_by_spread(self) -> list[list[Tensor]]:
-        """The samples' weights by joint state: for each level and spread (G L, 1, S).
+    def weight_by_span(self) -> list[list[Tensor]]:
+        """The samples' weights by joint state: for each level and span (G L, 1, S).
 
         The flows of all units of a product add up to the weight of the sample.
         """
-        return [[flow.sum(-1).unsqueeze(1) for flow in level] for level in self.flow.by_spread]
+        return [[flow.sum(-1).unsqueeze(1) for flow in level] for level in self.flow.by_span]
 
 
-def by_spread(plan: JointPlan, tables: Sequence[Tensor], lanes: int) -> list[list[Tensor]]:
-    """Tensors (count L, ...) for each shape, cut into those of each spread of each level."""
+def by_span(plan: JointPlan, tables: Sequence[Tensor], run_parts: int) -> list[list[Tensor]]:
+    """Tensors (count L, ...) for each shape, cut into those of each span of each level."""
 
-    def part(spread: Spread) -> Tensor:
-        there = spread.stretch.there
-        return tables[spread.shape][there.start * lanes : there.stop * lanes]
+    def part(span: TableSpan) -> Tensor:
+        there = span.segment.there
+        return tables[span.shape][there.start * run_parts : there.stop * run_parts]
 
-    return [[part(spread) for spread in level] for level in plan.spreads]
+    return [[part(span) for span in level] for level in plan.spans]

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
-from circurve.engine.cpu.joint import JointPlan, Shape
-from circurve.engine.cpu.ranges import RANGES
-from circurve.engine.cpu.tree import LatentTree
-from circurve.engine.cpu.views import Views
+from circurve.engine.numerics import MESSAGES
 from circurve.engine.params import Params
 from circurve.engine.program import Program
-from circurve.engine.tables import StateTable, make_table
+from circurve.engine.states import StateTable, state_logs
+from circurve.engine.tree.joint import JointPlan, TableShape
+from circurve.engine.tree.layout import TreeLayout
+from circurve.engine.tree.memory import Views
 
 __all__ = ["ByLayer", "by_factor", "factor_values", "leaf_tables", "mark_states", "write_joint"]
 
@@ -53,17 +53,17 @@ def by_factor(plan: JointPlan, joint: Sequence[Tensor]) -> ByLayer:
     return {key: base[rows].permute(2, 0, 3, 1) for key, rows in plan.layers.items()}
 
 
-def _apart(shape: Shape, runs: int, units: int) -> tuple[int, ...]:
+def _apart(shape: TableShape, runs: int, units: int) -> tuple[int, ...]:
     """The shape of joint tables with an axis for each factor, the last factor first."""
     return (shape.count, *reversed(shape.sizes), runs, units)
 
 
-def leaf_tables(program: Program, tree: LatentTree, params: Params, missing: bool) -> dict[int, StateTable]:
+def leaf_tables(program: Program, tree: TreeLayout, params: Params, missing: bool) -> dict[int, StateTable]:
     """The tables of all leaves by input layer."""
     found = {}
     for number, leaves in tree.leaves.items():
         weights = params.weights[leaves.layer][:, leaves.positions]
-        found[number] = make_table(program.inputs[number].family, weights, params.inputs[number], missing)
+        found[number] = StateTable.of(program.inputs[number].family, weights, params.inputs[number], missing)
     return found
 
 
@@ -72,14 +72,9 @@ def factor_values(program: Program, leaves: Mapping[int, StateTable], params: Pa
     values: ByLayer = {}
     for number, (inputs, parameters) in enumerate(zip(program.inputs, params.inputs, strict=True)):
         if number in leaves:
-            values[number] = leaves[number].scaled * leaves[number].log_largest.exp()
+            values[number] = leaves[number].sums * leaves[number].log_largest.exp()
         else:
-            support = inputs.family.support()
-            assert support is not None
-            states = parameters.new_tensor(support).expand(1, inputs.shape[0], -1)
-            logs = parameters.new_empty(*parameters.shape[:3], len(support))
-            inputs.family.log_prob(parameters, states, logs)
-            values[number] = torch.nn.functional.pad(logs, (0, int(missing))).exp_()
+            values[number] = state_logs(inputs.family, parameters, missing).exp_()
     return values
 
 
@@ -100,9 +95,9 @@ def write_joint(plan: JointPlan, values: ByLayer, tables: Sequence[Tensor]) -> l
             product = product.view(shape.count, 1, -1, runs, units)
         by_state = product.expand(shape.count, 1, shape.states, runs, units)[:, 0]
         largest = by_state.amax(-1, keepdim=True).clamp_min_(torch.finfo(table.dtype).tiny)
-        scaled = by_state / largest  # first, lest squares underflow
+        scaled = by_state / largest  # before squaring, which would underflow
         length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True).clamp_min_(1.0)
         table.copy_((scaled / length).permute(0, 2, 3, 1).unsqueeze(2))
-        torch.threshold_(table, RANGES[table.dtype].flush, 0.0)
+        torch.threshold_(table, MESSAGES[table.dtype].flush, 0.0)
         logs.append((largest.log() + length.log())[..., 0].transpose(1, 2).contiguous())
     return logs

@@ -1,8 +1,16 @@
 """Memory for the messages of a chunk of samples, cut once into the views that the passes read and write.
 
-The samples of a chunk are split into P parts, since threads share out a batch of matrix products one by one. A part of
-one run is a *lane*; there are L = R P of them, and N counts the samples of a lane. Groups lie before lanes, in shapes
-(G, L, K, N): then any stretch of places of a level is contiguous memory.
+The samples of a chunk are split into P parts, since threads share out a batch of matrix products one by one. There are
+L = R P such *run parts*, and N counts the samples of one. Groups lie before run parts, in shapes (G, L, K, N): then any
+segment of places of a level is contiguous memory.
+
+Each level has two large blocks, and each block holds two quantities one after the other:
+
+    block       upward pass     downward pass
+    elements    E               F, the flow of the level's products (then F^2, if curvature is asked for)
+    sums        S               A = F / S
+
+`estep.py` is the only place where one becomes the other, and gives each quantity its own name.
 """
 
 from __future__ import annotations
@@ -12,25 +20,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine.batch import Batch
-from circurve.engine.cpu.joint import JointPlan, Spread
-from circurve.engine.cpu.tree import LatentTree
+from circurve.engine.tree.joint import JointPlan, TableSpan
+from circurve.engine.tree.layout import TreeLayout
 
-__all__ = ["BusyViews", "LevelViews", "MessageViews", "SpreadViews", "TreeMemory", "Views"]
+__all__ = ["InnerViews", "LevelViews", "MessageViews", "SpanViews", "TreeMemory", "Views"]
 
-MOST_VIEWS = 4
+MAX_VIEWS = 4
 """Sizes of chunks whose views are kept: a pass over data has two."""
 
-ALIGNED, ALIASED, WASTE = 32, 1024, 1.05
-"""Rows hold a multiple of ALIGNED samples where that costs little, but no multiple of ALIASED, for then equal places of
+ALIGNED, ALIASED, MAX_PADDING = 32, 1024, 1.05
+"""Rows hold a multiple of ALIGNED samples if that adds at most 5 %, but no multiple of ALIASED: then equal places of
 many rows would compete for the same lines of a cache. (Measured: either slows down small matrix products.)"""
 
 
 @dataclass(frozen=True)
-class SpreadViews:
-    """The tables of a stretch of products."""
+class SpanViews:
+    """The tables of a segment of products."""
 
-    spread: Spread
+    span: TableSpan
     indicator: Tensor  # which joint state a sample has, (G L, S, N)
     elements: Tensor  # (G L, K, N)
     spare: Tensor  # (G L, K, N)
@@ -39,40 +46,40 @@ class SpreadViews:
 
 @dataclass(frozen=True)
 class MessageViews:
-    """Messages to a stretch of products."""
+    """Messages to a segment of products."""
 
     elements: Tensor  # (G, L, K, N)
-    scaled: Tensor  # of the next level, (G, L, K, N)
+    sums: Tensor  # of the next level, (G, L, K, N)
     spare: Tensor  # (G, L, K, N)
 
 
 @dataclass(frozen=True)
-class BusyViews:
-    """The part of a level that belongs to busy products, G of them."""
+class InnerViews:
+    """The part of a level that belongs to inner products, G of them."""
 
     rows: slice  # where these G L are in their level
     elements: Tensor  # (G, L, K, N)
-    scaled: Tensor  # (G, L, K, N); at the root, the outputs for K
-    spare: Tensor  # like `scaled`
+    sums: Tensor  # (G, L, K, N); at the root, the outputs for K
+    spare: Tensor  # like `sums`
     spare_elements: Tensor  # like `elements`, in the same memory as `spare`
 
 
 @dataclass(frozen=True)
 class LevelViews:
-    """A level: E and S on the way up, which become F and A on the way down."""
+    """The blocks of a level, and where its tables, messages and inner products lie in them."""
 
     elements: Tensor  # (G L, K, N)
     by_sample: Tensor  # elements, (G L, N, K)
-    scaled: Tensor  # (G L, K, N); at the root, the outputs for K
+    sums: Tensor  # (G L, K, N); at the root, the outputs for K
     spare: Tensor  # (G L, K, N)
-    busy: BusyViews | None
-    spreads: tuple[SpreadViews, ...]
+    inner: InnerViews | None
+    spans: tuple[SpanViews, ...]
     messages: tuple[MessageViews, ...]
 
 
 @dataclass(frozen=True)
 class Views:
-    """All views for one number of samples. Axes N are `width` long; copies of the last sample fill the last lanes."""
+    """All views for one number of samples. Axes N are `width` long; copies of the last sample fill the last parts."""
 
     samples: int
     parts: int
@@ -86,14 +93,14 @@ class Views:
         """Whether there are more columns than samples."""
         return self.parts * self.width > self.samples
 
-    def to_lanes(self, rows: Tensor) -> Tensor:  # (R, C, all samples) -> (L, C, N), zero where there is no sample
-        """Split the samples of each run into its lanes."""
+    def split(self, rows: Tensor) -> Tensor:  # (R, C, all samples) -> (L, C, N), zero where there is no sample
+        """The samples of each run in its parts."""
         runs, columns, _ = rows.shape
         whole = torch.nn.functional.pad(rows, (0, self.parts * self.width - self.samples))
         return whole.view(runs, columns, self.parts, self.width).transpose(1, 2).reshape(-1, columns, self.width)
 
-    def from_lanes(self, rows: Tensor) -> Tensor:  # (L, C, N) -> (R, C, all samples)
-        """The samples of each run in their order again."""
+    def joined(self, rows: Tensor) -> Tensor:  # (L, C, N) -> (R, C, all samples)
+        """The samples of each run in their order."""
         apart = rows.view(-1, self.parts, *rows.shape[1:]).transpose(1, 2)  # (R, C, P, N)
         return apart.flatten(2)[..., : self.samples]
 
@@ -101,23 +108,26 @@ class Views:
 class TreeMemory:
     """Buffers for one latent tree, R runs and P parts, used again by every chunk."""
 
-    def __init__(self, tree: LatentTree, lanes: int, parts: int, dtype: torch.dtype) -> None:
-        self.tree, self.parts, self.lanes, self.dtype = tree, parts, lanes, dtype
+    def __init__(self, tree: TreeLayout, runs: int, parts: int, dtype: torch.dtype) -> None:
+        self.tree, self.parts, self.run_parts, self.dtype = tree, parts, runs * parts, dtype
         self._views: dict[tuple[int, bool], Views] = {}
         self._capacity = 0
         self._indicator = torch.empty(0, dtype=dtype)
-        self.marked: tuple[Views, Batch] | None = None
-        """The batch whose states the indicators show."""
+        self._marked: tuple[Views, object] | None = None
 
-    def holds(self, views: Views, batch: Batch) -> bool:
-        """Whether this very batch is marked already, as in each step on a full batch but the first."""
-        return self.marked is not None and self.marked[0] is views and self.marked[1] is batch
+    def is_marked(self, views: Views, key: object | None) -> bool:
+        """True if the indicators show the states of the batch with this key, as in full-batch EM after one step."""
+        return key is not None and self._marked is not None and self._marked[0] is views and self._marked[1] == key
+
+    def mark(self, views: Views | None, key: object | None) -> None:
+        """Say which batch the indicators show; None while they are written."""
+        self._marked = None if views is None or key is None else (views, key)
 
     def views(self, samples: int, plan: JointPlan) -> Views:
         """Views for a chunk of so many samples, with tables laid out like this."""
         width, rows, key = (
             _width(-(-samples // self.parts)),
-            plan.rows * self.lanes,
+            plan.rows * self.run_parts,
             (samples, plan.missing is not None),
         )
         if width > self._capacity:
@@ -126,7 +136,7 @@ class TreeMemory:
             self._indicator = torch.empty(rows * self._capacity, dtype=self.dtype)
             self._views = {}
         if key not in self._views:
-            if len(self._views) == MOST_VIEWS:
+            if len(self._views) == MAX_VIEWS:
                 self._views = {}
             indicators = self._cut_indicators(width, plan)
             levels = self._cut_levels(width, plan, indicators)
@@ -137,31 +147,31 @@ class TreeMemory:
         tree, self._capacity, self._views = self.tree, width, {}
 
         def buffer(rows: int) -> Tensor:
-            return torch.empty(rows * self.lanes * width, dtype=self.dtype)
+            return torch.empty(rows * self.run_parts * width, dtype=self.dtype)
 
         self._elements = buffer(tree.size * tree.units)
         self._spare = buffer(max(tree.widest * tree.units, tree.outputs))
-        self._root, self._scaled = buffer(tree.outputs), buffer((tree.size - 1) * tree.units)
+        self._root, self._sums = buffer(tree.outputs), buffer((tree.size - 1) * tree.units)
 
     def _present(self, samples: int, width: int) -> Tensor:
         columns = torch.arange(self.parts * width).view(self.parts, 1, width) < samples
-        return columns.to(self.dtype).repeat(self.lanes // self.parts, 1, 1)
+        return columns.to(self.dtype).repeat(self.run_parts // self.parts, 1, 1)
 
     def _cut_indicators(self, width: int, plan: JointPlan) -> tuple[Tensor, ...]:
         found = []
         for shape in plan.shapes:
-            start, size = (rows * self.lanes * width for rows in (shape.row, shape.count * shape.states))
-            found.append(self._indicator[start : start + size].view(shape.count, self.lanes, shape.states, width))
+            start, size = (rows * self.run_parts * width for rows in (shape.row, shape.count * shape.states))
+            found.append(self._indicator[start : start + size].view(shape.count, self.run_parts, shape.states, width))
         return tuple(found)
 
     def _cut_levels(self, width: int, plan: JointPlan, indicators: tuple[Tensor, ...]) -> tuple[LevelViews, ...]:
         def block(buffer: Tensor, start: int, groups: int, units: int) -> Tensor:  # (G, L, K, N)
-            each = self.lanes * units * width
-            return buffer[start * each : (start + groups) * each].view(groups, self.lanes, units, width)
+            each = self.run_parts * units * width
+            return buffer[start * each : (start + groups) * each].view(groups, self.run_parts, units, width)
 
         tree = self.tree
-        scaled = [block(self._root, 0, 1, tree.outputs)]
-        scaled += [block(self._scaled, level.start - 1, len(level.sums), tree.units) for level in tree.levels[1:]]
+        sums = [block(self._root, 0, 1, tree.outputs)]
+        sums += [block(self._sums, level.start - 1, len(level.sums), tree.units) for level in tree.levels[1:]]
         found = []
         for number, level in enumerate(tree.levels):
             elements = block(self._elements, level.start, len(level.sums), tree.units)
@@ -171,14 +181,14 @@ class TreeMemory:
                 LevelViews(
                     rows,
                     rows.transpose(1, 2),
-                    scaled[number].flatten(0, 1),
+                    sums[number].flatten(0, 1),
                     spare.flatten(0, 1),
-                    _busy_views(level.busy, elements, scaled[number], self._spare) if level.busy else None,
-                    tuple(_spread_views(s, indicators[s.shape], elements, spare) for s in plan.spreads[number]),
+                    _inner_views(level.inner, elements, sums[number], self._spare) if level.inner else None,
+                    tuple(_span_views(s, indicators[s.shape], elements, spare) for s in plan.spans[number]),
                     tuple(
-                        MessageViews(elements[s.here], scaled[number + 1][s.there], spare[s.here])
-                        for turn in level.messages
-                        for s in turn
+                        MessageViews(elements[s.here], sums[number + 1][s.there], spare[s.here])
+                        for segments in level.messages
+                        for s in segments
                     ),
                 )
             )
@@ -188,16 +198,16 @@ class TreeMemory:
 def _width(samples: int) -> int:
     rounded = -(-samples // ALIGNED) * ALIGNED
     rounded += ALIGNED if rounded % ALIASED == 0 else 0
-    return rounded if rounded <= WASTE * samples else samples
+    return rounded if rounded <= MAX_PADDING * samples else samples
 
 
-def _busy_views(busy: int, elements: Tensor, scaled: Tensor, spare: Tensor) -> BusyViews:
-    rows, sent = elements[:busy], scaled[:busy]
+def _inner_views(inner: int, elements: Tensor, sums: Tensor, spare: Tensor) -> InnerViews:
+    rows, sent = elements[:inner], sums[:inner]
     spares = (spare[: each.numel()].view(each.shape) for each in (sent, rows))
-    return BusyViews(slice(busy * elements.shape[1]), rows, sent, *spares)
+    return InnerViews(slice(inner * elements.shape[1]), rows, sent, *spares)
 
 
-def _spread_views(spread: Spread, indicator: Tensor, elements: Tensor, spare: Tensor) -> SpreadViews:
-    here, there = spread.stretch.here, spread.stretch.there
+def _span_views(span: TableSpan, indicator: Tensor, elements: Tensor, spare: Tensor) -> SpanViews:
+    here, there = span.segment.here, span.segment.there
     rows, spare_rows, chosen = (block.flatten(0, 1) for block in (elements[here], spare[here], indicator[there]))
-    return SpreadViews(spread, chosen, rows, spare_rows, rows.transpose(1, 2))
+    return SpanViews(span, chosen, rows, spare_rows, rows.transpose(1, 2))

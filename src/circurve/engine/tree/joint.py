@@ -17,13 +17,13 @@ from itertools import accumulate, groupby, islice
 import torch
 from torch import Tensor
 
-from circurve.engine.cpu.tree import Factor, LatentTree, Stretch, packed, stretches
+from circurve.engine.tree.layout import Factor, Segment, TreeLayout, packed, segments
 
-__all__ = ["JointPlan", "JointPlans", "Shape", "Spread", "plan_tables"]
+__all__ = ["JointPlan", "JointPlans", "TableShape", "TableSpan", "plan_tables"]
 
 
 @dataclass(frozen=True)
-class Shape:
+class TableShape:
     """All tables over factors with the same numbers of states; the state of the first factor counts fastest."""
 
     sizes: tuple[int, ...]
@@ -48,24 +48,24 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Tables of one shape for a stretch of places of a level, whose partners count among the tables of that shape."""
+class TableSpan:
+    """Tables of one shape for a segment of places of a level, whose partners count among the tables of that shape."""
 
     shape: int
-    stretch: Stretch
-    turn: int
+    segment: Segment
+    position: int
     """How many tables these products have before: the first is written, the others are multiplied in."""
 
-    quiet: bool
-    """Whether these products are this table and nothing else."""
+    whole: bool
+    """True if these products are this table and nothing else."""
 
 
 @dataclass(frozen=True)
 class JointPlan:
     """Where everything lies. A base row is one state of one factor."""
 
-    shapes: tuple[Shape, ...]
-    spreads: tuple[tuple[Spread, ...], ...]
+    shapes: tuple[TableShape, ...]
+    spans: tuple[tuple[TableSpan, ...], ...]
     """For each level."""
 
     layers: dict[int, Tensor]
@@ -89,11 +89,11 @@ class JointPlan:
         """The first table of each product, level by level: its number among the tables of all shapes."""
         starts = list(accumulate((shape.count for shape in self.shapes), initial=0))
         firsts: list[int] = []
-        for level in self.spreads:
+        for level in self.spans:
             found: dict[int, int] = {}
-            for spread in (spread for spread in level if spread.turn == 0):
-                there, here = spread.stretch.there, spread.stretch.here
-                numbers = range(starts[spread.shape] + there.start, starts[spread.shape] + there.stop)
+            for span in (span for span in level if span.position == 0):
+                there, here = span.segment.there, span.segment.here
+                numbers = range(starts[span.shape] + there.start, starts[span.shape] + there.stop)
                 found.update(zip(range(here.start, here.stop), numbers, strict=True))
             firsts += [found[place] for place in range(len(found))]
         return torch.tensor(firsts)
@@ -102,7 +102,7 @@ class JointPlan:
 class JointPlans:
     """Both layouts for a tree, each made when it is first asked for: `plans[missing]`."""
 
-    def __init__(self, tree: LatentTree) -> None:
+    def __init__(self, tree: TreeLayout) -> None:
         self._tree = tree
         self._made: dict[bool, JointPlan] = {}
 
@@ -116,44 +116,44 @@ class JointPlans:
 class _Table:
     sizes: tuple[int, ...]
     level: int
-    turn: int
+    position: int
     place: int
-    quiet: bool
+    whole: bool
     factors: tuple[Factor, ...]
 
 
-def plan_tables(tree: LatentTree, missing: bool) -> JointPlan:
+def plan_tables(tree: TreeLayout, missing: bool) -> JointPlan:
     """Lay out the tables of all products."""
     tables = [
-        _Table(sizes, number, turn, place, place >= level.busy, part)
+        _Table(sizes, number, position, place, place >= level.inner, part)
         for number, level in enumerate(tree.levels)
         for place, factors in enumerate(level.factors)
-        for turn, (sizes, part) in enumerate(_packed(factors, missing))
+        for position, (sizes, part) in enumerate(_packed(factors, missing))
     ]
-    tables.sort(key=lambda table: (table.sizes, table.level, table.turn, table.place))
+    tables.sort(key=lambda table: (table.sizes, table.level, table.position, table.place))
     base = _base_rows(tree, missing)
-    shapes: list[Shape] = []
-    spreads: list[list[Spread]] = [[] for _ in tree.levels]
+    shapes: list[TableShape] = []
+    spans: list[list[TableSpan]] = [[] for _ in tree.levels]
     row = 0
     for sizes, group in groupby(tables, key=lambda table: table.sizes):
         members = list(group)
         first = 0
-        for (level, turn, quiet), same in groupby(members, key=lambda t: (t.level, t.turn, t.quiet)):
+        for (level, position, whole), same in groupby(members, key=lambda t: (t.level, t.position, t.whole)):
             places = [table.place for table in same]
             pairs = ((place, first + i) for i, place in enumerate(places))
-            spreads[level] += [Spread(len(shapes), stretch, turn, quiet) for stretch in stretches(pairs)]
+            spans[level] += [TableSpan(len(shapes), segment, position, whole) for segment in segments(pairs)]
             first += len(places)
         shapes.append(_shape(sizes, row, members, base))
         row += len(members) * shapes[-1].states
-    in_turn = tuple(tuple(sorted(level, key=lambda spread: spread.turn)) for level in spreads)
-    return JointPlan(tuple(shapes), in_turn, _by_layer(base), _missing_states(tree) if missing else None)
+    in_order = tuple(tuple(sorted(level, key=lambda span: span.position)) for level in spans)
+    return JointPlan(tuple(shapes), in_order, _by_layer(base), _missing_states(tree) if missing else None)
 
 
-def _shape(sizes: tuple[int, ...], row: int, members: list[_Table], base: dict[Factor, Tensor]) -> Shape:
+def _shape(sizes: tuple[int, ...], row: int, members: list[_Table], base: dict[Factor, Tensor]) -> TableShape:
     columns = [[table.factors[i] for table in members] for i in range(len(sizes))]
     factors = tuple(torch.stack([base[factor] for factor in column]) for column in columns)
     variables = tuple(torch.tensor([factor.variable for factor in column]) for column in columns)
-    return Shape(sizes, len(members), row, factors, variables)
+    return TableShape(sizes, len(members), row, factors, variables)
 
 
 def _packed(factors: tuple[Factor, ...], missing: bool) -> Iterator[tuple[tuple[int, ...], tuple[Factor, ...]]]:
@@ -163,7 +163,7 @@ def _packed(factors: tuple[Factor, ...], missing: bool) -> Iterator[tuple[tuple[
         yield tuple(sizes), tuple(islice(remaining, len(sizes)))
 
 
-def _base_rows(tree: LatentTree, missing: bool) -> dict[Factor, Tensor]:
+def _base_rows(tree: TreeLayout, missing: bool) -> dict[Factor, Tensor]:
     found, following = {}, 0
     for level in tree.levels:
         for factors in level.factors:
@@ -182,6 +182,6 @@ def _by_layer(base: dict[Factor, Tensor]) -> dict[int, Tensor]:
     return {layer: torch.stack([base[factor] for factor in listed]) for layer, listed in in_order.items()}
 
 
-def _missing_states(tree: LatentTree) -> Tensor:
+def _missing_states(tree: TreeLayout) -> Tensor:
     states = {f.variable: f.states for level in tree.levels for factors in level.factors for f in factors}
     return torch.tensor([states.get(variable, 0) for variable in range(max(states) + 1)]).view(-1, 1, 1)

@@ -8,8 +8,9 @@ multiplies whole vectors of K units, each of them
 
 Hidden Chow-Liu trees, hidden Markov models and mixtures of discrete variables are latent trees. The sums that are no
 leaves lie in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
-Factors are tabulated a few at a time, by the joint states of their variables. *Quiet* products have a single such table
-and no messages: all about them is a function of the states of a few variables. In each level they come last.
+Factors are tabulated a few at a time, by the joint states of their variables. *Tabulated* products have a single such
+table and no messages: they are a function of the states of a few variables. In each level they come last, after the
+*inner* products, which are all others.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from circurve.engine.program import Program
-from circurve.engine.tables import has_few_states
+from circurve.engine.states import has_few_states
 from circurve.graph import Input, Node, Product, Sum
 
-__all__ = ["Factor", "LatentTree", "Leaves", "Level", "Stretch", "latent_tree", "packed", "stretches"]
+__all__ = ["Factor", "Leaves", "Level", "Segment", "TreeLayout", "packed", "segments", "tree_layout"]
 
 
-MOST_JOINT = 27
+MAX_JOINT_STATES = 27
 """The most joint states of a table over several factors: four binary ones, or three if values may be missing, which is
 one state more. (Measured: wider tables cost more than they save.)"""
 
@@ -53,7 +54,7 @@ class Leaves:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """Places first, first + 1, ... of a level, whose partners elsewhere are other, other + 1, ..."""
 
     first: int
@@ -70,9 +71,9 @@ class Stretch:
         """Their partners."""
         return slice(self.other, self.other + self.length)
 
-    def rows(self, lanes: int) -> slice:
-        """The places where each has a row for each lane (see `views.py`)."""
-        return slice(self.first * lanes, (self.first + self.length) * lanes)
+    def rows(self, run_parts: int) -> slice:
+        """The places where each has a row for each part of each run (see `memory.py`)."""
+        return slice(self.first * run_parts, (self.first + self.length) * run_parts)
 
 
 @dataclass(frozen=True)
@@ -85,18 +86,18 @@ class Level:
     sums: tuple[tuple[int, int], ...]
     """The sum layer of the program and the position in it, for each place."""
 
-    busy: int
-    """How many places, the first ones, have products that are not quiet. The root counts as one of them."""
+    inner: int
+    """How many places, the first ones, have inner products. The root counts as one of them."""
 
     factors: tuple[tuple[Factor, ...], ...]
     """The factors of each product."""
 
-    messages: tuple[tuple[Stretch, ...], ...]
+    messages: tuple[tuple[Segment, ...], ...]
     """The j-th message of each product that has so many: places here and in the next level."""
 
 
 @dataclass(frozen=True)
-class LatentTree:
+class TreeLayout:
     """A program as levels of messages; level 0 holds the root alone."""
 
     units: int
@@ -116,7 +117,7 @@ class LatentTree:
         return max(len(level.sums) for level in self.levels)
 
 
-def latent_tree(program: Program) -> LatentTree | None:
+def tree_layout(program: Program) -> TreeLayout | None:
     """The levels of a program, or None if it is no latent tree."""
     nodes, roots = program.circuit.nodes, program.circuit.roots
     root = roots[0]
@@ -129,45 +130,45 @@ def latent_tree(program: Program) -> LatentTree | None:
     levels: list[Level] = []
     current, start = [root], 0
     while current:
-        turns: dict[int, list[tuple[int, Sum]]] = defaultdict(list)  # the j-th message of each place
+        by_number: dict[int, list[tuple[int, Sum]]] = defaultdict(list)  # the j-th message of each place
         for i, node in enumerate(current):
             for j, message in enumerate(_messages(node)):
-                turns[j].append((i, message))
-        following = sorted((message for turn in turns.values() for _, message in turn), key=_order)
+                by_number[j].append((i, message))
+        following = sorted((message for pairs in by_number.values() for _, message in pairs), key=_order)
         below = {node: i for i, node in enumerate(following)}
         levels.append(
             Level(
                 start,
                 tuple(place[node] for node in current),
-                sum(not _is_quiet(node) for node in current) if levels else 1,
+                sum(not _is_tabulated(node) for node in current) if levels else 1,
                 tuple(tuple(_factors(node, place)) for node in current),
-                tuple(stretches((i, below[message]) for i, message in turn) for turn in turns.values()),
+                tuple(segments((i, below[message]) for i, message in pairs) for pairs in by_number.values()),
             )
         )
         current, start = following, start + len(current)
-    return LatentTree(root.children[0].units, root.units, tuple(levels), _leaves(program, place))
+    return TreeLayout(root.children[0].units, root.units, tuple(levels), _leaves(program, place))
 
 
-def stretches(pairs: Iterable[tuple[int, int]]) -> tuple[Stretch, ...]:
-    """Pairs of a place and its partner, as stretches in which both go up by one."""
-    found: list[Stretch] = []
+def segments(pairs: Iterable[tuple[int, int]]) -> tuple[Segment, ...]:
+    """Pairs of a place and its partner, as segments in which both go up by one."""
+    found: list[Segment] = []
     for place, other in pairs:
-        last = found[-1] if found else Stretch(-1, -1, 0)
+        last = found[-1] if found else Segment(-1, -1, 0)
         if (place, other) == (last.first + last.length, last.other + last.length):
-            found[-1] = Stretch(last.first, last.other, last.length + 1)
+            found[-1] = Segment(last.first, last.other, last.length + 1)
         else:
-            found.append(Stretch(place, other, 1))
+            found.append(Segment(place, other, 1))
     return tuple(found)
 
 
 def packed(sizes: Iterable[int]) -> list[list[int]]:
-    """Factors with so many states each, in tables of at most MOST_JOINT joint states: the sizes in each table.
+    """Factors with so many states each, in tables of at most MAX_JOINT_STATES joint states: the sizes in each table.
 
     A product without factors has one table of a single state.
     """
     tables: list[list[int]] = [[]]
     for size in sizes:
-        if tables[-1] and math.prod(tables[-1]) * size > MOST_JOINT:
+        if tables[-1] and math.prod(tables[-1]) * size > MAX_JOINT_STATES:
             tables.append([])
         tables[-1].append(size)
     return tables
@@ -205,14 +206,14 @@ def _states(node: Input) -> int:
     return len(support)
 
 
-def _is_quiet(node: Sum) -> bool:
-    """Whether the product that a sum stands on is quiet, be values missing (then there are more tables) or not."""
+def _is_tabulated(node: Sum) -> bool:
+    """True if the product that a sum stands on is tabulated, with missing values (more tables) and without."""
     return not _messages(node) and len(packed(_states(each) + 1 for each in _inputs(node))) == 1
 
 
 def _order(node: Sum) -> tuple[bool, tuple[int, ...]]:
-    """Quiet products last; those with the same numbers of states side by side, which makes long stretches of tables."""
-    return _is_quiet(node), tuple(_states(each) for each in _inputs(node))
+    """Tabulated products last; those with the same numbers of states together, which makes long segments of tables."""
+    return _is_tabulated(node), tuple(_states(each) for each in _inputs(node))
 
 
 def _factors(node: Sum, place: Mapping[Node, tuple[int, int]]) -> Iterable[Factor]:

@@ -1,0 +1,87 @@
+"""The one place where a backend is chosen."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, TypeAlias
+
+from circurve.engine.backend import Backend
+from circurve.engine.cuda import Fused, why_not
+from circurve.engine.numerics import IMPOSSIBLE, TINY_STATE
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.reference import Reference
+from circurve.engine.states import has_few_states, state_logs
+from circurve.engine.tree import LatentTree, TreeLayout, tree_layout
+from circurve.errors import OptionError
+
+__all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice"]
+
+BackendName: TypeAlias = Literal["auto", "reference", "tree", "fused"]
+BACKENDS: tuple[BackendName, ...] = ("auto", "reference", "tree", "fused")
+
+
+def choose_backend(
+    program: Program, params: Params, backend: BackendName = "auto", precision: str = "float32"
+) -> Backend:
+    """A backend for parameters of this shape, on their device.
+
+    "auto" takes the fastest that can compute them; "reference", "tree" and "fused" give exactly that one, or an error
+    that says why it cannot be used. precision: "tf32" lets the fused kernels round factors of products to 10 bits.
+    """
+    if backend == "fused" or (backend == "auto" and params.device.type == "cuda"):
+        reason = _why_not_fused(program, params)
+        if reason is None:
+            return Fused(program, params.runs, params.device, precision)
+        if backend == "fused":
+            raise OptionError(f"backend='fused' cannot be used: {reason}")
+    if backend == "tree" or (backend == "auto" and params.device.type == "cpu"):
+        layout = _tree_layout(program, params)
+        if isinstance(layout, TreeLayout):
+            return LatentTree(program, layout, params.runs, params.dtype)
+        if backend == "tree":
+            raise OptionError(f"backend='tree' cannot be used: {layout}")
+    return Reference.of(program, params)
+
+
+def explain_choice(program: Program, params: Params) -> str:
+    """The backend that "auto" takes, and why the faster ones are passed over: lines for people."""
+    lines = [choose_backend(program, params).describe()]
+    reasons = {"fused": _why_not_fused(program, params), "latent tree": _tree_layout(program, params)}
+    lines += [f"not {name}: {reason}" for name, reason in reasons.items() if isinstance(reason, str)]
+    return "\n".join(lines)
+
+
+def _why_not_fused(program: Program, params: Params) -> str | None:
+    reason = why_not(program, params.device, params.dtype)
+    if reason is None and params.may_underflow(program):
+        return "weights of zero may need sums in logs"
+    return reason
+
+
+def _tree_layout(program: Program, params: Params) -> TreeLayout | str:
+    """The layout of a latent tree, or the reason why that backend cannot be used."""
+    if params.device.type != "cpu":
+        return f"latent trees are for the CPU, not for {params.device.type}"
+    layout = tree_layout(program)
+    if layout is None:
+        return "the circuit is no latent tree over inputs with few states"
+    if params.may_underflow():
+        return "weights of zero may need sums in logs"
+    if _has_tiny_states(program, params):
+        return f"a state of an input is less probable than {TINY_STATE[params.dtype]:g}"
+    return layout
+
+
+def _has_tiny_states(program: Program, params: Params) -> bool:
+    """True if a state is so improbable, yet possible, that a joint table would lose a product of a few of them.
+
+    Training stays far above; parameters made by hand or elsewhere need not.
+    """
+    tiny = math.log(TINY_STATE[params.dtype])
+    for layer, values in zip(program.inputs, params.inputs, strict=True):
+        if has_few_states(layer.family):
+            logs = state_logs(layer.family, values, missing=False)
+            if bool(((logs < tiny) & (logs > IMPOSSIBLE)).any()):
+                return True
+    return False

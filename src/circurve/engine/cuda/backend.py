@@ -1,0 +1,71 @@
+"""The fused backend: Triton kernels on a CUDA device, with the answers of the reference backend to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.cuda.estep import FusedSums
+from circurve.engine.cuda.fused import FusedEngine
+from circurve.engine.cuda.support import blueprint_for
+from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.statistics import Request, Statistics
+
+__all__ = ["Fused"]
+
+
+class Fused:
+    """R runs of a program on one CUDA device. Only for programs and parameters that `choice.py` lets through."""
+
+    name = "fused"
+
+    def __init__(self, program: Program, runs: int, device: torch.device, precision: str = "float32") -> None:
+        blueprint = blueprint_for(program)
+        if isinstance(blueprint, str):
+            raise ValueError(blueprint)
+        self.program, self.runs, self.device, self.dtype = program, runs, device, torch.float32
+        self.engine = FusedEngine(program, blueprint, runs, device, precision)
+        self.max_samples: int | None = None
+        self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
+
+    def describe(self) -> str:
+        """What computes, for people."""
+        return self.engine.describe()
+
+    def bytes_per_sample(self, backward: bool) -> int:
+        """Memory for one sample of all runs."""
+        return self.engine.bytes_per_sample(backward)
+
+    def release(self) -> None:
+        """Give all buffers back; the next call makes new ones."""
+        self.engine.release()
+
+    @torch.no_grad()
+    def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
+        """Log-probabilities of all outputs; -inf for probability zero."""
+        engine = self.engine
+        engine.load(params)
+        engine.tabulate()
+        engine.reserve(batch.size, backward=False)
+        states, _ = engine.accept(batch)
+        engine.forward(states, batch, keep=False)
+        value = engine.values.index_select(1, self._output_rows)[..., : batch.size]
+        return torch.where(value <= IMPOSSIBLE, -torch.inf, value)
+
+    @torch.no_grad()
+    def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
+        """The sums of an E-step over all batches."""
+        engine = self.engine
+        engine.load(params)
+        engine.tabulate()
+        sums = FusedSums(engine, request or Request())
+        for batch in batches:
+            engine.reserve(batch.size, backward=True)
+            states, labels = engine.accept(batch)
+            sums.add(states, labels, batch)
+        return sums.result()

@@ -1,0 +1,7 @@
+"""The reference backend: plain torch, for any circuit, device and precision, differentiable."""
+
+from circurve.engine.reference.backend import DownwardPass, Reference
+from circurve.engine.reference.downward import RootFlow, SumPass, root_flow
+from circurve.engine.reference.upward import SumValues, UpwardPass
+
+__all__ = ["DownwardPass", "Reference", "RootFlow", "SumPass", "SumValues", "UpwardPass", "root_flow"]

@@ -1,0 +1,142 @@
+"""The statistics of an E-step, added up from the passes of the reference backend.
+
+With sample weights w_n the flow of the whole circuit is scaled: F' = w F and A' = F' / S. Counts are linear in it; what
+is quadratic is divided by w again. With q_n = sum_c E_cn^2,
+
+    t_kn = q_n / S_kn^2        T_kn = A_kn^2 q_n        F_nc^2 = theta_kc^2 A_kn^2 E_cn^2.
+
+Where p_n = 0, the ratios p_c / p_n have no meaning: such a sample is left out of the sums of t and rho of that unit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.params import Params
+from circurve.engine.program import InputLayer, Program
+from circurve.engine.reference.downward import RootFlow, SumPass
+from circurve.engine.statistics import CurvatureSums, Request, Statistics
+
+__all__ = ["Sums", "decomposition", "input_statistics", "weak_decomposition"]
+
+
+def decomposition(step: SumPass) -> tuple[Tensor, Tensor]:
+    """T = A^2 q and t = q / S^2 of each unit and sample, (R, G, K, N), weak entries left out."""
+    squares = step.values.elements.square()
+    norm = squares.sum(-2, keepdim=True) if step.mask is None else torch.matmul(step.mask, squares)
+    local = torch.where(step.values.log_largest > IMPOSSIBLE, norm / step.values.sums.square(), 0.0)
+    return step.ratio.square() * norm, local
+
+
+def weak_decomposition(log_ratio: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:  # (P, C), (P,) -> (P,), (P,)
+    """T and t of weak entries, float64. In logs a flow of zero never meets an infinite ratio."""
+    exact = log_ratio.double()
+    return (2 * (exact + flow.double().log()[:, None])).exp().sum(-1), (2 * exact).exp().sum(-1)
+
+
+def input_statistics(layer: InputLayer, variables: Tensor, batch: Batch, flow: Tensor) -> Tensor:  # (R, G, K, S)
+    """Sufficient statistics of an input layer: flow @ features^T, in the precision of the features."""
+    observed = None if batch.observed is None else batch.observed.index_select(1, variables)
+    features = layer.family.features(batch.x.index_select(1, variables), observed)  # (R or 1, G, S, N)
+    return torch.matmul(flow.to(features.dtype), features.transpose(-1, -2))
+
+
+class Sums:
+    """Sums of one E-step; `result` gives them once all batches were seen."""
+
+    def __init__(self, program: Program, params: Params, request: Request) -> None:
+        self.program, self.params, self.request = program, params, request
+        none = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
+        self.counts = [torch.zeros_like(weights) for weights in params.weights]
+        self.inputs: list[Tensor | None] = [None] * len(params.inputs)
+        self.log_likelihood, self.weight = none.clone(), none.clone()
+        self.impossible, self.broken = none.long(), none.long()
+        shapes = [weights.shape[:3] for weights in params.weights] if request.curvature else []
+        self.units = [none.new_zeros(3, *shape) for shape in shapes]
+        """F^2, t and T of each sum layer, (3, R, G, K)."""
+
+        self.ratio = [torch.zeros_like(weights) for weights in params.weights] if request.mean_ratio else []
+        self.second = [torch.zeros_like(weights) for weights in params.weights] if request.second_moment else []
+
+    def add_root(self, root: RootFlow) -> None:
+        """Log-likelihood and weights of a batch."""
+        self.weight += root.weight.sum(-1, dtype=torch.float64)
+        self.log_likelihood += torch.where(root.possible, root.log_value * root.weight, 0.0).sum(
+            -1, dtype=torch.float64
+        )
+        self.impossible += root.impossible.sum(-1)
+        self.broken += root.broken.sum(-1)
+
+    def add_sum(self, step: SumPass, root: RootFlow) -> None:
+        """Counts, and the curvature sums that were asked for."""
+        number, values = step.number, step.values
+        by_sample = values.elements.transpose(-1, -2)
+        self.counts[number] += torch.matmul(step.ratio, by_sample) * step.weights
+        if self.request.mean_ratio:
+            per_unit = self._weight_where_possible(step, root) / values.sums
+            rho = torch.matmul(per_unit, by_sample)
+            self.ratio[number] += rho if step.mask is None else rho * step.mask
+        if self.request.second_moment:
+            per_unit = step.ratio.square() * root.inverse[:, None, None]
+            moments = torch.matmul(per_unit, values.elements.square().transpose(-1, -2))
+            self.second[number] += moments * step.weights.square()
+        if self.request.curvature:
+            total, local = decomposition(step)
+            weight = self._weight_where_possible(step, root)
+            inverse = root.inverse[:, None, None]
+            for place, part in enumerate((step.flow.square() * inverse, local * weight, total * inverse)):
+                self.units[number][place] += part.sum(-1, dtype=torch.float64)
+        self._add_weak(step, root)
+
+    def _weight_where_possible(self, step: SumPass, root: RootFlow) -> Tensor:  # (R, G, 1, N)
+        """The samples' weights, zero where all children of a group have probability zero."""
+        return root.weight[:, None, None] * (step.values.log_largest > IMPOSSIBLE)
+
+    def _add_weak(self, step: SumPass, root: RootFlow) -> None:
+        """Entries that were computed in logs, one by one."""
+        number, dtype = step.number, self.params.dtype
+        for entries in step.weak():
+            run, group, unit, sample = entries.at
+            at = (run, group, unit)
+            weight, inverse = (column[run, sample].double() for column in (root.weight, root.inverse))  # (P,)
+            edge_flow = (entries.flow[:, None] * entries.responsibility).double()  # (P, C)
+            self.counts[number].index_put_(at, edge_flow.to(dtype), accumulate=True)
+            if self.request.second_moment:
+                moments = edge_flow.square() * inverse[:, None]
+                self.second[number].index_put_(at, moments.to(dtype), accumulate=True)
+            # infinite beyond exp(709), and then it must not meet a weight of zero
+            log_ratio = entries.log_ratio.double().masked_fill(weight[:, None] == 0, -torch.inf)
+            if self.request.mean_ratio:
+                rho = log_ratio.exp() * weight[:, None]
+                self.ratio[number].index_put_(at, rho.to(dtype), accumulate=True)
+            if self.request.curvature:
+                total, local = weak_decomposition(log_ratio, entries.flow)
+                self.units[number][1].index_put_(at, local * weight, accumulate=True)
+                self.units[number][2].index_put_(at, total * inverse, accumulate=True)
+
+    def add_input(self, number: int, sums: Tensor) -> None:
+        """Sufficient statistics of input layer `number`."""
+        total = self.inputs[number]
+        self.inputs[number] = sums if total is None else total + sums
+
+    def result(self) -> Statistics:
+        """The sums so far."""
+        assert all(total is not None for total in self.inputs), "statistics need at least one batch"
+        inputs = tuple(total for total in self.inputs if total is not None)
+        curvature = self._curvature() if self.request.any else None
+        return Statistics(
+            tuple(self.counts), inputs, self.log_likelihood, self.weight, self.impossible, self.broken, curvature
+        )
+
+    def _curvature(self) -> CurvatureSums:
+        kinds = [tuple(layer[i] for layer in self.units) if self.request.curvature else None for i in range(3)]
+        return CurvatureSums(
+            flow_squared=kinds[0],
+            local=kinds[1],
+            total=kinds[2],
+            ratio=tuple(self.ratio) if self.request.mean_ratio else None,
+            second_moment=tuple(self.second) if self.request.second_moment else None,
+        )

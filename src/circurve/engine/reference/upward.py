@@ -1,0 +1,97 @@
+"""The upward pass of the reference backend: log-values of all nodes, in plain torch that autograd can differentiate.
+
+Within a sum layer, with m_n the largest log-value among the children of a group for sample n,
+
+    E_cn = exp(L_cn - m_n)          elements, in [0, 1], the largest is 1
+    S_kn = sum_c theta_kc E_cn      scaled sums, one batched matrix product
+    log p_kn = log S_kn + m_n.
+
+A unit without weight for the largest child can come out *weak*: its own children nearly vanish beside m_n. Such
+entries need weights below `SAFE_WEIGHT` (exact zeros, masks). They are computed again in logs, with a maximum of their
+own; if no child with positive weight is possible, the unit has probability zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from circurve.engine.numerics import FLUSH, IMPOSSIBLE, LOG_ZERO, MAX_EXPONENT, WEAK_SUM
+
+__all__ = ["Entries", "SumValues", "UpwardPass", "flushed", "sum_values"]
+
+ENTRIES_AT_ONCE = 1 << 22
+"""Entries x children computed in logs in one go: bounds the memory of a repair."""
+
+Entries = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Run, group, unit and sample of P entries of a sum layer, (P,) each."""
+
+
+@dataclass(frozen=True)
+class SumValues:
+    """A sum layer after the upward pass."""
+
+    log_value: Tensor  # log p, (R, G, K, N); LOG_ZERO or below for probability zero
+    elements: Tensor  # E, (R, G, C, N)
+    sums: Tensor  # S, (R, G, K, N); infinite where the entry is weak or impossible, so that F / S is zero there
+    log_largest: Tensor  # m, (R, G, 1, N)
+    children: Tensor  # L, (R, G, C, N)
+    weak: Tensor | None  # the entries that were computed in logs, (P, 4); None if there are none
+
+    def weak_entries(self) -> Iterator[Entries]:
+        """The weak entries, a bounded number at a time."""
+        if self.weak is not None:
+            for part in torch.split(self.weak, max(1, ENTRIES_AT_ONCE // self.elements.shape[-2])):
+                run, group, unit, sample = part.unbind(1)
+                yield run, group, unit, sample
+
+
+@dataclass(frozen=True)
+class UpwardPass:
+    """All values of a batch."""
+
+    outputs: Tensor  # log p of the outputs, (R, outputs, N)
+    blocks: dict[int, Tensor]  # log-values by block, (R, rows, N)
+    sums: tuple[SumValues, ...]  # one for each sum layer
+
+
+def flushed(values: Tensor) -> Tensor:
+    """`values` with zeros below FLUSH; in place where nothing is differentiated."""
+    flush = torch.threshold if torch.is_grad_enabled() else torch.threshold_
+    return flush(values, FLUSH[values.dtype], 0.0)
+
+
+def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None) -> SumValues:
+    """A sum layer from its weights (R, G, K, C) and the log-values of its children (R, G, C, N); mask: (G, K, C)."""
+    largest = children.amax(-2, keepdim=True).detach()
+    elements = flushed((children - largest).exp())
+    sums = torch.matmul(weights, elements)
+    weak = sums.detach() < WEAK_SUM[sums.dtype]
+    if not bool(weak.any()):
+        return SumValues(sums.log() + largest, elements, sums, largest, children, None)
+    possible = (children.detach() > IMPOSSIBLE).to(sums.dtype)
+    alive = torch.matmul((weights.detach() > 0).to(sums.dtype), possible) > 0  # (R, G, K, N)
+    log_value = torch.where(weak, LOG_ZERO, torch.where(weak, 1.0, sums).log() + largest)
+    log_value = torch.where(alive, log_value, LOG_ZERO)
+    entries = (weak & alive).nonzero()
+    found = SumValues(log_value, elements, sums.masked_fill(weak | ~alive, torch.inf), largest, children, entries)
+    return _repaired(found, weights, mask) if len(entries) else found
+
+
+def _repaired(found: SumValues, weights: Tensor, mask: Tensor | None) -> SumValues:
+    """log sum_c theta_c p_c of the weak entries, each with the largest of its own children taken out."""
+    log_value = found.log_value
+    for entries in found.weak_entries():
+        run, group, unit, sample = entries
+        theta, terms = weights[run, group, unit], found.children[run, group, :, sample]  # (P, C)
+        own = torch.where(theta > 0, terms, 10 * LOG_ZERO).amax(1, keepdim=True).detach()
+        # an edge of weight zero may lead to a child larger than `own`
+        scaled = (terms - own).clamp(max=MAX_EXPONENT[terms.dtype]).exp()
+        if mask is not None:
+            scaled = scaled * mask[group, unit]
+        exact = (theta * scaled).sum(1).log() + own[:, 0]
+        log_value = log_value.index_put(entries, exact)
+    return SumValues(log_value, found.elements, found.sums, found.log_largest, found.children, found.weak)

@@ -1,0 +1,110 @@
+"""The latent-tree backend: messages in linear space, tables by state and large matrix products, on a CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.reference import Reference
+from circurve.engine.statistics import Request, Statistics
+from circurve.engine.tree.bound import BoundTree
+from circurve.engine.tree.estep import TreeSums
+from circurve.engine.tree.joint import JointPlans
+from circurve.engine.tree.layout import TreeLayout
+
+__all__ = ["LatentTree"]
+
+RUNS_PER_THREAD = 4
+"""With this many runs for each thread, the runs keep the threads evenly busy; samples are then not split."""
+
+MIN_OPERATIONS = 1 << 19
+"""Operations of a matrix product below which sharing it out among threads does not pay."""
+
+
+class LatentTree:
+    """R runs of a latent tree on a CPU. Chunks with impossible samples are handed to a reference backend."""
+
+    name = "latent tree"
+
+    def __init__(self, program: Program, layout: TreeLayout, runs: int, dtype: torch.dtype) -> None:
+        self.program, self.layout, self.runs, self.dtype = program, layout, runs, dtype
+        self.device = torch.device("cpu")
+        self.max_samples: int | None = None
+        self._plans = JointPlans(layout)
+        self._reference = Reference(program, runs, self.device, dtype)
+        self._bound: dict[int, BoundTree] = {}
+
+    def describe(self) -> str:
+        """What computes, for people."""
+        name = str(self.dtype).removeprefix("torch.")
+        return f"latent tree: {len(self.layout.levels)} levels of messages on a CPU, {name}, {self.runs} runs"
+
+    def bytes_per_sample(self, backward: bool) -> int:
+        """Memory for one sample of all runs."""
+        layout = self.layout
+        rows = 2 * layout.size * layout.units + layout.outputs + self._plans[True].rows
+        rows += max(layout.widest * layout.units, layout.outputs) if backward else 0
+        return rows * self.runs * torch.finfo(self.dtype).bits // 8
+
+    def release(self) -> None:
+        """Give all buffers back; the next call makes new ones."""
+        self._bound = {}
+
+    @torch.no_grad()
+    def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
+        """Log-probabilities of all outputs; -inf for probability zero."""
+        tree = self._bind(batch.size)
+        tree.load(params)
+        up = tree.upward(batch)
+        if up is not None:
+            return up.outputs
+        parts = self._parts_for_reference(batch, backward=False)
+        return torch.cat([self._reference.log_prob(params, part) for part in parts], dim=-1)
+
+    @torch.no_grad()
+    def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
+        """The sums of an E-step over all batches."""
+        asked = request or Request()
+        sums: TreeSums | None = None
+        others: Statistics | None = None
+        added = False
+        for batch in batches:
+            if sums is None:
+                sums = TreeSums(self._bind(batch.size), params, asked)
+            if sums.add(batch):
+                added = True
+                continue
+            parts = self._parts_for_reference(batch, backward=True)
+            more = self._reference.statistics(params, parts, asked)
+            others = more if others is None else others + more
+        assert sums is not None, "statistics need at least one batch"
+        if others is None:
+            return sums.result(self.program)
+        return others + sums.result(self.program) if added else others
+
+    def _parts_for_reference(self, batch: Batch, backward: bool) -> Iterator[Batch]:
+        """A batch in parts for which the reference backend needs no more memory than the tree."""
+        memory = self.bytes_per_sample(backward) * batch.size
+        return batch.parts(max(1, memory // self._reference.bytes_per_sample(backward)))
+
+    def _bind(self, samples: int) -> BoundTree:
+        """The tree with memory for chunks of about this many samples."""
+        parts = self._parts(samples)
+        if parts not in self._bound:
+            like = torch.empty(self.runs, dtype=self.dtype)
+            self._bound[parts] = BoundTree(self.program, self.layout, self._plans, like, parts)
+        return self._bound[parts]
+
+    def _parts(self, samples: int) -> int:
+        """Into how many parts a chunk is split: all threads have the same work, unless there is little of it."""
+        threads = torch.get_num_threads()
+        if self.runs >= RUNS_PER_THREAD * threads:
+            return 1
+        worthwhile = 2 * self.layout.units**2 * samples // MIN_OPERATIONS
+        return max(1, min(threads // math.gcd(threads, self.runs), worthwhile))

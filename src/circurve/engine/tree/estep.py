@@ -1,0 +1,213 @@
+"""The E-step of a latent tree, chunk by chunk.
+
+Down from the root, with F the flow of a product, which is the flow of each of its messages and factors too,
+
+    A_c = F / S_c        F_cj = E_cj sum_k theta_kj A_ck        N_ckj = theta_kj sum_n A_ckn E_cjn.
+
+A level's two blocks of memory change their content once on the way down (see `memory.py`): A takes the place of S, and
+F the place of E. In `_downward` each has its own name from that line on.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.numerics import MESSAGES
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.reference.downward import RootFlow, root_flow
+from circurve.engine.states import StateSums, StateTable, state_statistics
+from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.engine.tree.bound import BoundTree
+from circurve.engine.tree.curvature import SampleWeights, TreeCurvature
+from circurve.engine.tree.memory import LevelViews, Views
+from circurve.engine.tree.tables import JointTables
+
+__all__ = ["TreeSums"]
+
+
+class TreeSums:
+    """Adds up an E-step chunk by chunk; `result` follows the last one."""
+
+    def __init__(self, tree: BoundTree, params: Params, request: Request) -> None:
+        self.tree, self.params, self.request = tree, params, request
+        tree.load(params)
+        self.counts = [torch.zeros_like(w) for w in tree.weights]  # without theta, (G L, K, K) for each level
+        run_parts = tree.memory.run_parts
+        self.curvature = TreeCurvature(request, run_parts, tree.weights) if request.any else None
+        self.root_square = torch.zeros(tree.runs, tree.layout.outputs, dtype=torch.float64)
+        self.log_likelihood, self.weight = (torch.zeros(tree.runs, dtype=torch.float64) for _ in range(2))
+
+    def add(self, batch: Batch) -> bool:
+        """Add a chunk. False: a sample is impossible or NaN, and nothing was added."""
+        curvature = self.curvature
+        up = self.tree.upward(batch, None if curvature is None else curvature.on_level(batch.weights))
+        if up is None:
+            return False
+        root = root_flow(batch, up.outputs)
+        self.weight += root.weight.sum(-1, dtype=torch.float64)
+        self.log_likelihood += (root.log_value * root.weight).sum(-1, dtype=torch.float64)
+        samples = None if curvature is None else self._sample_weights(up.views, root, batch.weights is not None)
+        self._downward(up.views, up.tables, up.views.split(root.flow), samples)
+        if curvature is not None:
+            curvature.finish_chunk()
+        return True
+
+    def _sample_weights(self, views: Views, root: RootFlow, weighted: bool) -> SampleWeights:
+        inverse = root.inverse[:, None]
+        self.root_square += (root.flow.square() * inverse).sum(-1, dtype=torch.float64)
+        return SampleWeights(views.split(root.weight[:, None]), views.split(inverse) if weighted else None)
+
+    def _downward(self, views: Views, tables: JointTables, flow: Tensor, samples: SampleWeights | None) -> None:
+        """flow: of the root, (L, outputs, N)."""
+        curvature, levels = self.curvature, views.levels
+        if curvature is not None and samples is not None:
+            curvature.add_ratios(0, levels[0], samples)
+        ratio = torch.div(flow, levels[0].sums, out=levels[0].sums)
+        for number, (level, weight, counts) in enumerate(zip(levels, self.tree.weights, self.counts, strict=True)):
+            if curvature is not None and samples is not None:
+                curvature.add_total(number, ratio, samples)
+                curvature.add_second(number, ratio, level, samples)
+            torch.baddbmm(counts, ratio, level.by_sample, out=counts)
+            flow = _product_flow(level, weight, ratio)
+            tables.flow.add(number, level)
+            if level.messages:
+                if curvature is not None and samples is not None:
+                    curvature.add_ratios(number + 1, levels[number + 1], samples)
+                ratio = _message_ratios(level, levels[number + 1])
+            if samples is not None:
+                square = flow.square_()  # F^2 takes the place of F
+                if samples.inverse is not None:
+                    square.mul_(samples.for_rows(samples.inverse, len(square)))
+                tables.square.add(number, level)
+
+    def result(self, program: Program) -> Statistics:
+        """The sums of all chunks that were added."""
+        closing = _Closing(self, program)
+        none = torch.zeros(self.tree.runs, dtype=torch.int64)
+        return Statistics(
+            closing.counts(),
+            closing.inputs,
+            self.log_likelihood,
+            self.weight,
+            none,
+            none.clone(),
+            closing.curvature() if self.request.any else None,
+        )
+
+
+def _product_flow(level: LevelViews, weight: Tensor, ratio: Tensor) -> Tensor:  # (G L, K, N)
+    """F = E (theta^T A) of a level's products, in the place of E. Overwrites `spare`."""
+    torch.bmm(weight.transpose(1, 2), ratio, out=level.spare)
+    flow = level.elements.mul_(level.spare)
+    return torch.threshold_(flow, MESSAGES[weight.dtype].flush, 0.0)
+
+
+def _message_ratios(level: LevelViews, below: LevelViews) -> Tensor:  # (G L, K, N)
+    """A = F / S of the next level, in the place of its S; `level` holds F."""
+    for message in level.messages:
+        torch.div(message.elements, message.sums, out=message.sums)
+    return below.sums
+
+
+class _Closing:
+    """Sums by level and by state -> sums by layer of the program, with theta where it belongs."""
+
+    def __init__(self, sums: TreeSums, program: Program) -> None:
+        self.sums, self.tree, self.program, self.params = sums, sums.tree, program, sums.params
+        if sums.curvature is not None:
+            for tables in self.tree.started:
+                sums.curvature.add_tabulated(self.tree.weights, tables)
+        self.leaves: dict[int, StateSums] = {}
+        inputs: list[Tensor | None] = [None] * len(program.inputs)
+        for tables in self.tree.started:
+            self._add_states(tables, inputs)
+        self.tables = self._widest_tables()
+        self.leaf_counts: dict[int, Tensor] = {}
+        for number, states in self.leaves.items():
+            weights = self._leaf_weights(number)
+            self.leaf_counts[number], down = self.tables[number].counts(states.flow, weights)
+            inputs[number] = state_statistics(program.inputs[number].family, down)
+        assert all(total is not None for total in inputs), "statistics need at least one batch"
+        self.inputs = tuple(total for total in inputs if total is not None)
+
+    def _add_states(self, tables: JointTables, inputs: list[Tensor | None]) -> None:
+        """Flows by state: statistics of inputs at once, those of leaves when all chunks are together."""
+        squares = tables.square.by_factor() if self.sums.curvature is not None else {}
+        for number, flow in tables.flow.by_factor().items():
+            if number not in self.tree.layout.leaves:
+                more = state_statistics(self.program.inputs[number].family, flow)
+                total = inputs[number]
+                inputs[number] = more if total is None else total + more
+                continue
+            # the flows of all units add up to the sample's weight
+            weight = flow.sum(2, keepdim=True) if squares else None
+            found = StateSums(flow, squares.get(number), weight)
+            self.leaves[number] = self.leaves[number] + found if number in self.leaves else found
+
+    def _widest_tables(self) -> dict[int, StateTable]:
+        """The tables of the leaves; those with a column for missing values serve both kinds of chunks."""
+        widest = max(self.tree.started, key=lambda tables: tables.plan.missing is not None)
+        return widest.leaves
+
+    def _leaf_weights(self, number: int) -> Tensor:
+        leaves = self.tree.layout.leaves[number]
+        return self.params.weights[leaves.layer][:, leaves.positions]
+
+    def counts(self) -> tuple[Tensor, ...]:
+        """N_nc = theta_nc sum_n A E."""
+        found = self._by_layer(self.sums.counts, self.leaf_counts)
+        return tuple(part.mul_(weights) for part, weights in zip(found, self.params.weights, strict=True))
+
+    def curvature(self) -> CurvatureSums:
+        """The curvature sums that were asked for."""
+        measured, request = self.sums.curvature, self.sums.request
+        assert measured is not None
+        ratio, second, units = None, None, None
+        if request.mean_ratio:
+            states = self.leaves.items()
+            leaf_ratios = {n: self.tables[n].ratios(s.weight) for n, s in states if s.weight is not None}
+            ratio = tuple(self._by_layer(measured.ratio, leaf_ratios))
+        if request.second_moment:
+            states = self.leaves.items()
+            leaf_second = {n: self.tables[n].second_moments(s.square) for n, s in states if s.square is not None}
+            found = self._by_layer(measured.second, leaf_second)
+            second = tuple(part.mul_(w).mul_(w) for part, w in zip(found, self.params.weights, strict=True))
+        if request.curvature:
+            units = self._units(measured)
+        square, local, total = (None if units is None else tuple(layer[i] for layer in units) for i in range(3))
+        return CurvatureSums(square, local, total, ratio, second)
+
+    def _by_layer(self, levels: list[Tensor], leaves: dict[int, Tensor]) -> list[Tensor]:
+        """Edge sums (G L, K, K) of each level and (R, G, K, C) of the leaves on each input layer, layer by layer."""
+        found = [torch.empty_like(weights) for weights in self.params.weights]
+        for level, parts in zip(self.tree.layout.levels, levels, strict=True):
+            by_run = parts.view(-1, self.tree.runs, self.tree.memory.parts, *parts.shape[1:]).sum(2)  # (G, R, K, K)
+            for (layer, position), part in zip(level.sums, by_run.unbind(), strict=True):
+                found[layer].select(1, position).copy_(part)
+        for number, part in leaves.items():
+            place = self.tree.layout.leaves[number]
+            found[place.layer][:, place.positions] = part
+        return found
+
+    def _units(self, measured: TreeCurvature) -> list[Tensor]:  # (3, R, G, K) for each layer
+        """Sums of F^2, t and T of each unit. The flow of a product is that of each of its messages."""
+        tree, runs = self.tree, self.tree.runs
+        root, others = measured.totals(runs, tree.layout.outputs, tree.layout.units)
+        passed = [tables.square.by_product().index_select(0, tree.senders).double() for tables in tree.started]
+        square = torch.stack(passed).sum(0)  # (sums, R, K)
+        inner = torch.cat([square[None], others]).transpose(1, 2).flatten(2)
+        every = torch.cat([torch.cat([self.sums.root_square[None], root]), inner], dim=2)  # (3, R, units)
+        units = torch.zeros(3, runs, self.program.units, dtype=torch.float64)
+        units[:, :, tree.places] = every
+        sizes = torch.diff(torch.from_numpy(self.program.unit_starts)).tolist()
+        layers = zip(torch.split(units, sizes, dim=2), self.program.sums, strict=True)
+        found = [part.reshape(3, runs, *layer.shape[:2]) for part, layer in layers]
+        for number, states in self.leaves.items():
+            assert states.square is not None
+            assert states.weight is not None
+            place = tree.layout.leaves[number]
+            found[place.layer][:, :, place.positions] = self.tables[number].units(states.square, states.weight)
+        return found

@@ -1,0 +1,24 @@
+"""Which steps a backend trains with: the one place where learning looks at what a backend is."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from circurve.engine import Backend, Params, Samples
+from circurve.engine.cuda import Fused
+from circurve.learning.graph_steps import GraphSteps
+from circurve.learning.plan import Plan
+from circurve.learning.steps import PlainSteps, Steps
+
+__all__ = ["steps_for"]
+
+
+@singledispatch
+def steps_for(backend: Backend, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> Steps:
+    """EM steps for a fleet with these parameters."""
+    return PlainSteps(backend, plan, train, params, memory_budget)
+
+
+@steps_for.register
+def _(backend: Fused, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> Steps:
+    return GraphSteps(backend, plan, train, params, memory_budget)
