@@ -1,5 +1,9 @@
 """Models: parameters by node, log-probabilities of data of any kind, precision and devices."""
 
+import gc
+import pickle
+import weakref
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -316,12 +320,26 @@ def test_a_precision_that_is_not_computed_in_is_refused(dtype):
         Model.from_parameters(Example.circuit, Example.weights, Example.inputs, dtype=dtype)
 
 
-def test_models_are_careful_exactly_where_a_sum_could_underflow():
-    assert not model().engine().careful
-    zero = Model.from_parameters(Example.circuit, {Example.root: [0.0, 1.0]}, Example.inputs)
-    assert zero.engine().careful
-    masked = Model.from_parameters(Circuit(MASKED), None, {Example.height: [[0, 1], [0, 1]]})
-    assert masked.engine().careful
+def test_a_model_keeps_its_backend_between_calls_and_takes_it_along_when_it_goes():
+    made = model()
+    backend = made.backend
+    made.log_prob(Example.x)
+    assert made.backend is backend
+    left = weakref.ref(backend)
+    gc.disable()
+    try:
+        del made, backend
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_a_pickled_model_leaves_its_backend_behind():
+    made = model()
+    made.log_prob(Example.x)
+    again = pickle.loads(pickle.dumps(made))
+    assert "backend" not in vars(again)
+    np.testing.assert_array_equal(again.log_prob(Example.x), made.log_prob(Example.x))
 
 
 def test_devices_by_name():

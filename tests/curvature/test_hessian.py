@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from circurve.engine.parameters import by_node
 from hessian_oracle import far_below, in_order, measurable, model_of, oracle_edges, oracle_hessians, wide_case
 from hypothesis import given, settings
 
@@ -26,7 +25,7 @@ from circurve import (
     top_eigenvalues,
 )
 from circurve.curvature import Edge
-from circurve.engine import compile, random_weights
+from circurve.engine import by_node, compile, random_weights
 from circurve.engine.params import Params
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Gaussian, Indicator

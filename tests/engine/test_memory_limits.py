@@ -24,11 +24,11 @@ def short_of_memory(monkeypatch):
     asked: list[int] = []
     upward = Reference.upward
 
-    def refuse(self: Reference, params: Params, batch: Batch) -> UpwardPass:
+    def refuse(self: Reference, params: Params, batch: Batch, keep: bool = False) -> UpwardPass:
         asked.append(batch.size)
         if batch.size > 10:
             raise torch.OutOfMemoryError("pretended")
-        return upward(self, params, batch)
+        return upward(self, params, batch, keep)
 
     monkeypatch.setattr(Reference, "upward", refuse)
     monkeypatch.setattr("circurve.engine.choice.tree_layout", lambda _: None)

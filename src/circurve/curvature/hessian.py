@@ -74,9 +74,10 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
 @torch.no_grad()
 def _ratios(reference: Reference, model: Model, batch: Batch, number: int, position: int) -> Tensor:  # (N, K, C)
     """rho of each unit of node `position` in sum layer `number`."""
-    values = reference.upward(model.params, batch).sums[number]
-    children = values.children[0, position].T  # (N, C)
-    own = values.log_value[0, position].T  # (N, K)
+    layer, up = model.program.sums[number], reference.upward(model.params, batch, keep=True)
+    g, _, c = layer.shape
+    children = reference.children[layer.block](up.blocks).view(g, c, -1)[position].T  # (N, C)
+    own = up.sums[number].log_value[0, position].T  # (N, K)
     ratio = (children[:, None] - own[:, :, None]).double().exp()
     mask = reference.masks[number]
     ratio = ratio if mask is None else ratio.masked_fill(mask[position] == 0, 0.0)

@@ -21,7 +21,7 @@ __all__ = ["flows", "values"]
 @torch.no_grad()
 def values(program: Program, params: Params, batch: Batch) -> dict[Node, Tensor]:  # (R, units, N) each
     """log p_n of every node; -inf for probability zero."""
-    blocks = Reference.of(program, params).upward(params, batch).blocks
+    blocks = Reference.of(program, params).upward(params, batch, keep=True).blocks
     found: dict[Node, Tensor] = {}
     for layer in (*program.inputs, *program.layers):
         rows = blocks[layer.block]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,6 +49,20 @@ class Reference:
         blocks = program.values.block_of(program.roots)
         rows = program.roots - program.values.starts[blocks]
         self._outputs = list(zip(blocks.tolist(), rows.tolist(), strict=True))
+        self._read_last_by = self._last_readers()
+
+    def _last_readers(self) -> dict[int, list[int]]:
+        """For each layer's block, the blocks that no later layer reads: their memory can be used again."""
+        program, kept = self.program, {block for block, _ in self._outputs}
+        last: dict[int, int] = {}
+        for layer in program.layers:
+            for block in np.unique(program.values.block_of(layer.children.edges()[1])).tolist():
+                last[block] = layer.block
+        found: dict[int, list[int]] = {}
+        for block, reader in last.items():
+            if block not in kept:
+                found.setdefault(reader, []).append(block)
+        return found
 
     @classmethod
     def of(cls, program: Program, params: Params) -> Reference:
@@ -90,23 +105,24 @@ class Reference:
                 sums.add_input(number, input_statistics(layer, self.variables[number], batch, flow))
         return sums.result()
 
-    def upward(self, params: Params, batch: Batch) -> UpwardPass:
-        """All values of a batch; zero probability is LOG_ZERO or below."""
+    def upward(self, params: Params, batch: Batch, keep: bool = False) -> UpwardPass:
+        """All values of a batch; zero probability is LOG_ZERO or below. `keep` keeps the values of every block."""
         program = self.program
         blocks: dict[int, Tensor] = {}
         for number, layer in enumerate(program.inputs):
             blocks[layer.block] = self._input_values(number, params.inputs[number], batch).flatten(1, 2)
         found: list[SumValues] = []
         for step in program.layers:
-            children = self.children[step.block](blocks)
+            rows = self.children[step.block](blocks)
+            if not keep:
+                for block in self._read_last_by.get(step.block, ()):
+                    del blocks[block]
             if isinstance(step, ProductLayer):
-                blocks[step.block] = children
+                blocks[step.block] = rows
                 continue
             g, _, c = step.shape
-            number = len(found)
-            found.append(
-                sum_values(params.weights[number], children.reshape(self.runs, g, c, batch.size), self.masks[number])
-            )
+            number, children = len(found), rows.reshape(self.runs, g, c, batch.size)
+            found.append(sum_values(params.weights[number], children, self.masks[number]))
             blocks[step.block] = found[-1].log_value.flatten(1, 2)
         outputs = torch.stack([blocks[block][:, row] for block, row in self._outputs], dim=1)
         return UpwardPass(outputs, blocks, tuple(found))

@@ -84,6 +84,7 @@ class SumPass:
         """The entries that `ratio` leaves out, a bounded number at a time."""
         for at in self.values.weak_entries():
             run, group, unit, sample = at
+            assert self.values.children is not None
             children = self.values.children[run, group, :, sample]  # (P, C)
             log_ratio = children - self.values.log_value[at][:, None]
             responsibility = (log_ratio + self.weights[run, group, unit].log()).exp()

@@ -23,10 +23,22 @@ from circurve.engine.statistics import CurvatureSums, Request, Statistics
 __all__ = ["Sums", "decomposition", "input_statistics", "weak_decomposition"]
 
 
+def edge_norm(step: SumPass) -> Tensor:  # (R, G, 1, N), or (R, G, K, N) with a mask
+    """q, the sum of E^2 over the edges of a unit."""
+    squares = step.values.elements.square()
+    return squares.sum(-2, keepdim=True) if step.mask is None else torch.matmul(step.mask, squares)
+
+
+def _weighted_squares(values: Tensor, factor: Tensor) -> Tensor:  # (R, G, K, N) -> (R, G, K)
+    """The sum over samples of values^2 factor; factor: (R, G or 1, 1 or K, N)."""
+    if factor.shape[-2] == 1:
+        return torch.matmul(values.square(), factor.transpose(-1, -2)).squeeze(-1)
+    return (values.square() * factor).sum(-1)
+
+
 def decomposition(step: SumPass) -> tuple[Tensor, Tensor]:
     """T = A^2 q and t = q / S^2 of each unit and sample, (R, G, K, N), weak entries left out."""
-    squares = step.values.elements.square()
-    norm = squares.sum(-2, keepdim=True) if step.mask is None else torch.matmul(step.mask, squares)
+    norm = edge_norm(step)
     local = torch.where(step.values.log_largest > IMPOSSIBLE, norm / step.values.sums.square(), 0.0)
     return step.ratio.square() * norm, local
 
@@ -84,12 +96,16 @@ class Sums:
             moments = torch.matmul(per_unit, values.elements.square().transpose(-1, -2))
             self.second[number] += moments * step.weights.square()
         if self.request.curvature:
-            total, local = decomposition(step)
-            weight = self._weight_where_possible(step, root)
-            inverse = root.inverse[:, None, None]
-            for place, part in enumerate((step.flow.square() * inverse, local * weight, total * inverse)):
-                self.units[number][place] += part.sum(-1, dtype=torch.float64)
+            self._add_units(step, root)
         self._add_weak(step, root)
+
+    def _add_units(self, step: SumPass, root: RootFlow) -> None:
+        """Sums of F^2, t and T over samples: products of squares with a vector of the samples' weights."""
+        inverse, weight = root.inverse[:, None, None], self._weight_where_possible(step, root)
+        norm = edge_norm(step)  # q, (R, G, 1 or K, N)
+        kinds = ((step.flow, inverse), (step.values.sums.reciprocal(), norm * weight), (step.ratio, norm * inverse))
+        for place, (root_of, factor) in enumerate(kinds):
+            self.units[step.number][place] += _weighted_squares(root_of, factor)
 
     def _weight_where_possible(self, step: SumPass, root: RootFlow) -> Tensor:  # (R, G, 1, N)
         """The samples' weights, zero where all children of a group have probability zero."""

@@ -38,8 +38,8 @@ class SumValues:
     elements: Tensor  # E, (R, G, C, N)
     sums: Tensor  # S, (R, G, K, N); infinite where the entry is weak or impossible, so that F / S is zero there
     log_largest: Tensor  # m, (R, G, 1, N)
-    children: Tensor  # L, (R, G, C, N)
-    weak: Tensor | None  # the entries that were computed in logs, (P, 4); None if there are none
+    children: Tensor | None  # L, (R, G, C, N), kept only if entries were computed in logs
+    weak: Tensor | None  # these entries, (P, 4)
 
     def weak_entries(self) -> Iterator[Entries]:
         """The weak entries, a bounded number at a time."""
@@ -54,7 +54,7 @@ class UpwardPass:
     """All values of a batch."""
 
     outputs: Tensor  # log p of the outputs, (R, outputs, N)
-    blocks: dict[int, Tensor]  # log-values by block, (R, rows, N)
+    blocks: dict[int, Tensor]  # log-values by block, (R, rows, N); only those of outputs unless all were asked for
     sums: tuple[SumValues, ...]  # one for each sum layer
 
 
@@ -67,26 +67,26 @@ def flushed(values: Tensor) -> Tensor:
 def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None) -> SumValues:
     """A sum layer from its weights (R, G, K, C) and the log-values of its children (R, G, C, N); mask: (G, K, C)."""
     largest = children.amax(-2, keepdim=True).detach()
-    elements = flushed((children - largest).exp())
+    elements = flushed((children - largest).exp_())
     sums = torch.matmul(weights, elements)
+    if not bool(sums.detach().amin() < WEAK_SUM[sums.dtype]):
+        return SumValues(sums.log().add_(largest), elements, sums, largest, None, None)
     weak = sums.detach() < WEAK_SUM[sums.dtype]
-    if not bool(weak.any()):
-        return SumValues(sums.log() + largest, elements, sums, largest, children, None)
     possible = (children.detach() > IMPOSSIBLE).to(sums.dtype)
     alive = torch.matmul((weights.detach() > 0).to(sums.dtype), possible) > 0  # (R, G, K, N)
     log_value = torch.where(weak, LOG_ZERO, torch.where(weak, 1.0, sums).log() + largest)
-    log_value = torch.where(alive, log_value, LOG_ZERO)
     entries = (weak & alive).nonzero()
-    found = SumValues(log_value, elements, sums.masked_fill(weak | ~alive, torch.inf), largest, children, entries)
+    found = SumValues(log_value, elements, sums.masked_fill(weak, torch.inf), largest, children, entries)
     return _repaired(found, weights, mask) if len(entries) else found
 
 
 def _repaired(found: SumValues, weights: Tensor, mask: Tensor | None) -> SumValues:
     """log sum_c theta_c p_c of the weak entries, each with the largest of its own children taken out."""
-    log_value = found.log_value
+    log_value, children = found.log_value, found.children
+    assert children is not None
     for entries in found.weak_entries():
         run, group, unit, sample = entries
-        theta, terms = weights[run, group, unit], found.children[run, group, :, sample]  # (P, C)
+        theta, terms = weights[run, group, unit], children[run, group, :, sample]  # (P, C)
         own = torch.where(theta > 0, terms, 10 * LOG_ZERO).amax(1, keepdim=True).detach()
         # an edge of weight zero may lead to a child larger than `own`
         scaled = (terms - own).clamp(max=MAX_EXPONENT[terms.dtype]).exp()
