@@ -8,6 +8,7 @@ and then the mark goes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -228,20 +229,55 @@ DEFECTS = [
 ]
 
 
+REFERENCE_DEFECTS = [
+    (TINY_WEIGHT, Defect("sums.inverse_weight flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Defect("sums.inverse_weight total", rare_child(0.3, 1e-40), "total")),
+    (TINY_WEIGHT, Defect("sums.inverse_weight second_moment", rare_child(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Defect("sums.inverse_weight of masked sums", rare_child(0.3, 1e-40, True), "total")),
+    (TINY_WEIGHT, Defect("state_sums, T of leaves", rare_leaf(0.3, 1e-40), "total")),
+    (HUGE_SQUARE, Defect("second moments", rare_child(FLOOR, 1e8), "second_moment")),
+    (HUGE_SQUARE, Defect("second moments of masked sums", rare_child(FLOOR, 1e8, True), "second_moment")),
+    (HUGE_LOCAL, Defect("local", rare_child(2e-16, 1e8), "local", exact=False)),
+    (HUGE_LOCAL, Defect("local of masked sums", rare_child(2e-16, 1e8, True), "local", exact=False)),
+    (HUGE_LOCAL, Defect("state_sums, local of leaves", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
+]
+"""The reference in float32, which shares no code with the kernels, has some of the same."""
+
+
+def xfails(defects: list[tuple[str, Defect]]) -> list[Any]:
+    marks = {reason: pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason) for reason, _ in defects}
+    return [pytest.param(defect, id=defect.place, marks=marks[reason]) for reason, defect in defects]
+
+
 def sum_of(found: Statistics, defect: Defect) -> torch.Tensor:
     record = found if defect.statistic == "counts" else found.curvature
     return getattr(record, defect.statistic)[defect.layer]
 
 
-@pytest.mark.parametrize(
-    "defect",
-    [
-        pytest.param(d, id=d.place, marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason))
-        for reason, d in DEFECTS
-    ],
-)
-def test_sums_stay_finite_and_right(defect):
-    found = sum_of(as_on_a_gpu(defect.case), defect)
-    assert bool(found.isfinite().all())
+def assert_mended(found: Statistics, defect: Defect) -> None:
+    sums = sum_of(found, defect)
+    assert bool(sums.isfinite().all())
     if defect.exact:
-        assert difference(found, sum_of(in_float64(defect.case), defect)) < FLOAT32
+        assert difference(sums, sum_of(in_float64(defect.case), defect)) < FLOAT32
+
+
+@pytest.mark.parametrize("defect", xfails(DEFECTS))
+def test_sums_stay_finite_and_right(defect):
+    assert_mended(as_on_a_gpu(defect.case), defect)
+
+
+@pytest.mark.parametrize("defect", xfails(REFERENCE_DEFECTS))
+def test_the_reference_in_float32_stays_finite_and_right(defect):
+    case = defect.case
+    batch = case.samples(torch.float32).rows(0, len(case.x))
+    found = statistics(case.engine(torch.float32), case.params.to("cpu", torch.float32), [batch], ALL)
+    assert_mended(found, defect)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["dense", "masked"])
+def test_the_reference_keeps_the_digits_of_outliers(masked):
+    """It divides by S itself: what the kernels are asked for above can be had in float32."""
+    case = outlier_chain(4, 1e4, masked)
+    batch = case.samples(torch.float32).rows(0, len(case.x))
+    found = statistics(case.engine(torch.float32), case.params.to("cpu", torch.float32), [batch], ALL)
+    assert_right(all_sums(found)[:-2], all_sums(in_float64(case))[:-2])
