@@ -1,0 +1,196 @@
+"""Which of a GPU's inexact instructions each kernel compiles to, and a script that compiles them all without a GPU.
+
+`python ptx_kernels.py FILE` compiles every variant below to PTX for sm_90 and saves its instructions as JSON. It needs
+Triton's compiler, so TRITON_INTERPRET must not be set: `test_ptx.py` runs it in another process.
+
+What stands for what, and how a test emulates it, is written in `tests/gpu_arithmetic.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["HELPERS", "VARIANTS", "Variant"]
+
+ENGINE = "circurve.engine.cuda"
+LEARNING = "circurve.engine.cuda"
+"""The package of the M-step kernels."""
+
+NONE: set[str] = set()
+EXP = {"ex2.approx.f32"}
+"""tl.exp: subnormal results are kept."""
+
+EXP2 = {"ex2.approx.ftz.f32"}
+LOG = {"fma.rn.ftz.f32"}
+"""tl.log and tl.log2: a polynomial, of numbers that are far from subnormal."""
+
+SQRT = {"sqrt.approx.ftz.f32"}
+DIVIDE = {"div.full.f32"}
+MAX, MIN = {"max.f32"}, {"min.f32"}
+MMA = {"mma.tf32"}
+WGMMA = {"wgmma.tf32"}
+SPLIT = {"cvt.rna.tf32.f32"}
+"""tl.dot with tf32x3."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel with its constants: what it must compile to, and the types of arguments whose name is not enough."""
+
+    kernel: str
+    """Module and name, as in "kernels.forward"."""
+
+    constants: dict[str, Any]
+    instructions: set[str]
+    types: dict[str, str] = field(default_factory=dict)
+    package: str = ENGINE
+    warps: int = 4
+
+    @property
+    def label(self) -> str:
+        """The kernel and its constants."""
+        return self.kernel + " " + " ".join(f"{name}={value}" for name, value in self.constants.items())
+
+
+TREE = {"S": 2, "CONTIGUOUS": True}
+BERNOULLI = {"P": 1, "BERNOULLI": True, "S": 2}
+CATEGORICAL = {"P": 5, "BERNOULLI": False, "S": 6}
+FLOOR = {"FLOOR": 1e-12, "C2": 128, "BR": 8}
+
+FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "KEEP": True}
+BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": True}
+SUMS = {"BK": 64, "BC": 32, "BN": 128}
+FLOWS = {"BK": 32, "BC": 128, "BN": 64}
+COUNTS = {"ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
+EDGES = {"BK": 32, "BC": 32}
+FLOAT64 = {"alphas": "*fp64", "mus": "*fp64", "multiplier": "*fp64", "scale": "*fp64", "pseudocount": "*fp64"}
+
+VARIANTS = [
+    Variant("kernels.forward", {**FORWARD, "PRECISION": "tf32x3", "EARLY": False}, EXP | LOG | MAX | WGMMA | SPLIT),
+    Variant("kernels.forward", {**FORWARD, "PRECISION": "tf32", "EARLY": True}, EXP | LOG | MAX | WGMMA),
+    Variant("kernels.forward", {**FORWARD, "AT_ONCE": 0, "S": 6, "PRECISION": "ieee", "EARLY": False}, EXP | LOG | MAX),
+    Variant(
+        "kernels.forward", {**FORWARD, "BK": 16, "C2": 16, "PRECISION": "tf32", "EARLY": False}, EXP | LOG | MAX | MMA
+    ),
+    Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": True}, EXP | MAX),
+    Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": False}, EXP | MAX),
+    Variant("kernels.sums", {**SUMS, "PRECISION": "tf32x3"}, LOG | WGMMA, warps=8),
+    Variant("kernels.sums", {**SUMS, "PRECISION": "tf32"}, LOG | WGMMA, warps=8),
+    Variant("kernels.backward", {**BACKWARD, "PRECISION": "tf32x3", "EARLY": False}, EXP | DIVIDE | WGMMA | SPLIT),
+    Variant("kernels.backward", {**BACKWARD, "CURVATURE": False, "PRECISION": "tf32", "EARLY": True}, EXP | WGMMA),
+    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": True}, EXP | DIVIDE, warps=8),
+    Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32x3"}, WGMMA | SPLIT),
+    Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32"}, WGMMA),
+    Variant("kernels.counts", {"MODE": 0, **COUNTS}, WGMMA),
+    Variant("kernels.counts", {"MODE": 1, **COUNTS}, EXP | WGMMA),
+    Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | WGMMA),
+    Variant("small_kernels.pick", {"WEIGHTED": True, "BV": 32, "BN": 32}, NONE, {"rows": "*i64"}),
+    Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG | MAX),
+    Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG | MAX),
+    Variant("small_kernels.leaf_table", {**BERNOULLI, "BK": 32, "C2": 128}, EXP | LOG | MAX),
+    Variant("small_kernels.leaf_table", {**CATEGORICAL, "BK": 32, "C2": 128}, EXP | LOG | MAX),
+    Variant("small_kernels.leaf_counts", {"S": 2, "S2": 2, "BK": 64, "BC": 32, "ADD": True}, DIVIDE),
+    Variant("small_kernels.unit_sums", {"BT": 8, "BM": 128}, NONE, {"out": "*fp64"}),
+    Variant("small_kernels.leaf_units", {"S": 2, "BK": 64, "C2": 128}, DIVIDE, {"out": "*fp64"}),
+    Variant(
+        "small_kernels.outputs",
+        {"LABELS": True, "ADD": True, "RUNNING": True, "BN": 256},
+        NONE,
+        {"rows": "*i32", "totals": "*fp64", "running": "*fp64", "outputs": "i32"},
+    ),
+    Variant("small_kernels.by_state", {"S": 2, "S2": 2, "BK": 32, "BN": 64, "SPLITS": 2, "SQUARES": True}, DIVIDE),
+    Variant("small_kernels.by_state", {"S": 6, "S2": 8, "BK": 32, "BN": 64, "SPLITS": 1, "SQUARES": True}, DIVIDE),
+    Variant("edge_kernels.edge_logs", {**TREE, "BC": 32, "BN": 32}, NONE),
+    Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32}, EXP | LOG | MAX),
+    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": True}, EXP | DIVIDE),
+    Variant("edge_kernels.edge_flows", {"BC": 32, "BN": 32}, EXP),
+    Variant("edge_kernels.edge_counts", {"MODE": 0, "ADD": True, **EDGES}, EXP),
+    Variant("edge_kernels.edge_counts", {"MODE": 2, "ADD": True, **EDGES}, EXP | DIVIDE),
+    Variant("norm_kernels.row_sums", {"BK": 2, "BN": 1024}, DIVIDE, {"out": "*fp64"}),
+    Variant("norm_kernels.state_sums", {"S": 2, "S2": 2, "BK": 2, "BN": 1024}, NONE),
+    Variant(
+        "mstep_kernels.maximize", {**FLOOR, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
+    ),
+    Variant(
+        "mstep_kernels.maximize_inputs", {"FLOOR": 1e-6, **BERNOULLI, "BU": 256}, DIVIDE | MAX | MIN, FLOAT64, LEARNING
+    ),
+    Variant(
+        "mstep_kernels.maximize_inputs", {"FLOOR": 1e-6, **CATEGORICAL, "BU": 256}, DIVIDE | MAX, FLOAT64, LEARNING
+    ),
+    Variant(
+        "simplex_kernels.maximize_exactly",
+        {**FLOOR, "BR": 4, "MASKED": True},
+        EXP | EXP2 | LOG | SQRT | DIVIDE | MAX | MIN,
+        {"units": "*i32", **FLOAT64},
+        LEARNING,
+    ),
+]
+
+HELPERS = {"between", "let_next_begin", "log_elements", "product", "received", "wait_for_last"}
+"""Public functions that are part of kernels, and none themselves."""
+
+
+# -- types of arguments, by their names
+
+INTEGERS = {"rows", "units", "tiles", "span", "width", "start", "size"}
+POINTERS = {
+    **dict.fromkeys(("states", "data"), "*i8"),
+    **dict.fromkeys(("factors", "kinds", "bases", "readers", "variables", "labels", "forms"), "*i32"),
+    **dict.fromkeys(("number", "groups", "group_rows", "group_elements", "group_weights"), "*i64"),
+}
+
+
+def argument_type(name: str) -> str:
+    """By the naming of the kernels: capitals, strides and first places are numbers; most pointers are to float32."""
+    if name.isupper() or name.endswith("_stride") or name.startswith("first_") or name in INTEGERS:
+        return "i32"
+    return POINTERS.get(name, "*fp32")
+
+
+# -- compilation; runs in a process of its own
+
+INEXACT = re.compile(
+    r"\b((?:wgmma\.mma_async|mma\.sync)\S*|(?:\w+\.)*(?:ftz|approx|full|rna)\.\S+|(?:max|min|div|sqrt)\.\S*f32)"
+)
+
+
+def instructions(ptx: str) -> list[str]:
+    """Instructions that flush, approximate, drop NaN or shorten their operands; tensor cores without their shapes."""
+    found = set()
+    for name in INEXACT.findall(ptx):
+        product = re.match(r"(wgmma|mma)\..*\.(tf32|f16|bf16)\b", name)
+        found.add(f"{product[1]}.{product[2]}" if product else name.rstrip(";"))
+    return sorted(found)
+
+
+def compile_variant(variant: Variant) -> list[str]:
+    """The inexact instructions of a kernel's PTX for sm_90."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    module, name = variant.kernel.split(".")
+    kernel = getattr(importlib.import_module(f"{variant.package}.{module}"), name)
+    given = dict.fromkeys(variant.constants, "constexpr")
+    types = {n: given.get(n) or variant.types.get(n) or argument_type(n) for n in kernel.arg_names}
+    source = ASTSource(kernel, types, variant.constants)
+    compiled = triton.compile(source, GPUTarget("cuda", 90, 32), {"num_warps": variant.warps})
+    return instructions(compiled.asm["ptx"])
+
+
+def main(target: Path) -> None:
+    """Compile all variants; the step from PTX to machine code is left out, since nothing of it is read."""
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    CUDABackend.make_cubin = lambda *_: b""
+    target.write_text(json.dumps({variant.label: compile_variant(variant) for variant in VARIANTS}, indent=1))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

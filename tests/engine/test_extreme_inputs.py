@@ -1,0 +1,283 @@
+"""The E-step kernels with the arithmetic of a GPU, on inputs at the edge of float32: finite, and what float64 gives.
+
+Without a GPU the kernels run in the interpreter inside `gpu_arithmetic()`, with products of matrices as tensor cores
+compute them. Each known defect is a strict xfail that names the line; a kernel that is mended turns it into a failure,
+and then the mark goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from extreme_cases import (
+    FLOOR,
+    bernoulli,
+    equal_children,
+    impossible_samples,
+    outlier_chain,
+    rare_child,
+    rare_leaf,
+    wide_product,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from circuits import ALL, Case, all_sums
+from circurve.engine import Params, Samples, Statistics, bind_engine, log_prob, statistics
+from circurve.engine.cuda import FusedEngine
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import Bernoulli
+from gpu_arithmetic import gpu_arithmetic
+
+pytest.importorskip("triton")
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+FLOAT32 = 2e-4
+"""Relative to the largest entry of a sum, as in `test_fused.py`."""
+
+TENSOR_CORES = "tf32x3"
+"""How the kernels multiply matrices on a GPU; in the interpreter they would multiply exactly."""
+
+
+def as_on_a_gpu(case: Case) -> Statistics:
+    """All sums of the E-step in float32."""
+    engine, samples = prepared(case)
+    with gpu_arithmetic():
+        return statistics(engine, engine.params, [samples.rows(0, len(samples))], ALL)
+
+
+def prepared(case: Case) -> tuple[FusedEngine, Samples]:
+    params = case.params.to(DEVICE, torch.float32)
+    engine = bind_engine(case.program, params, "fused")
+    assert isinstance(engine, FusedEngine)
+    engine.load(params)
+    engine.launch.dot = TENSOR_CORES
+    found = case.samples(torch.float32)
+    weights = None if found.weights is None else found.weights.to(DEVICE)
+    return engine, Samples(found.values.to(DEVICE), found.has_missing, weights, None, torch.float32)
+
+
+def in_float64(case: Case) -> Statistics:
+    """The same sums by the reference."""
+    return statistics(case.engine(), rounded(case), [case.samples().rows(0, len(case.x))], ALL)
+
+
+def rounded(case: Case) -> Params:
+    """The parameters as float32 holds them, in float64."""
+    return case.params.to("cpu", torch.float32).to("cpu", torch.float64)
+
+
+def difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """The largest difference, relative to the largest entry."""
+    scale = max(float(wanted.abs().max()), 1e-3)
+    return float((found.double().cpu() - wanted.double()).abs().max()) / scale
+
+
+def assert_right(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> None:
+    for number, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        assert bool(a.isfinite().all()), f"sum {number}: {a.flatten()[:4].tolist()}, not {b.flatten()[:4].tolist()}"
+        assert difference(a, b) < FLOAT32, f"sum {number}: {a.flatten()[:4].tolist()}, not {b.flatten()[:4].tolist()}"
+
+
+# -- what holds
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["dense", "masked"])
+@pytest.mark.parametrize("weight", [1e-36, 1e-20, 1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("floor", [FLOOR, 0.3], ids=["floor", "plain"])
+def test_sample_weights(weight, floor, masked):
+    case = rare_child(floor, weight, masked)
+    assert_right(all_sums(as_on_a_gpu(case)), all_sums(in_float64(case)))
+
+
+@pytest.mark.parametrize("weight", [1e-36, 1.0, 1e8])
+@pytest.mark.parametrize("floor", [FLOOR, 0.3], ids=["floor", "plain"])
+def test_sample_weights_of_sums_over_inputs(weight, floor):
+    case = rare_leaf(floor, weight)
+    assert_right(all_sums(as_on_a_gpu(case)), all_sums(in_float64(case)))
+
+
+@pytest.mark.parametrize("weight", [1e-45, 1e-40, 1e8])
+@pytest.mark.parametrize("build", [rare_child, lambda *a: rare_child(*a, masked=True), rare_leaf])
+def test_counts_at_any_sample_weight(weight, build):
+    """Flows and counts; only the squares of curvature sums leave the range of float32."""
+    case = build(FLOOR, weight)
+    found, wanted = as_on_a_gpu(case), in_float64(case)
+    assert_right([*found.counts, *found.inputs, found.weight], [*wanted.counts, *wanted.inputs, wanted.weight])
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["dense", "masked"])
+def test_samples_of_probability_zero(masked):
+    case = impossible_samples(masked)
+    found, wanted = as_on_a_gpu(case), in_float64(case)
+    assert_right(all_sums(found), all_sums(wanted))
+    assert 0 < int(wanted.impossible) < len(case.x)
+    assert torch.equal(found.impossible.cpu(), wanted.impossible)
+
+
+def test_kernels_by_blocks(monkeypatch):
+    monkeypatch.setattr("circurve.engine.cuda.launch.MUCH", 0)
+    for case in (rare_child(FLOOR, 1.0), impossible_samples()):
+        assert_right(all_sums(as_on_a_gpu(case)), all_sums(in_float64(case)))
+
+
+def test_wide_products():
+    case = wide_product(1400 if DEVICE.type == "cuda" else 100)
+    assert_right(all_sums(as_on_a_gpu(case)), all_sums(in_float64(case)))
+
+
+def test_log_probabilities_of_very_wide_products():
+    """Adding n logs one by one is off by at most n 2^-24 of their sum; log(1 - p) by 2^-24 for each factor."""
+    case, bound = wide_product(1400), 1400 * 2.0**-24
+    engine, samples = prepared(case)
+    with gpu_arithmetic():
+        found = log_prob(engine, engine.params, samples.rows(0, 3)).cpu()
+    wanted = log_prob(case.engine(), rounded(case), case.samples().rows(0, 3))
+    torch.testing.assert_close(found.double(), wanted.double(), rtol=bound, atol=bound)
+
+
+probabilities = st.sampled_from([0.0, 1e-6, 0.02, 0.5, 1 - 1e-6, 1.0])
+exponents = st.floats(-12, 0)
+
+
+@st.composite
+def extremes(draw) -> Case:
+    """Two layers of three units with weights from the floor to one, inputs at their bounds, any sample weights."""
+    masked = draw(st.booleans())
+    mask = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], dtype=bool) if masked else None
+    leaves = [Input(v, Bernoulli(), 3) for v in range(3)]
+    inputs: dict[Node, torch.Tensor] = {leaf: bernoulli(*draw(st.tuples(*[probabilities] * 3))) for leaf in leaves}
+    sums = [Sum(Product(leaves[:2]), 3, mask)]
+    sums.append(Sum(Product([sums[0], leaves[2]])))
+    weights: dict[Node, torch.Tensor] = {}
+    for node in sums:
+        rows = 10.0 ** torch.tensor(draw(st.lists(exponents, min_size=3 * node.units, max_size=3 * node.units)))
+        rows = rows.view(node.units, 3).double() * torch.from_numpy(mask if node.mask is not None else np.ones((1, 3)))
+        rows = (rows / rows.sum(1, keepdim=True)).clamp_min(FLOOR) * (rows > 0)
+        weights[node] = rows / rows.sum(1, keepdim=True)
+    x = np.array(list(np.ndindex(2, 2, 2)), dtype=float)
+    sample_weights = 10.0 ** torch.tensor(
+        draw(st.lists(st.floats(-36, 6), min_size=8, max_size=8)), dtype=torch.float64
+    )
+    return Case(Circuit(sums[-1]), ("binary",) * 3, weights, inputs, x, sample_weights)
+
+
+@given(case=extremes())
+@settings(max_examples=100 if DEVICE.type == "cuda" else 15, deadline=None)
+def test_any_mixture_of_extremes(case):
+    """Sample weights from 1e-36 to 1e6; beyond, see the defects below."""
+    found, wanted = as_on_a_gpu(case), in_float64(case)
+    assert_right(all_sums(found), all_sums(wanted))
+    assert torch.equal(found.impossible.cpu(), wanted.impossible)
+
+
+# -- what does not hold yet
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A place in a kernel, a case that shows it, and the sum it spoils."""
+
+    place: str
+    case: Case
+    statistic: str
+    """A field of `Statistics` or of its curvature."""
+
+    layer: int = 0
+    exact: bool = True
+    """Whether float32 can hold the right number; else it only has to be finite."""
+
+
+TINY_WEIGHT = "1 / w is infinite for a sample weight below 2.9e-39, and the square of its flow is 0: 0 inf = NaN"
+TINY_PRODUCT = (
+    "q / w is infinite for a sample weight of 1e-38 and 16 children, and the ratio's square is 0: 0 inf = NaN"
+)
+HUGE_SQUARE = "(F / S)^2 overflows at a sample weight of 1e8 and S = 1e-12, though (F / S)^2 / w does not"
+HUGE_LOCAL = "w q / S^2 overflows in float32 at w = 1e8 and S = 2e-16: only float64, or a bound, holds it"
+LOST_DIGITS = "1 / S = exp(m - log p): both logs are so large that their difference has lost its digits"
+
+DEFECTS = [
+    (TINY_WEIGHT, Defect("kernels._ratio flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Defect("kernels._ratio total", rare_child(0.3, 1e-45), "total")),
+    (TINY_PRODUCT, Defect("kernels._ratio total of many children", equal_children(16, 1e-38), "total")),
+    (TINY_WEIGHT, Defect("kernels.counts MODE 2", rare_child(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Defect("small_kernels.by_state, F^2 of leaves", rare_leaf(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Defect("small_kernels.by_state, T of leaves", rare_leaf(0.3, 1e-40), "total")),
+    (TINY_WEIGHT, Defect("small_kernels.by_state, S of leaves", rare_leaf(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Defect("edge_kernels.edge_ratios flow_squared", rare_child(0.3, 1e-40, True), "flow_squared")),
+    (TINY_WEIGHT, Defect("edge_kernels.edge_ratios total", rare_child(0.3, 1e-40, True), "total")),
+    (TINY_WEIGHT, Defect("edge_kernels.edge_counts MODE 2", rare_child(0.3, 1e-40, True), "second_moment")),
+    (HUGE_SQUARE, Defect("kernels._ratio ratio * ratio", rare_child(FLOOR, 1e8), "total")),
+    (HUGE_SQUARE, Defect("kernels.counts MODE 2 a * a", rare_child(FLOOR, 1e8), "second_moment")),
+    (HUGE_SQUARE, Defect("edge_kernels.edge_counts MODE 2 scaled^2", rare_child(FLOOR, 1e8, True), "second_moment")),
+    (HUGE_LOCAL, Defect("kernels._ratio local", rare_child(2e-16, 1e8), "local", exact=False)),
+    (HUGE_LOCAL, Defect("edge_kernels.edge_ratios local", rare_child(2e-16, 1e8, True), "local", exact=False)),
+    (HUGE_LOCAL, Defect("edge_kernels.edge_ratios local * square", rare_child(2e-16, 1e8, True), "total", exact=False)),
+    (HUGE_LOCAL, Defect("small_kernels.leaf_units weight * here", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
+    (LOST_DIGITS, Defect("kernels._ratio at -1e5", outlier_chain(4, 450.0), "counts")),
+    (LOST_DIGITS, Defect("kernels._ratio at -5e7", outlier_chain(4, 1e4), "counts")),
+    (LOST_DIGITS, Defect("kernels._ratio at -5e7, 60 levels", outlier_chain(60, 1e4), "counts", exact=False)),
+    (LOST_DIGITS, Defect("kernels._ratio local at -5e7", outlier_chain(4, 1e4), "local")),
+    (LOST_DIGITS, Defect("kernels.counts MODE 1 at -5e7", outlier_chain(4, 1e4), "ratio")),
+    (LOST_DIGITS, Defect("edge_kernels.edge_flows at -5e7", outlier_chain(2, 1e4, True), "counts", layer=1)),
+    (LOST_DIGITS, Defect("edge_kernels.edge_ratios at -5e7", outlier_chain(2, 1e4, True), "local")),
+    (LOST_DIGITS, Defect("edge_kernels.edge_counts MODE 1 at -5e7", outlier_chain(2, 1e4, True), "ratio")),
+]
+
+
+REFERENCE_DEFECTS = [
+    (TINY_WEIGHT, Defect("sums.inverse_weight flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Defect("sums.inverse_weight total", rare_child(0.3, 1e-40), "total")),
+    (TINY_WEIGHT, Defect("sums.inverse_weight second_moment", rare_child(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Defect("sums.inverse_weight of masked sums", rare_child(0.3, 1e-40, True), "total")),
+    (TINY_WEIGHT, Defect("state_sums, T of leaves", rare_leaf(0.3, 1e-40), "total")),
+    (HUGE_SQUARE, Defect("second moments", rare_child(FLOOR, 1e8), "second_moment")),
+    (HUGE_SQUARE, Defect("second moments of masked sums", rare_child(FLOOR, 1e8, True), "second_moment")),
+    (HUGE_LOCAL, Defect("local", rare_child(2e-16, 1e8), "local", exact=False)),
+    (HUGE_LOCAL, Defect("local of masked sums", rare_child(2e-16, 1e8, True), "local", exact=False)),
+    (HUGE_LOCAL, Defect("state_sums, local of leaves", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
+]
+"""The reference in float32, which shares no code with the kernels, has some of the same."""
+
+
+def xfails(defects: list[tuple[str, Defect]]) -> list[Any]:
+    marks = {reason: pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason) for reason, _ in defects}
+    return [pytest.param(defect, id=defect.place, marks=marks[reason]) for reason, defect in defects]
+
+
+def sum_of(found: Statistics, defect: Defect) -> torch.Tensor:
+    record = found if defect.statistic == "counts" else found.curvature
+    return getattr(record, defect.statistic)[defect.layer]
+
+
+def assert_mended(found: Statistics, defect: Defect) -> None:
+    sums = sum_of(found, defect)
+    assert bool(sums.isfinite().all())
+    if defect.exact:
+        assert difference(sums, sum_of(in_float64(defect.case), defect)) < FLOAT32
+
+
+@pytest.mark.parametrize("defect", xfails(DEFECTS))
+def test_sums_stay_finite_and_right(defect):
+    assert_mended(as_on_a_gpu(defect.case), defect)
+
+
+@pytest.mark.parametrize("defect", xfails(REFERENCE_DEFECTS))
+def test_the_reference_in_float32_stays_finite_and_right(defect):
+    case = defect.case
+    batch = case.samples(torch.float32).rows(0, len(case.x))
+    found = statistics(case.engine(torch.float32), case.params.to("cpu", torch.float32), [batch], ALL)
+    assert_mended(found, defect)
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["dense", "masked"])
+def test_the_reference_keeps_the_digits_of_outliers(masked):
+    """It divides by S itself: what the kernels are asked for above can be had in float32."""
+    case = outlier_chain(4, 1e4, masked)
+    batch = case.samples(torch.float32).rows(0, len(case.x))
+    found = statistics(case.engine(torch.float32), case.params.to("cpu", torch.float32), [batch], ALL)
+    assert_right(all_sums(found)[:-2], all_sums(in_float64(case))[:-2])
