@@ -19,7 +19,7 @@ from typing import Any
 __all__ = ["HELPERS", "VARIANTS", "Variant"]
 
 ENGINE = "circurve.engine.cuda"
-LEARNING = "circurve.engine.cuda"
+LEARNING = "circurve.learning.cuda"
 """The package of the M-step kernels."""
 
 NONE: set[str] = set()
@@ -29,6 +29,9 @@ EXP = {"ex2.approx.f32"}
 EXP2 = {"ex2.approx.ftz.f32"}
 LOG = {"fma.rn.ftz.f32"}
 """tl.log and tl.log2: a polynomial, of numbers that are far from subnormal."""
+
+DOUBLE = {"abs.ftz.f32", "rcp.approx.ftz.f64"}
+"""tl.exp and tl.log of float64: a test of the exponent's size, and the start of an iteration for an inverse."""
 
 SQRT = {"sqrt.approx.ftz.f32"}
 DIVIDE = {"div.full.f32"}
@@ -61,7 +64,7 @@ class Variant:
 TREE = {"S": 2, "CONTIGUOUS": True}
 BERNOULLI = {"P": 1, "BERNOULLI": True, "S": 2}
 CATEGORICAL = {"P": 5, "BERNOULLI": False, "S": 6}
-FLOOR = {"FLOOR": 1e-12, "C2": 128, "BR": 8}
+ROWS = {"C2": 128, "BR": 8}
 
 FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "KEEP": True}
 BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": True}
@@ -115,24 +118,20 @@ VARIANTS = [
     Variant("norm_kernels.row_sums", {"BK": 2, "BN": 1024}, DIVIDE, {"out": "*fp64"}),
     Variant("norm_kernels.state_sums", {"S": 2, "S2": 2, "BK": 2, "BN": 1024}, NONE),
     Variant(
-        "mstep_kernels.maximize", {**FLOOR, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
+        "mstep_kernels.maximize", {**ROWS, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
     ),
-    Variant(
-        "mstep_kernels.maximize_inputs", {"FLOOR": 1e-6, **BERNOULLI, "BU": 256}, DIVIDE | MAX | MIN, FLOAT64, LEARNING
-    ),
-    Variant(
-        "mstep_kernels.maximize_inputs", {"FLOOR": 1e-6, **CATEGORICAL, "BU": 256}, DIVIDE | MAX, FLOAT64, LEARNING
-    ),
+    Variant("mstep_kernels.maximize_inputs", {**BERNOULLI, "BU": 256}, DIVIDE | MAX | MIN, FLOAT64, LEARNING),
+    Variant("mstep_kernels.maximize_inputs", {**CATEGORICAL, "BU": 256}, DIVIDE | MAX, FLOAT64, LEARNING),
     Variant(
         "simplex_kernels.maximize_exactly",
-        {**FLOOR, "BR": 4, "MASKED": True},
-        EXP | EXP2 | LOG | SQRT | DIVIDE | MAX | MIN,
+        {**ROWS, "BR": 4, "MASKED": True},
+        EXP | EXP2 | LOG | DOUBLE | SQRT | DIVIDE | MAX | MIN,
         {"units": "*i32", **FLOAT64},
         LEARNING,
     ),
 ]
 
-HELPERS = {"between", "let_next_begin", "log_elements", "product", "received", "wait_for_last"}
+HELPERS = {"between", "effective_step", "let_next_begin", "log_elements", "product", "received", "wait_for_last"}
 """Public functions that are part of kernels, and none themselves."""
 
 

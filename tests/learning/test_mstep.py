@@ -10,9 +10,10 @@ from torch import Tensor
 
 from circuits import Case, Truth, assert_close, cases
 from circurve.engine import Params, Statistics, stack
+from circurve.engine.numerics import WEIGHT_FLOOR
 from circurve.learning import Gated, Global, Vanilla
 from circurve.learning.gates import NodeCurvature
-from circurve.learning.mstep import FLOOR, LayerSums, Penalty, normalized_counts, regularised_weights
+from circurve.learning.mstep import LayerSums, Penalty, moved_weights, normalized_counts, regularised_weights
 from circurve.learning.plan import Plan
 
 some = settings(max_examples=30, deadline=None)
@@ -48,14 +49,17 @@ def column(*values: float) -> Tensor:  # (R, 1, 1, 1)
 
 
 def update_of(update, sums: LayerSums, weights: Tensor, pseudocount: Tensor | None = None, strength: float = 0.7):
+    """The weights after a whole step."""
     pseudocount = column(0.0, 0.0) if pseudocount is None else pseudocount
+    whole = torch.ones(1, 1, 1, 1, dtype=weights.dtype)
     if update == "vanilla":
-        return normalized_counts(sums, weights, pseudocount)
+        return moved_weights(weights, normalized_counts(sums, pseudocount), whole)
     exact_penalty, exact_simplex = update
     sums = sums if exact_penalty else LayerSums(sums.counts, None, sums.mask)
     multiplier = None if exact_simplex else column(1.0, 1.0)
     strengths = torch.full((R, G, K, 1), strength, dtype=torch.float64)
-    return regularised_weights(sums, weights, pseudocount, Penalty(strengths, multiplier, column(1.0, 1.0)))
+    target = regularised_weights(sums, pseudocount, Penalty(strengths, multiplier, column(1.0, 1.0)))
+    return moved_weights(weights, target, whole)
 
 
 # --- one layer ---
@@ -84,7 +88,9 @@ def test_an_edge_without_use_gets_the_floor(update):
     sums.counts[..., 1:3] = 0
     sums.second_moment[..., 1:3] = 0
     best = update_of(update, sums, old_weights())
-    torch.testing.assert_close(best[..., 1:3], torch.full((R, G, K, 2), FLOOR, dtype=torch.float64), rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        best[..., 1:3], torch.full((R, G, K, 2), WEIGHT_FLOOR, dtype=torch.float64), rtol=1e-9, atol=0
+    )
 
 
 @updates
@@ -101,7 +107,7 @@ def test_a_sum_without_use_keeps_its_weights(update, pseudocount):
 def test_the_pseudocount_is_shared_out_among_existing_edges():
     mask = torch.tensor([[[True, True, False, True]]])
     counts = torch.tensor([[[[1.0, 2.0, 0.0, 3.0]]]], dtype=torch.float64)
-    best = normalized_counts(LayerSums(counts, None, mask), counts, column(3.0))
+    best = normalized_counts(LayerSums(counts, None, mask), column(3.0)).weights
     assert_close(best.flatten(), torch.tensor([2.0, 3.0, 0.0, 4.0]).double() / 9, 1e-15)
 
 

@@ -39,7 +39,9 @@ def solve(penalty: str, simplex: str, counts: Tensor, moments: Tensor, strength:
 
 
 def equations(penalty: str, counts: Tensor, moments: Tensor, strength: Tensor) -> Roots:
-    return quadratic(counts, strength) if penalty == "surrogate" else cubic(counts, moments, strength)
+    if penalty == "surrogate":
+        return quadratic(counts, strength)
+    return cubic(counts, (2 * strength * moments) ** (1 / 3))
 
 
 def multipliers(penalty: str, theta: Tensor, counts: Tensor, moments: Tensor, strength: Tensor) -> Tensor:
@@ -252,13 +254,14 @@ def test_the_cubic_has_one_positive_root_and_it_is_found():
         positive = every.real[(np.abs(every.imag) < 1e-9 * np.abs(every)) & (every.real > 0)]
         assert len(positive) == 1
         n, s, m, at = (torch.tensor([v], dtype=torch.float64) for v in (counts, moments, strength, multiplier))
-        assert float(cubic(n, s, m).at(at)) == pytest.approx(positive[0], rel=1e-9)
+        assert float(cubic(n, (2 * m * s) ** (1 / 3)).at(at)) == pytest.approx(positive[0], rel=1e-9)
 
 
 def test_the_cubic_root_holds_over_all_magnitudes():
     rng = np.random.default_rng(0)
     counts, moments, strength, multiplier = torch.from_numpy(10.0 ** rng.uniform(-30, 30, (4, 20_000)))
-    theta = cubic(*(values[:, None] for values in (counts, moments, strength))).at(multiplier[:, None])[:, 0]
+    part = (2 * strength * moments) ** (1 / 3)
+    theta = cubic(counts[:, None], part[:, None]).at(multiplier[:, None])[:, 0]
     largest = multiplier * theta**3
     residual = (largest - counts * theta.square() - 2 * strength * moments) / largest
     assert float(residual.abs().max()) < 1e-12

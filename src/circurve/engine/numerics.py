@@ -1,7 +1,16 @@
-"""Floors, tiny values and safe ranges: every bound the engine relies on, with the inequality that justifies it.
+"""Floors, tiny values and safe ranges: every bound that the engine and the M-step rely on, with its inequality.
 
-A GPU flushes float32 numbers below 2^-126 to zero in many instructions, and a CPU is slow with them. So nothing may
-depend on such numbers: every bound here holds with denormals flushed, and is tested at its edge that way.
+A GPU flushes float32 numbers below 2^-126 to zero in square roots and exponentials, and a CPU is slow with them. So
+nothing may depend on such numbers: every bound here holds with denormals flushed, and is tested at its edge that way
+(`tests/engine/test_numerics.py`).
+
+The M-step follows one rule on all backends:
+
+    A row (the edges of one sum, or the parameters of one input unit) that received less flow than `least_flow` stays
+    as it is. Every other row is normalised before anything else is done with it, and floored after.
+
+For it, T is the flow of a row, the sum of its counts N_c before pseudocounts; T' >= T is the sum with them; n_c =
+N_c / T' sums to one; tiny is the smallest normal number and eps the rounding of the floating type.
 """
 
 from __future__ import annotations
@@ -9,20 +18,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from circurve.inputs import LOG_ZERO
+from circurve.inputs.common import FLOOR as INPUT_FLOOR
 
 __all__ = [
     "FLUSH",
     "IMPOSSIBLE",
+    "INPUT_FLOOR",
+    "KEPT_BITS",
+    "LIMITS",
     "LOG_ZERO",
+    "MAX_CHILDREN",
+    "MAX_COUNT",
     "MAX_EXPONENT",
     "MESSAGES",
+    "MIN_STEP",
     "SAFE_WEIGHT",
     "TINY_STATE",
     "WEAK_SUM",
+    "WEIGHT_FLOOR",
+    "Limits",
     "MessageRange",
+    "effective_step",
+    "rounded",
 ]
+
+# --- values and flows ---
 
 IMPOSSIBLE = LOG_ZERO / 2
 """A log-value at or below this is the logarithm of zero, perhaps plus that of something possible.
@@ -82,3 +105,86 @@ MESSAGES = {
     torch.float32: MessageRange(flush=1e-37, lost=1e-18, lost_squares=1e-15, small=1e-8),
     torch.float64: MessageRange(flush=1e-300, lost=1e-270, lost_squares=1e-140, small=1e-50),
 }
+
+# --- the M-step ---
+
+WEIGHT_FLOOR = 1e-12
+"""The smallest weight that an M-step gives to an edge. A weight of exactly zero would stay zero for ever."""
+
+MIN_STEP = 1e-20
+"""A smaller positive step size counts as this one: MIN_STEP * WEIGHT_FLOOR >= tiny, so that a step towards a weight of
+at least WEIGHT_FLOOR cannot end at zero, even where the old weight is subnormal and flushed. A step of 0 stays 0."""
+
+MAX_COUNT = 1e30
+"""Counts and pseudocounts of a row sum to less: the weight of a sample is at most 1e18, so a trillion samples fit. The
+inverse of the sum is a normal number: 1 / MAX_COUNT >= tiny."""
+
+MAX_CHILDREN = 1_000_000
+"""The inequalities below hold for sums with up to so many children."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds for one floating type."""
+
+    smallest_normal: float
+    """tiny. Second moments below it count as zero on every backend."""
+
+    least_flow: float
+    """Rows that received less flow keep their weights; input units that received less keep their parameters.
+
+    WEIGHT_FLOOR * T >= tiny: the floor of a row of counts is positive, so that max(N, WEIGHT_FLOOR * T) has no zero.
+    sqrt(tiny / T) < eps: a count below tiny that was flushed changes no weight by more than rounding. (The strongest
+    penalty makes weights grow like sqrt(n); without one they grow like n, which is smaller.)
+    """
+
+    max_strength: float
+    """The strength m' of the surrogate penalty on a row that sums to one is cut off here.
+
+    1 / (2 sqrt(m')) < eps: theta ~ n + sqrt(n) sqrt(n + 4 m') is its limit sqrt(n) to rounding.
+    4 lambda m' <= 13 m'^2 C is finite: lambda is at most 3.2 m' (sum_c sqrt(n_c))^2 <= 3.2 m' C.
+    """
+
+    max_moment_root: float
+    """The sum W over children of w_c = (2 m S_c / T')^(1/3), for the exact penalty, is cut off here.
+
+    1 / W < eps: theta is its limit w_c / W to rounding, for edges that hold their share of the second moments.
+    3 lambda theta <= 10 W^3 is finite.
+    """
+
+    max_cardano: float
+    """Cardano's formula is used up to this kappa^(1/3), the leading terms of the cubic's root beyond.
+
+    kappa^2 is finite; what the leading terms leave out, 1 / (9 kappa^(2/3)) of the root, is below eps.
+    """
+
+
+LIMITS = {
+    torch.float32: Limits(2.0**-126, 1e-20, 1e15, 1e12, 1e5),
+    torch.float64: Limits(2.0**-1022, 1e-270, 1e100, 1e80, 1e40),
+}
+
+
+def effective_step(step: Tensor) -> Tensor:  # (R, 1, 1, 1), float64
+    """The step size, raised to MIN_STEP where it is positive but smaller; before it is cast to float32."""
+    return torch.where(step > 0, step.clamp_min(MIN_STEP), 0.0)
+
+
+KEPT_BITS = 13
+"""Bits of the mantissa, about four decimal digits, by which curvatures are put in order.
+
+Backends add up in different orders and agree on five digits or better; 2^-KEPT_BITS is ten times that or more."""
+
+
+def rounded(values: Tensor) -> Tensor:
+    """Non-negative values rounded to the nearest number with KEPT_BITS bits after the leading one.
+
+    Values that differ by rounding alone become equal, and what puts them in order sees a tie. Two values on different
+    sides of an edge between two such numbers still come apart: with an error of e (relative) a value does so with a
+    probability of about e 2^KEPT_BITS. The edges lie halfway between short binary fractions, so that whole numbers and
+    simple fractions, which circuits produce often, are far from them. The order of the values is never reversed.
+    """
+    integer, width = (torch.int64, 52) if values.dtype == torch.float64 else (torch.int32, 23)
+    dropped = width - KEPT_BITS
+    bits = values.contiguous().view(integer) + (1 << (dropped - 1))
+    return (bits & -(1 << dropped)).view(values.dtype)

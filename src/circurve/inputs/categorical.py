@@ -63,9 +63,13 @@ class Categorical(Family):
         states = torch.arange(self.states, dtype=x.dtype, device=x.device).unsqueeze(-1)  # (states, 1)
         return (x.unsqueeze(-2) == states) * presence(x, observed).unsqueeze(-2)
 
+    def received(self, statistics: Tensor) -> Tensor:
+        """The sum over states."""
+        return statistics.sum(-1, keepdim=True)
+
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """p~_s = (count_s + pseudocount/states) / (uses + pseudocount), raised to FLOOR and normalised again."""
-        uses = statistics.sum(-1, keepdim=True)  # (R, G, K, 1)
+        uses = self.received(statistics)  # (R, G, K, 1)
         best = (statistics + pseudocount / self.states) / (uses + pseudocount)
         return blend(parameters, _floored(best), uses, step)
 

@@ -71,6 +71,14 @@ class Family(ABC):
         badly returns float64 features; the product is then taken in float64.
         """
 
+    def received(self, statistics: Tensor) -> Tensor:  # (R, G, K, S) -> (R, G, K, 1)
+        """The flow that each unit received from samples that observed its variable.
+
+        The M-step leaves a unit as it is where this is too little (see engine/numerics.py). The default is the first
+        statistic, for families whose first feature is 1 for each observed sample.
+        """
+        return statistics[..., :1]
+
     @abstractmethod
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """M-step: the parameters (R, G, K, P) moved by `step` towards the maximiser given `statistics` (R, G, K, S).

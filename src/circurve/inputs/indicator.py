@@ -74,6 +74,10 @@ class Indicator(Family):
         """None at all: S = 0."""
         return x.new_empty((*x.shape[:-1], 0, x.shape[-1]))
 
+    def received(self, statistics: Tensor) -> Tensor:
+        """Zero: without features nothing is known, and there is nothing to move."""
+        return statistics.new_zeros((*statistics.shape[:-1], 1))
+
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """The parameters as they are."""
         return parameters

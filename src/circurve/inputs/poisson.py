@@ -66,7 +66,8 @@ class Poisson(Family):
         The pseudocount acts as that many observations of the unit's present distribution.
         """
         uses, total = statistics[..., :1], statistics[..., 1:]  # (R, G, K, 1)
-        best = (total + pseudocount * parameters) / (uses + pseudocount)
+        weight = uses + pseudocount
+        best = total / weight + pseudocount / weight * parameters  # a share of the rate: no product can overflow
         return blend(parameters, best.clamp_min(RATE_FLOOR), uses, step)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:

@@ -2,6 +2,9 @@
 
 A gate is a plain function of a `NodeCurvature`. The gates of this file work along the last axis, and so serve all runs
 of a fleet in one call; a user's own function is called for one run at a time with vectors, and its result is checked.
+
+Gates that put nodes in order (`rank`, `flow_local`, `top_fraction`) compare values rounded to about four digits, so
+that the order does not depend on a backend's last bits; see `rounded` in engine/numerics.py.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from circurve.engine.numerics import rounded
 from circurve.errors import OptionError
 
 __all__ = [
@@ -63,7 +67,7 @@ def log_norm(curvature: NodeCurvature) -> Tensor:
 
 def rank(curvature: NodeCurvature) -> Tensor:
     """omega_n = the share of the other nodes with a smaller t^: evenly spread, blind to scale; ties share a rank."""
-    return _rank(curvature.local)
+    return _rank(rounded(curvature.local))
 
 
 def sigmoid(curvature: NodeCurvature) -> Tensor:
@@ -76,7 +80,7 @@ def sigmoid(curvature: NodeCurvature) -> Tensor:
 
 def flow_local(curvature: NodeCurvature) -> Tensor:
     """omega_n = sqrt(rank of F^2_n * rank of t^_n): joint, for nodes that are both used and sharp."""
-    return (_rank(curvature.flow_squared) * _rank(curvature.local)).sqrt()
+    return (_rank(rounded(curvature.flow_squared)) * _rank(rounded(curvature.local))).sqrt()
 
 
 def unused_sharp(curvature: NodeCurvature) -> Tensor:
@@ -112,7 +116,7 @@ class top_fraction:  # noqa: N801 - used like a function, printed like a record
             raise OptionError(f"top_fraction: by must be 'local' or 'total', not {self.by!r}")
 
     def __call__(self, curvature: NodeCurvature) -> Tensor:
-        values = curvature.local if self.by == "local" else curvature.total
+        values = rounded(curvature.local if self.by == "local" else curvature.total)
         count = max(1, round(self.q * values.shape[-1]))
         chosen = values.argsort(dim=-1, descending=True, stable=True)[..., :count]
         return torch.zeros_like(values).scatter_(-1, chosen, 1.0)

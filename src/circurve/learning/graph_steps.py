@@ -15,11 +15,12 @@ from circurve.engine import Params, Samples
 from circurve.engine.batch import Batch
 from circurve.engine.cuda import Fused
 from circurve.engine.cuda.estep import FusedSums
-from circurve.engine.cuda.mstep import StepSizes, Update, move_inputs, move_weights
 from circurve.engine.cuda.table_launch import PickFrom
 from circurve.engine.memory import chunk_size, halve
+from circurve.engine.numerics import effective_step
+from circurve.learning.cuda.mstep import StepSizes, Update, move_inputs, move_weights
 from circurve.learning.gates import is_ours
-from circurve.learning.mstep import FLOOR
+from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
 from circurve.learning.steps import Batches, Totals
 
@@ -184,7 +185,7 @@ class GraphSteps:
     def _m_step(self, sums: FusedSums) -> None:
         engine, plan = self.engine, self.plan
         weight = sums.totals[1]
-        steps = StepSizes(self.alphas, self.mus, self.number, FLOOR)
+        steps = StepSizes(self.alphas, self.mus, self.number)
         ratios = engine.packing.layers(sums.ratio) if sums.ratio else None
         gates = plan.gates(sums.units, ratios, weight)
         update = Update(
@@ -215,10 +216,11 @@ class GraphSteps:
                 if alpha is None:
                     alpha, inputs = self._alpha(), sums.input_sums()
                 old = engine.inputs[number]
-                old.copy_(layer.family.maximize(old, inputs[number], pseudocount, alpha))
+                old.copy_(moved_inputs(layer.family, old, inputs[number], pseudocount, alpha))
 
     def _alpha(self) -> Tensor:  # (R, 1, 1, 1)
-        return self.alphas.index_select(0, self.number)[0].to(self.engine.dtype).view(-1, 1, 1, 1)
+        alpha = self.alphas.index_select(0, self.number)[0].view(-1, 1, 1, 1)
+        return effective_step(alpha).to(self.engine.dtype)
 
     def _states(self, train: Samples) -> Tensor:  # (rows, V) int8
         """The states of all rows; a missing value is the last one of all tables."""

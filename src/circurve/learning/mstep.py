@@ -1,4 +1,7 @@
-"""The M-step: from statistics to the next parameters, for all runs and all nodes at once."""
+"""The M-step: from statistics to the next parameters, for all runs and all nodes at once.
+
+A row that received too little flow keeps its parameters; the rule and its numbers are in engine/numerics.py.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,19 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from circurve.engine.numerics import LIMITS, WEIGHT_FLOOR
+from circurve.inputs import Family
 from circurve.learning.simplex import target_weights
 
-__all__ = ["FLOOR", "LayerSums", "Penalty", "normalized_counts", "regularised_weights"]
-
-FLOOR = 1e-12
-"""The smallest weight the M-step gives to an edge. A weight of exactly zero would stay zero for ever."""
+__all__ = [
+    "LayerSums",
+    "Penalty",
+    "Target",
+    "moved_inputs",
+    "moved_weights",
+    "normalized_counts",
+    "regularised_weights",
+]
 
 BLOCK = 1 << 18
 """On a CPU so many edges are updated at a time: what is written between two passes is still in the cache."""
@@ -41,55 +51,78 @@ class Penalty:
     scale: Tensor | None  # what counts are divided by first, (R, 1, 1, 1); None for one
 
 
-def normalized_counts(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None) -> Tensor:
-    """theta~_nc = (N_nc + pseudocount / children) / sum_c, at least FLOOR; a sum that was not used keeps its weights.
+@dataclass(frozen=True)
+class Target:
+    """Where the weights of one sum layer move to."""
 
-    weights: (R, G, K, C); pseudocount: (R, 1, 1, 1), None if all are zero.
+    weights: Tensor  # theta~, (R, G, K, C); finite, positive where an edge exists, rows sum to one
+    used: Tensor | None
+    """(R, G, K, 1) boolean: which sums received enough flow to move at all; None if all did."""
+
+
+def moved_weights(old: Tensor, target: Target, step: Tensor) -> Tensor:  # (R, G, K, C)
+    """(1 - step) old + step theta~, step: (R, 1, 1, 1) from `effective_step`; a sum that was not used stays as it is.
+
+    At a step below one half this is old + step (theta~ - old), else theta~ - (1 - step) (theta~ - old): never below
+    the smaller of old / 2 and theta~ / 2, and exactly theta~ at step 1.
     """
-    counts, total = _smoothed(sums, pseudocount)
-    best = torch.maximum(counts, FLOOR * total)
+    moved = torch.lerp(old, target.weights, step)
+    return moved if target.used is None else torch.where(target.used, moved, old)
+
+
+def moved_inputs(family: Family, old: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
+    """The M-step of one input layer, (R, G, K, P): a unit that received too little flow stays as it is.
+
+    statistics: (R, G, K, S); pseudocount and step: (R, 1, 1, 1).
+    """
+    used = family.received(statistics) >= LIMITS[old.dtype].least_flow
+    return torch.where(used, family.maximize(old, statistics, pseudocount, step), old)
+
+
+def normalized_counts(sums: LayerSums, pseudocount: Tensor | None) -> Target:
+    """theta~_nc = (N_nc + pseudocount / children) / sum_c, at least WEIGHT_FLOOR.
+
+    pseudocount: (R, 1, 1, 1), None if all are zero.
+    """
+    flow = sums.counts.sum(-1, keepdim=True)
+    counts, total = sums.counts, flow
+    if pseudocount is not None:
+        counts = _smoothed(counts, sums.mask, pseudocount)
+        total = counts.sum(-1, keepdim=True)
+    best = torch.maximum(counts, WEIGHT_FLOOR * total.clamp_min(LIMITS[flow.dtype].least_flow))
     if sums.mask is not None:
         best *= sums.mask
     best /= best.sum(-1, keepdim=True)
-    return best if _all_used(total) else torch.where(total > 0, best, weights)
+    return Target(best, _used(flow))
 
 
-def regularised_weights(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None, penalty: Penalty) -> Tensor:
-    """theta~ of `Global` and `Gated` (see simplex.py), at least FLOOR; a sum that was not used keeps its weights.
+def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Penalty) -> Target:
+    """theta~ of `Global` and `Gated` (see simplex.py), at least WEIGHT_FLOOR.
 
-    The exact penalty is in force if the sums have second moments. Works in the weights' precision: all terms of the
-    formulas are positive, so that nothing but rounding is lost.
+    The exact penalty is in force if the sums have second moments. Works in the precision of the counts: all terms of
+    the formulas are positive, so that nothing but rounding is lost.
     """
-    result = torch.empty_like(weights)
-    strongest = torch.finfo(weights.dtype).max ** (1 / 3)  # its square, times counts, is finite
-    for runs, groups in _blocks(weights):
-        part = LayerSums(
-            sums.counts[runs, groups],
-            None if sums.second_moment is None else sums.second_moment[runs, groups],
-            None if sums.mask is None else sums.mask[groups],
-        )
-        strength = penalty.strength[runs, groups].clamp_max(strongest).to(weights.dtype)
-        multiplier, scale, smoothing = (
-            None if column is None else column[runs].to(weights.dtype)
-            for column in (penalty.multiplier, penalty.scale, pseudocount)
-        )
-        result[runs, groups] = _regularised(
-            part, weights[runs, groups], smoothing, Penalty(strength, multiplier, scale)
-        )
-    return result
-
-
-def _regularised(sums: LayerSums, weights: Tensor, pseudocount: Tensor | None, penalty: Penalty) -> Tensor:
-    counts, total = _smoothed(sums, pseudocount)
-    moments = sums.second_moment
-    if penalty.scale is not None:
-        counts = counts / penalty.scale
-        moments = None if moments is None else moments / penalty.scale
-    best = target_weights(counts, penalty.strength, moments, penalty.multiplier).clamp_min_(FLOOR)
-    if sums.mask is not None:
-        best *= sums.mask
-    best /= best.sum(-1, keepdim=True)
-    return best if _all_used(total) else torch.where(total > 0, best, weights)
+    used = _used(sums.counts.sum(-1, keepdim=True))
+    multiplier = penalty.multiplier
+    if multiplier is not None and penalty.scale is not None:
+        multiplier = (multiplier * penalty.scale).clamp_max(
+            torch.finfo(torch.float64).max
+        )  # finite, so that times 0 is 0
+    result = torch.empty_like(sums.counts)
+    for runs, groups in _blocks(sums.counts):
+        counts = sums.counts[runs, groups]
+        if used is not None:
+            counts = torch.where(used[runs, groups], counts, 1.0)
+        mask = None if sums.mask is None else sums.mask[groups]
+        if pseudocount is not None:
+            counts = _smoothed(counts, mask, pseudocount[runs])
+        moments = None if sums.second_moment is None else sums.second_moment[runs, groups]
+        fixed = None if multiplier is None else multiplier[runs]
+        best = target_weights(counts, penalty.strength[runs, groups], moments, fixed).clamp_min_(WEIGHT_FLOOR)
+        if mask is not None:
+            best *= mask
+        torch.div(best, best.sum(-1, keepdim=True), out=result[runs, groups])
+    return Target(result, used)
 
 
 def _blocks(weights: Tensor) -> Iterator[Block]:
@@ -102,18 +135,18 @@ def _blocks(weights: Tensor) -> Iterator[Block]:
             yield slice(first, first + runs_at_once), slice(group, group + groups_at_once)
 
 
-def _all_used(total: Tensor) -> bool:
-    """Whether all sums were used, where that is soon known: another device would have to be waited for."""
-    return total.device.type == "cpu" and bool((total > 0).all())
+def _used(flow: Tensor) -> Tensor | None:  # (R, G, K, 1)
+    """Which rows received enough flow to move; None if all did.
+
+    Never None on a GPU, where checking would force a synchronisation.
+    """
+    used = flow >= LIMITS[flow.dtype].least_flow
+    return None if flow.device.type == "cpu" and bool(used.all()) else used
 
 
-def _smoothed(sums: LayerSums, pseudocount: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Counts with the pseudocount shared out among existing edges, and their totals (R, G, K, 1)."""
-    used = sums.counts.sum(-1, keepdim=True)
-    if pseudocount is None:
-        return sums.counts, used
-    if sums.mask is None:
-        counts = sums.counts + pseudocount / sums.counts.shape[-1]
-    else:
-        counts = sums.counts + pseudocount / sums.mask.sum(-1, keepdim=True) * sums.mask
-    return counts, torch.where(used > 0, counts.sum(-1, keepdim=True), 0.0)
+def _smoothed(counts: Tensor, mask: Tensor | None, pseudocount: Tensor) -> Tensor:  # (R, G, K, C)
+    """Counts with the pseudocount shared out among existing edges."""
+    pseudocount = pseudocount.to(counts.dtype)
+    if mask is None:
+        return counts + pseudocount / counts.shape[-1]
+    return counts + pseudocount / mask.sum(-1, keepdim=True) * mask

@@ -9,9 +9,18 @@ import torch
 from torch import Tensor
 
 from circurve.engine import CurvatureSums, Params, Program, Request, Statistics
+from circurve.engine.numerics import effective_step
 from circurve.learning.gates import Gate, NodeCurvature, apply_gate
 from circurve.learning.methods import Gated, Global, Method, Vanilla, as_gate
-from circurve.learning.mstep import LayerSums, Penalty, normalized_counts, regularised_weights
+from circurve.learning.mstep import (
+    LayerSums,
+    Penalty,
+    Target,
+    moved_inputs,
+    moved_weights,
+    normalized_counts,
+    regularised_weights,
+)
 
 __all__ = ["GateSummary", "Plan"]
 
@@ -59,15 +68,15 @@ class Plan:
         self, params: Params, sums: Statistics, step_size: Sequence[float] | Tensor, mu: Sequence[float] | Tensor
     ) -> Params:
         """theta <- (1 - alpha) theta + alpha theta~, for sums and inputs; the given parameters stay as they are."""
-        alpha = self._column(step_size, self.dtype)
-        targets = self._targets(params, sums, mu)
-        weights = tuple(torch.lerp(old, new, alpha) for old, new in zip(params.weights, targets, strict=True))
+        alpha = effective_step(self._column(step_size)).to(self.dtype)
+        targets = self._targets(sums, mu)
+        weights = tuple(moved_weights(old, new, alpha) for old, new in zip(params.weights, targets, strict=True))
         return Params(weights, self.maximize_inputs(params.inputs, sums.inputs, alpha))
 
     def maximize_inputs(self, inputs: Sequence[Tensor], sums: Sequence[Tensor], alpha: Tensor) -> tuple[Tensor, ...]:
         """The M-step of the input layers; alpha: (R, 1, 1, 1)."""
         return tuple(
-            layer.family.maximize(values, statistics, self.pseudocount, alpha)
+            moved_inputs(layer.family, values, statistics, self.pseudocount, alpha)
             for layer, values, statistics in zip(self.program.inputs, inputs, sums, strict=True)
         )
 
@@ -101,40 +110,42 @@ class Plan:
         """What counts are divided by first: the batch's weight (R,) where mu_scale is "mean"."""
         return self.ones if self.per_sample is None else torch.where(self.per_sample, weight, self.ones)
 
-    def _targets(self, params: Params, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Tensor]:
+    def _targets(self, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Target]:
         moments = sums.curvature.second_moment if sums.curvature is not None else None
         layers = [
             LayerSums(counts, None if moments is None else moments[i], self.masks[i])
             for i, counts in enumerate(sums.counts)
         ]
         if not layers or all(isinstance(m, Vanilla) for m in self.methods):
-            pairs = zip(layers, params.weights, strict=True)
-            return [normalized_counts(layer, old, self.smoothing) for layer, old in pairs]
+            return [normalized_counts(layer, self.smoothing) for layer in layers]
         strength = self.strengths(sums, mu)
         sizes = [s.shape[0] * s.shape[1] for s in self.program.sums]
         scale = None if self.per_sample is None else self.scale(sums.weight).view(-1, 1, 1, 1)
         targets = []
         for i, part in enumerate(torch.split(strength, sizes, dim=1)):
             g, k, _ = self.program.sums[i].shape
-            targets.append(self.layer_target(layers[i], params.weights[i], part.view(-1, g, k, 1), scale))
+            targets.append(self.layer_target(layers[i], part.view(-1, g, k, 1), scale))
         return targets
 
-    def layer_target(self, sums: LayerSums, weights: Tensor, strength: Tensor, scale: Tensor | None) -> Tensor:
+    def layer_target(self, sums: LayerSums, strength: Tensor, scale: Tensor | None) -> Target:
         """theta~ of one layer: runs with the same form of update are taken together."""
-        result = None
+        result, used = None, None
         for (exact_penalty, exact_simplex), runs in self.forms.items():
             moments = sums.second_moment if exact_penalty else None
             part = LayerSums(_pick(sums.counts, runs), None if moments is None else _pick(moments, runs), sums.mask)
             multiplier = None if exact_simplex else _pick(self.multiplier, runs)
             penalty = Penalty(_pick(strength, runs), multiplier, None if scale is None else _pick(scale, runs))
             smoothing = None if self.smoothing is None else _pick(self.smoothing, runs)
-            best = regularised_weights(part, _pick(weights, runs), smoothing, penalty)
+            best = regularised_weights(part, smoothing, penalty)
             if runs is None:
                 return best
-            result = torch.empty_like(weights) if result is None else result
-            result.index_copy_(0, runs, best)
+            result = torch.empty_like(sums.counts) if result is None else result
+            result.index_copy_(0, runs, best.weights)
+            if best.used is not None:
+                used = best.used.new_ones((*sums.counts.shape[:-1], 1)) if used is None else used
+                used.index_copy_(0, runs, best.used)
         assert result is not None
-        return result
+        return Target(result, used)
 
     def _forms(self) -> dict[tuple[bool, bool], Tensor | None]:
         """(exact penalty, exact simplex) -> the runs that use it, None for all. Vanilla fits the plainest form."""

@@ -12,6 +12,17 @@ both subject to sum_c theta_c = 1. With the multiplier lambda of that constraint
 
 For lambda > 0 each has exactly one positive root: its coefficients change sign once (Descartes). "normalize" takes the
 root at a fixed lambda and divides by the sum; "exact" finds the lambda of each node at which the roots sum to one.
+
+Rows are normalised first: with T = sum_c N_c and n = N / T, dividing an equation by T (and, at a fixed lambda, writing
+theta = phi T / lambda, whose factor the division by the sum takes out again) leaves
+
+    surrogate, normalize   phi^2 - n phi - m' n = 0,            m' = m lambda / T
+    surrogate, exact       lambda theta^2 - n theta - m n = 0,  another lambda: the solution does not depend on T
+    exact, normalize       phi^3 - n phi^2 - w^3 = 0,           w^3 = 2 m S lambda^2 / T^3
+    exact, exact           lambda theta^3 - n theta^2 - w^3 = 0,  w^3 = 2 m S / T
+
+The numbers of a row, m' and the factor of S^(1/3) in w, are computed in float64 and cut off at the limits of
+engine/numerics.py, so that every term is finite in the precision of the counts.
 """
 
 from __future__ import annotations
@@ -21,6 +32,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from circurve.engine.numerics import LIMITS
 
 __all__ = ["Roots", "cubic", "quadratic", "solve_multiplier", "target_weights"]
 
@@ -41,7 +54,7 @@ class Roots:
         """-d theta / d log lambda: of lambda theta^d = N theta^(d-1) + a constant, hence lambda theta >= N."""
         scaled = multiplier * theta
         steepness = (self.degree * scaled).sub_(self.counts, alpha=self.degree - 1)
-        return scaled.mul_(theta).div_(steepness.clamp_min_(_tiny(theta)))
+        return scaled.mul_(theta).div_(steepness.clamp_min_(LIMITS[theta.dtype].smallest_normal))
 
 
 def quadratic(counts: Tensor, strength: Tensor) -> Roots:
@@ -60,23 +73,22 @@ def quadratic(counts: Tensor, strength: Tensor) -> Roots:
     return Roots(at, start, counts, degree=2)
 
 
-def cubic(counts: Tensor, moments: Tensor, strength: Tensor) -> Roots:
-    """The positive root of lambda theta^3 - N theta^2 - 2 m S = 0; counts and moments: (..., C), strength m: (..., 1).
+def cubic(counts: Tensor, part: Tensor) -> Roots:
+    """The positive root of lambda theta^3 - N theta^2 - w^3 = 0; counts N and part w = (2 m S)^(1/3): (..., C).
 
-    With theta = (N / lambda) y the equation is y^2 (y - 1) = kappa, kappa = 2 m S lambda^2 / N^3 >= 0. Its left side
+    With theta = (N / lambda) y the equation is y^2 (y - 1) = kappa, kappa = w^3 lambda^2 / N^3 >= 0. Its left side
     grows strictly from 0 at y = 1 to infinity, so there is exactly one root y >= 1; Cardano's formula gives it as
     y = 1/3 + a + 1/(9 a), a^3 = 1/27 + kappa/2 + sqrt(kappa/2 (kappa/2 + 2/27)), again without cancellation.
-    Where the count vanishes beside the moment, theta = (2 m S / lambda)^(1/3) + N / (3 lambda) to rounding.
-    Each theta is at least N / lambda and at least (2 m S / lambda)^(1/3), and at most their sum: hence the start.
+    Where the count vanishes beside the moment, theta = w / lambda^(1/3) + N / (3 lambda) to rounding.
+    Each theta is at least N / lambda and at least w / lambda^(1/3), and at most their sum: hence the start.
     """
-    part = (2 * strength * moments).pow_(1 / 3)
-    per_count = part / counts.clamp_min(_tiny(counts))
-    far = torch.finfo(counts.dtype).max ** (1 / 7)  # the square of its cube is finite
+    limits = LIMITS[counts.dtype]
+    per_count = part / counts.clamp_min(limits.smallest_normal)
 
     def at(multiplier: Tensor) -> Tensor:
         relative = per_count * multiplier ** (2 / 3)  # kappa^(1/3)
-        near = relative < far
-        half = relative.clamp_max_(far).pow_(3).div_(2)
+        near = relative < limits.max_cardano
+        half = relative.clamp_max_(limits.max_cardano).pow_(3).div_(2)
         a = (half + 2 / 27).mul_(half).sqrt_().add_(half).add_(1 / 27).pow_(1 / 3)
         y = (9 * a).reciprocal_().add_(a).add_(1 / 3)
         count_root = counts / multiplier
@@ -109,13 +121,40 @@ def target_weights(
 ) -> Tensor:  # (..., C)
     """theta~ of each node: rows that sum to one.
 
-    counts: (..., C), with a positive entry in each row; strength m: (..., 1); moments S: like counts for the exact
-    penalty, None for the surrogate; multiplier: a fixed lambda (..., 1) for "normalize", None for the exact simplex.
+    counts: (..., C), each row with a sum of at least `least_flow`; strength m: (..., 1); moments S: like counts for the
+    exact penalty, None for the surrogate; multiplier: a fixed lambda (..., 1) for "normalize", None for the exact
+    simplex. Counts divided by a number s at a fixed lambda are the same as these counts at lambda s.
     """
-    roots = quadratic(counts, strength) if moments is None else cubic(counts, moments, strength)
-    theta = roots.at(solve_multiplier(roots) if multiplier is None else multiplier)
+    total = counts.sum(-1, keepdim=True)
+    shares = counts / total
+    if moments is None:
+        roots = quadratic(shares, _row_strength(strength, multiplier, total))
+    else:
+        roots = cubic(shares, _moment_roots(moments, strength, multiplier, total))
+    theta = roots.at(solve_multiplier(roots) if multiplier is None else torch.ones_like(total))
     return theta.div_(theta.sum(-1, keepdim=True))
 
 
-def _tiny(values: Tensor) -> float:
-    return torch.finfo(values.dtype).tiny
+def _row_strength(strength: Tensor, multiplier: Tensor | None, total: Tensor) -> Tensor:  # (..., 1)
+    """m' = m lambda / T at a fixed lambda, m' = m for the exact simplex; at most `max_strength`."""
+    value = strength.double()
+    if multiplier is not None:
+        value = value * multiplier.double() / total.double()
+    return value.clamp_max(LIMITS[total.dtype].max_strength).to(total.dtype)
+
+
+def _moment_roots(moments: Tensor, strength: Tensor, multiplier: Tensor | None, total: Tensor) -> Tensor:  # (..., C)
+    """w = (2 m S / T)^(1/3) (lambda / T)^(2/3), the last factor at a fixed lambda only; sums to <= `max_moment_root`.
+
+    The cube root of S is taken first: it cannot underflow. Of the factors only the first can be zero or infinite.
+    """
+    limits = LIMITS[total.dtype]
+    edge = torch.where(moments < limits.smallest_normal, 0.0, moments).pow_(1 / 3)
+    edges = edge.sum(-1, keepdim=True).double().clamp_min(limits.smallest_normal ** (1 / 3))  # less only if all are 0
+    per_edge = (2 * strength.double()) ** (1 / 3)
+    if multiplier is None:
+        per_edge = per_edge * total.double() ** (-1 / 3)
+    else:
+        per_edge = per_edge * multiplier.double() ** (2 / 3) / total.double()
+    per_edge = (per_edge * edges).clamp_max(limits.max_moment_root) / edges
+    return edge.mul_(per_edge.to(total.dtype))

@@ -9,7 +9,6 @@ from torch import Tensor
 from circurve.engine.cuda.blueprint import TablePlan
 from circurve.engine.cuda.fused import FusedEngine
 from circurve.engine.cuda.sizes import parts, power
-from circurve.inputs.common import FLOOR as INPUT_FLOOR
 
 __all__ = ["StepSizes", "Update", "move_inputs", "move_weights"]
 
@@ -21,7 +20,6 @@ class StepSizes:
     alphas: Tensor
     mus: Tensor
     number: Tensor
-    floor: float
 
 
 @dataclass(frozen=True)
@@ -42,33 +40,36 @@ def move_weights(
     engine: FusedEngine, counts: list[Tensor], moments: list[Tensor], gates: Tensor, steps: StepSizes, update: Update
 ) -> None:
     """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
-    from circurve.engine.cuda import mstep_kernels, simplex_kernels  # noqa: PLC0415 - Triton is imported only when used
+    from circurve.learning.cuda import mstep_kernels, simplex_kernels  # noqa: PLC0415 - Triton is imported only when used
 
-    masked = engine.program.masked
-    columns = (update.forms, update.multiplier, update.scale, update.pseudocount)
     for at, pack in enumerate(engine.packing.packs):
-        weights, width = engine.packed[at], power(pack.children)
-        common = (gates, engine.launch.units[at], steps.alphas, steps.mus, steps.number, *columns)
-        sizes = (weights.stride(0), gates.stride(0), pack.size, engine.runs, pack.children, pack.width)
+        width = power(pack.children)
+        common = {
+            "weights": engine.packed[at], "counts": counts[at], "gates": gates, "units": engine.launch.units[at],
+            "alphas": steps.alphas, "mus": steps.mus, "number": steps.number,
+            "forms": update.forms, "multiplier": update.multiplier, "scale": update.scale,
+            "pseudocount": update.pseudocount,
+            "weight_stride": engine.packed[at].stride(0), "gate_stride": gates.stride(0),
+            "rows": pack.size, "R": engine.runs, "C": pack.children, "CW": pack.width,
+            "C2": width, "MASKED": engine.program.masked,
+        }  # fmt: skip
         if update.any_plain:
             rows = max(1, min(16, 1024 // width))
-            mstep_kernels.maximize[(parts(pack.size, rows), engine.runs)](
-                weights, counts[at], *common, *sizes, FLOOR=steps.floor, C2=width, BR=rows, MASKED=masked
-            )
+            mstep_kernels.maximize[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
         if update.any_exact:
             rows = max(1, min(8, 512 // width))
             simplex_kernels.maximize_exactly[(parts(pack.size, rows), engine.runs)](
-                weights, counts[at], moments[at] if moments else counts[at], *common, *sizes,
-                FLOOR=steps.floor, C2=width, BR=rows, MASKED=masked,
-            )  # fmt: skip
+                **common, moments=moments[at] if moments else counts[at], BR=rows
+            )
 
 
 def move_inputs(engine: FusedEngine, plan: TablePlan, flows: Tensor, steps: StepSizes, pseudocount: Tensor) -> None:
     """Move the parameters of a tabulated input layer, from its flow by state (R, units, S)."""
-    from circurve.engine.cuda import mstep_kernels  # noqa: PLC0415 - Triton is imported only when used
+    from circurve.learning.cuda import mstep_kernels  # noqa: PLC0415 - Triton is imported only when used
 
     units = flows.shape[1]
     mstep_kernels.maximize_inputs[(parts(units, 256), engine.runs)](
-        engine.inputs[plan.inputs], flows, flows.stride(0), steps.alphas, steps.number, pseudocount, units, engine.runs,
-        FLOOR=INPUT_FLOOR, BU=256, **engine.launch.family(plan),
+        parameters=engine.inputs[plan.inputs], flows=flows, flow_stride=flows.stride(0),
+        alphas=steps.alphas, number=steps.number, pseudocount=pseudocount, units=units, R=engine.runs,
+        BU=256, **engine.launch.family(plan),
     )  # fmt: skip

@@ -3,44 +3,77 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.mstep_kernels import STRONGEST, between
+from circurve.engine import numerics
+from circurve.learning.cuda.mstep_kernels import LEAST_FLOW, MAX_STRENGTH, WEIGHT_FLOOR, between, effective_step
 
 __all__ = ["maximize_exactly"]
+
+LIMITS = numerics.LIMITS[torch.float32]
+TINY = tl.constexpr(LIMITS.smallest_normal)
+TINY_ROOT = tl.constexpr(LIMITS.smallest_normal ** (1 / 3))
+MAX_MOMENT_ROOT = tl.constexpr(LIMITS.max_moment_root)
+MAX_CARDANO = tl.constexpr(LIMITS.max_cardano)
 
 NEWTON_STEPS = tl.constexpr(4)
 """From a start within a factor of 3.2 the fourth step is at the rounding of float64, let alone float32."""
 
-FAR = tl.constexpr(1e6)
-"""From here on kappa^(1/3) is so large that the cubic's root is its leading terms to rounding."""
-
-TINY = tl.constexpr(1e-37)
+LEAST_DOUBLE = tl.constexpr(1e-300)
+"""Float64 numbers below it have the cube root 1e-100, far below what float32 can tell from zero."""
 
 
 @triton.jit
 def _cube_root(x):
-    """Good to rounding: a step of Newton's iteration after the hardware's logarithm and exponential."""
+    """Of a float32 number, good to rounding: Newton's iteration once, after the hardware's logarithm and exponential.
+
+    Subnormal numbers count as zero.
+    """
     y = tl.exp2(tl.log2(tl.maximum(x, TINY)) * (1 / 3))
-    return tl.where(x > TINY, y * (2 / 3) + x / (3 * y * y), 0.0)
+    return tl.where(x >= TINY, y * (2 / 3) + x / (3 * y * y), 0.0)
+
+
+@triton.jit
+def _double_cube_root(x):
+    """Of a float64 number: one or a few for each row."""
+    return tl.where(x > 0, tl.exp(tl.log(tl.maximum(x, LEAST_DOUBLE)) / 3), 0.0)
+
+
+@triton.jit
+def _moment_roots(moments, strength, multiplier, scale, total, fixed):
+    """w = (2 m S / T)^(1/3) (lambda scale / T)^(2/3), the last factor at a fixed lambda only; (rows, C).
+
+    Computed in float64 but for S^(1/3), and cut off so that a row sums to MAX_MOMENT_ROOT at most.
+    """
+    edge = _cube_root(moments)
+    edges = tl.maximum(tl.sum(edge, axis=1), TINY_ROOT).to(tl.float64)
+    per_edge = _double_cube_root(2 * strength)
+    if fixed:
+        root, per_count = _double_cube_root(multiplier), _double_cube_root(scale)
+        per_edge = per_edge * (root * root) * (per_count * per_count / total)
+    else:
+        per_edge = per_edge / _double_cube_root(total)
+    per_edge = tl.minimum(per_edge * edges, MAX_MOMENT_ROOT) / edges
+    return edge * per_edge.to(tl.float32)[:, None]
 
 
 @triton.jit
 def _root(n, part, m, log_multiplier, cubic):
     """theta of the quadratic (surrogate penalty) or of the cubic (exact penalty).
 
-    part: what does not depend on lambda, sqrt(N) or (2 m S)^(1/3).
+    part: what does not depend on lambda, sqrt(n) or w = (2 m S / T)^(1/3).
     """
     multiplier = tl.exp(log_multiplier)
     if cubic:
         moment_root = part * tl.exp(log_multiplier * (-1 / 3))
         count_root = n / multiplier
         relative = moment_root / tl.maximum(count_root, TINY)
-        capped = tl.minimum(relative, FAR)
+        capped = tl.minimum(relative, MAX_CARDANO)
         half = capped * capped * capped / 2
         a = _cube_root(1 / 27 + half + tl.sqrt(half * (half + 2 / 27)))
-        theta = tl.where(relative < FAR, count_root * (1 / 3 + a + 1 / (9 * a)), moment_root + count_root / 3)
+        theta = tl.where(relative < MAX_CARDANO, count_root * (1 / 3 + a + 1 / (9 * a)), moment_root + count_root / 3)
     else:
         wide = tl.sqrt(n + 4 * multiplier * m)
         theta = part * (part + wide) / (2 * multiplier)
@@ -48,19 +81,21 @@ def _root(n, part, m, log_multiplier, cubic):
 
 
 @triton.jit
-def _log_lower_bound(n, part, m, cubic):
-    """log lambda where the roots sum to at least one, lambda less than 3.2 times below the solution; (rows, 1)."""
-    total = tl.log(tl.maximum(tl.sum(n, axis=1), TINY))[:, None]
+def _log_lower_bound(part, m, cubic):
+    """log lambda where the roots sum to at least one, lambda less than 3.2 times below the solution; (rows, 1).
+
+    Of rows that sum to one, where lambda is at least 1.
+    """
     roots = tl.log(tl.maximum(tl.sum(part, axis=1), TINY))[:, None]
     bound = 3 * roots if cubic else 2 * roots + tl.log(tl.maximum(m, TINY))
-    return tl.maximum(total, bound)
+    return tl.maximum(bound, 0.0)
 
 
 @triton.jit(do_not_specialize=["rows", "R"])
 def maximize_exactly(
     weights, counts, moments, gates, units, alphas, mus, number, forms, multiplier, scale, pseudocount,
     weight_stride, gate_stride, rows, R, C, CW,
-    FLOOR: tl.constexpr, C2: tl.constexpr, BR: tl.constexpr, MASKED: tl.constexpr,
+    C2: tl.constexpr, BR: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """The M-step of runs with an exact form, for all sums with C children; the weights are moved in place.
 
@@ -83,32 +118,36 @@ def maximize_exactly(
             beyond = (row >= rows)[:, None]  # such rows are filled in below, with a mask as without one
             there = there & ((old > 0) | beyond)
             children = tl.maximum(tl.sum(there.to(tl.float32), axis=1), 1.0)
-        per = (1.0 / tl.load(scale + r)).to(tl.float32)
-        found = tl.load(counts + at, mask=inside, other=0.0)
-        used = tl.sum(found, axis=1) > 0
-        n = (found + (tl.load(pseudocount + r).to(tl.float32) / children)[:, None]) * per
+        n = tl.load(counts + at, mask=inside, other=0.0)
+        used = tl.sum(n, axis=1) >= LEAST_FLOW
+        n = n + (tl.load(pseudocount + r).to(tl.float32) / children)[:, None]
         n = tl.where(there, tl.where(used[:, None], n, 1.0), 0.0)
+        total = tl.sum(n, axis=1)
+        n = n * (1.0 / total)[:, None]
         place = tl.load(number) * R + r
         unit = tl.load(units + row, mask=row < rows, other=0)
         strength = tl.load(mus + place) * tl.load(gates + r * gate_stride + unit, mask=row < rows, other=0.0)
-        m = tl.minimum(strength, STRONGEST).to(tl.float32)[:, None]
+        m = tl.minimum(strength, MAX_STRENGTH).to(tl.float32)[:, None]
         cubic = form > 1
         part = tl.sqrt(n)
         if cubic:
-            part = _cube_root(2 * m) * _cube_root(tl.load(moments + at, mask=inside, other=0.0) * per)
-        log_multiplier = tl.zeros((BR, 1), dtype=tl.float32) + tl.log(tl.load(multiplier + r).to(tl.float32))
+            second = tl.load(moments + at, mask=inside, other=0.0)
+            part = _moment_roots(
+                second, strength, tl.load(multiplier + r), tl.load(scale + r), total.to(tl.float64), form == 2
+            )
+        log_multiplier = tl.zeros((BR, 1), dtype=tl.float32)
         if form != 2:
-            log_multiplier = _log_lower_bound(n, part, m, cubic)
+            log_multiplier = _log_lower_bound(part, m, cubic)
             lower = tl.where(cubic, 2.0, 1.0)  # the degree, less one
             for _ in range(NEWTON_STEPS):
                 theta = _root(n, part, m, log_multiplier, cubic)
-                total = tl.sum(theta, axis=1)[:, None]
+                sums = tl.sum(theta, axis=1)[:, None]
                 scaled = tl.exp(log_multiplier) * theta
                 falls = scaled * theta / tl.maximum((lower + 1) * scaled - lower * n, TINY)
-                log_multiplier += tl.log(total) * total / tl.sum(falls, axis=1)[:, None]
+                log_multiplier += tl.log(sums) * sums / tl.sum(falls, axis=1)[:, None]
         theta = _root(n, part, m, log_multiplier, cubic)
         theta = theta / tl.sum(theta, axis=1)[:, None]
-        theta = tl.where(there, tl.maximum(theta, FLOOR), 0.0)
+        theta = tl.where(there, tl.maximum(theta, WEIGHT_FLOOR), 0.0)
         best = theta / tl.sum(theta, axis=1)[:, None]
-        step = tl.load(alphas + place).to(tl.float32)
+        step = effective_step(tl.load(alphas + place))
         tl.store(weights + at, tl.where(used[:, None], between(old, best, step), old), mask=inside)
