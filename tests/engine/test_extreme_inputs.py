@@ -1,8 +1,7 @@
 """The E-step kernels with the arithmetic of a GPU, on inputs at the edge of float32: finite, and what float64 gives.
 
 Without a GPU the kernels run in the interpreter inside `gpu_arithmetic()`, with products of matrices as tensor cores
-compute them. Each known defect is a strict xfail that names the line; a kernel that is mended turns it into a failure,
-and then the mark goes.
+compute them.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from circuits import ALL, Case, all_sums
-from circurve.engine import Params, Samples, Statistics, bind_engine, log_prob, statistics
-from circurve.engine.cuda import FusedEngine
+from circurve.engine import Params, Samples, Statistics, choose_backend
+from circurve.engine.cuda import Fused
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli
 from gpu_arithmetic import gpu_arithmetic
@@ -45,25 +44,27 @@ TENSOR_CORES = "tf32x3"
 
 def as_on_a_gpu(case: Case) -> Statistics:
     """All sums of the E-step in float32."""
-    engine, samples = prepared(case)
+    backend, samples = prepared(case)
     with gpu_arithmetic():
-        return statistics(engine, engine.params, [samples.rows(0, len(samples))], ALL)
+        return backend.statistics(on_device(case), [samples.rows(0, len(samples))], ALL)
 
 
-def prepared(case: Case) -> tuple[FusedEngine, Samples]:
-    params = case.params.to(DEVICE, torch.float32)
-    engine = bind_engine(case.program, params, "fused")
-    assert isinstance(engine, FusedEngine)
-    engine.load(params)
-    engine.launch.dot = TENSOR_CORES
+def on_device(case: Case) -> Params:
+    return case.params.to(DEVICE, torch.float32)
+
+
+def prepared(case: Case) -> tuple[Fused, Samples]:
+    backend = choose_backend(case.program, on_device(case), "fused")
+    assert isinstance(backend, Fused)
+    backend.engine.launch.dot = TENSOR_CORES
     found = case.samples(torch.float32)
     weights = None if found.weights is None else found.weights.to(DEVICE)
-    return engine, Samples(found.values.to(DEVICE), found.has_missing, weights, None, torch.float32)
+    return backend, Samples(found.values.to(DEVICE), found.has_missing, weights, None, torch.float32)
 
 
 def in_float64(case: Case) -> Statistics:
     """The same sums by the reference."""
-    return statistics(case.engine(), rounded(case), [case.samples().rows(0, len(case.x))], ALL)
+    return case.backend().statistics(rounded(case), [case.samples().rows(0, len(case.x))], ALL)
 
 
 def rounded(case: Case) -> Params:
@@ -120,7 +121,7 @@ def test_samples_of_probability_zero(masked):
 
 
 def test_kernels_by_blocks(monkeypatch):
-    monkeypatch.setattr("circurve.engine.cuda.launch.MUCH", 0)
+    monkeypatch.setattr("circurve.engine.cuda.launch.BUSY_SHARE", 0)
     for case in (rare_child(FLOOR, 1.0), impossible_samples()):
         assert_right(all_sums(as_on_a_gpu(case)), all_sums(in_float64(case)))
 
@@ -133,10 +134,10 @@ def test_wide_products():
 def test_log_probabilities_of_very_wide_products():
     """Adding n logs one by one is off by at most n 2^-24 of their sum; log(1 - p) by 2^-24 for each factor."""
     case, bound = wide_product(1400), 1400 * 2.0**-24
-    engine, samples = prepared(case)
+    backend, samples = prepared(case)
     with gpu_arithmetic():
-        found = log_prob(engine, engine.params, samples.rows(0, 3)).cpu()
-    wanted = log_prob(case.engine(), rounded(case), case.samples().rows(0, 3))
+        found = backend.log_prob(on_device(case), samples.rows(0, 3)).cpu()
+    wanted = case.backend().log_prob(rounded(case), case.samples().rows(0, 3))
     torch.testing.assert_close(found.double(), wanted.double(), rtol=bound, atol=bound)
 
 
@@ -169,20 +170,20 @@ def extremes(draw) -> Case:
 @given(case=extremes())
 @settings(max_examples=100 if DEVICE.type == "cuda" else 15, deadline=None)
 def test_any_mixture_of_extremes(case):
-    """Sample weights from 1e-36 to 1e6; beyond, see the defects below."""
+    """Sample weights from 1e-36 to 1e6; single cases beyond that are below."""
     found, wanted = as_on_a_gpu(case), in_float64(case)
     assert_right(all_sums(found), all_sums(wanted))
     assert torch.equal(found.impossible.cpu(), wanted.impossible)
 
 
-# -- what does not hold yet
+# -- single places that once failed
 
 
 @dataclass(frozen=True)
-class Defect:
-    """A place in a kernel, a case that shows it, and the sum it spoils."""
+class Place:
+    """A place in the code, a case that strains it, and the sum that would be wrong."""
 
-    place: str
+    name: str
     case: Case
     statistic: str
     """A field of `Statistics` or of its curvature."""
@@ -200,78 +201,77 @@ HUGE_SQUARE = "(F / S)^2 overflows at a sample weight of 1e8 and S = 1e-12, thou
 HUGE_LOCAL = "w q / S^2 overflows in float32 at w = 1e8 and S = 2e-16: only float64, or a bound, holds it"
 LOST_DIGITS = "1 / S = exp(m - log p): both logs are so large that their difference has lost its digits"
 
-DEFECTS = [
-    (TINY_WEIGHT, Defect("kernels._ratio flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
-    (TINY_WEIGHT, Defect("kernels._ratio total", rare_child(0.3, 1e-45), "total")),
-    (TINY_PRODUCT, Defect("kernels._ratio total of many children", equal_children(16, 1e-38), "total")),
-    (TINY_WEIGHT, Defect("kernels.counts MODE 2", rare_child(0.3, 1e-40), "second_moment")),
-    (TINY_WEIGHT, Defect("small_kernels.by_state, F^2 of leaves", rare_leaf(0.3, 1e-40), "flow_squared")),
-    (TINY_WEIGHT, Defect("small_kernels.by_state, T of leaves", rare_leaf(0.3, 1e-40), "total")),
-    (TINY_WEIGHT, Defect("small_kernels.by_state, S of leaves", rare_leaf(0.3, 1e-40), "second_moment")),
-    (TINY_WEIGHT, Defect("edge_kernels.edge_ratios flow_squared", rare_child(0.3, 1e-40, True), "flow_squared")),
-    (TINY_WEIGHT, Defect("edge_kernels.edge_ratios total", rare_child(0.3, 1e-40, True), "total")),
-    (TINY_WEIGHT, Defect("edge_kernels.edge_counts MODE 2", rare_child(0.3, 1e-40, True), "second_moment")),
-    (HUGE_SQUARE, Defect("kernels._ratio ratio * ratio", rare_child(FLOOR, 1e8), "total")),
-    (HUGE_SQUARE, Defect("kernels.counts MODE 2 a * a", rare_child(FLOOR, 1e8), "second_moment")),
-    (HUGE_SQUARE, Defect("edge_kernels.edge_counts MODE 2 scaled^2", rare_child(FLOOR, 1e8, True), "second_moment")),
-    (HUGE_LOCAL, Defect("kernels._ratio local", rare_child(2e-16, 1e8), "local", exact=False)),
-    (HUGE_LOCAL, Defect("edge_kernels.edge_ratios local", rare_child(2e-16, 1e8, True), "local", exact=False)),
-    (HUGE_LOCAL, Defect("edge_kernels.edge_ratios local * square", rare_child(2e-16, 1e8, True), "total", exact=False)),
-    (HUGE_LOCAL, Defect("small_kernels.leaf_units weight * here", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
-    (LOST_DIGITS, Defect("kernels._ratio at -1e5", outlier_chain(4, 450.0), "counts")),
-    (LOST_DIGITS, Defect("kernels._ratio at -5e7", outlier_chain(4, 1e4), "counts")),
-    (LOST_DIGITS, Defect("kernels._ratio at -5e7, 60 levels", outlier_chain(60, 1e4), "counts", exact=False)),
-    (LOST_DIGITS, Defect("kernels._ratio local at -5e7", outlier_chain(4, 1e4), "local")),
-    (LOST_DIGITS, Defect("kernels.counts MODE 1 at -5e7", outlier_chain(4, 1e4), "ratio")),
-    (LOST_DIGITS, Defect("edge_kernels.edge_flows at -5e7", outlier_chain(2, 1e4, True), "counts", layer=1)),
-    (LOST_DIGITS, Defect("edge_kernels.edge_ratios at -5e7", outlier_chain(2, 1e4, True), "local")),
-    (LOST_DIGITS, Defect("edge_kernels.edge_counts MODE 1 at -5e7", outlier_chain(2, 1e4, True), "ratio")),
+KERNEL_PLACES = [
+    (TINY_WEIGHT, Place("kernels._ratio flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Place("kernels._ratio total", rare_child(0.3, 1e-45), "total")),
+    (TINY_PRODUCT, Place("kernels._ratio total of many children", equal_children(16, 1e-38), "total")),
+    (TINY_WEIGHT, Place("kernels.counts MODE 2", rare_child(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Place("small_kernels.by_state, F^2 of leaves", rare_leaf(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Place("small_kernels.by_state, T of leaves", rare_leaf(0.3, 1e-40), "total")),
+    (TINY_WEIGHT, Place("small_kernels.by_state, S of leaves", rare_leaf(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Place("edge_kernels.edge_ratios flow_squared", rare_child(0.3, 1e-40, True), "flow_squared")),
+    (TINY_WEIGHT, Place("edge_kernels.edge_ratios total", rare_child(0.3, 1e-40, True), "total")),
+    (TINY_WEIGHT, Place("edge_kernels.edge_counts MODE 2", rare_child(0.3, 1e-40, True), "second_moment")),
+    (HUGE_SQUARE, Place("kernels._ratio ratio * ratio", rare_child(FLOOR, 1e8), "total")),
+    (HUGE_SQUARE, Place("kernels.counts MODE 2 a * a", rare_child(FLOOR, 1e8), "second_moment")),
+    (HUGE_SQUARE, Place("edge_kernels.edge_counts MODE 2 scaled^2", rare_child(FLOOR, 1e8, True), "second_moment")),
+    (HUGE_LOCAL, Place("kernels._ratio local", rare_child(2e-16, 1e8), "local", exact=False)),
+    (HUGE_LOCAL, Place("edge_kernels.edge_ratios local", rare_child(2e-16, 1e8, True), "local", exact=False)),
+    (HUGE_LOCAL, Place("edge_kernels.edge_ratios local * square", rare_child(2e-16, 1e8, True), "total", exact=False)),
+    (HUGE_LOCAL, Place("small_kernels.leaf_units weight * here", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
+    (LOST_DIGITS, Place("kernels._ratio at -1e5", outlier_chain(4, 450.0), "counts")),
+    (LOST_DIGITS, Place("kernels._ratio at -5e7", outlier_chain(4, 1e4), "counts")),
+    (LOST_DIGITS, Place("kernels._ratio at -5e7, 60 levels", outlier_chain(60, 1e4), "counts", exact=False)),
+    (LOST_DIGITS, Place("kernels._ratio local at -5e7", outlier_chain(4, 1e4), "local")),
+    (LOST_DIGITS, Place("kernels.counts MODE 1 at -5e7", outlier_chain(4, 1e4), "ratio")),
+    (LOST_DIGITS, Place("edge_kernels.edge_flows at -5e7", outlier_chain(2, 1e4, True), "counts", layer=1)),
+    (LOST_DIGITS, Place("edge_kernels.edge_ratios at -5e7", outlier_chain(2, 1e4, True), "local")),
+    (LOST_DIGITS, Place("edge_kernels.edge_counts MODE 1 at -5e7", outlier_chain(2, 1e4, True), "ratio")),
 ]
 
 
-REFERENCE_DEFECTS = [
-    (TINY_WEIGHT, Defect("sums.inverse_weight flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
-    (TINY_WEIGHT, Defect("sums.inverse_weight total", rare_child(0.3, 1e-40), "total")),
-    (TINY_WEIGHT, Defect("sums.inverse_weight second_moment", rare_child(0.3, 1e-40), "second_moment")),
-    (TINY_WEIGHT, Defect("sums.inverse_weight of masked sums", rare_child(0.3, 1e-40, True), "total")),
-    (TINY_WEIGHT, Defect("state_sums, T of leaves", rare_leaf(0.3, 1e-40), "total")),
-    (HUGE_SQUARE, Defect("second moments", rare_child(FLOOR, 1e8), "second_moment")),
-    (HUGE_SQUARE, Defect("second moments of masked sums", rare_child(FLOOR, 1e8, True), "second_moment")),
-    (HUGE_LOCAL, Defect("local", rare_child(2e-16, 1e8), "local", exact=False)),
-    (HUGE_LOCAL, Defect("local of masked sums", rare_child(2e-16, 1e8, True), "local", exact=False)),
-    (HUGE_LOCAL, Defect("state_sums, local of leaves", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
+REFERENCE_PLACES = [
+    (TINY_WEIGHT, Place("sums.inverse_weight flow_squared", rare_child(0.3, 1e-40), "flow_squared")),
+    (TINY_WEIGHT, Place("sums.inverse_weight total", rare_child(0.3, 1e-40), "total")),
+    (TINY_WEIGHT, Place("sums.inverse_weight second_moment", rare_child(0.3, 1e-40), "second_moment")),
+    (TINY_WEIGHT, Place("sums.inverse_weight of masked sums", rare_child(0.3, 1e-40, True), "total")),
+    (TINY_WEIGHT, Place("state_sums, T of leaves", rare_leaf(0.3, 1e-40), "total")),
+    (HUGE_SQUARE, Place("second moments", rare_child(FLOOR, 1e8), "second_moment")),
+    (HUGE_SQUARE, Place("second moments of masked sums", rare_child(FLOOR, 1e8, True), "second_moment")),
+    (HUGE_LOCAL, Place("local", rare_child(2e-16, 1e8), "local", exact=False)),
+    (HUGE_LOCAL, Place("local of masked sums", rare_child(2e-16, 1e8, True), "local", exact=False)),
+    (HUGE_LOCAL, Place("state_sums, local of leaves", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
 ]
-"""The reference in float32, which shares no code with the kernels, has some of the same."""
+"""The reference in float32, which shares no code with the kernels."""
 
 
-def xfails(defects: list[tuple[str, Defect]]) -> list[Any]:
-    marks = {reason: pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason) for reason, _ in defects}
-    return [pytest.param(defect, id=defect.place, marks=marks[reason]) for reason, defect in defects]
+def listed(places: list[tuple[str, Place]]) -> list[Any]:
+    return [pytest.param(reason, place, id=place.name) for reason, place in places]
 
 
-def sum_of(found: Statistics, defect: Defect) -> torch.Tensor:
-    record = found if defect.statistic == "counts" else found.curvature
-    return getattr(record, defect.statistic)[defect.layer]
+def sum_of(found: Statistics, place: Place) -> torch.Tensor:
+    record = found if place.statistic == "counts" else found.curvature
+    return getattr(record, place.statistic)[place.layer]
 
 
-def assert_mended(found: Statistics, defect: Defect) -> None:
-    sums = sum_of(found, defect)
-    assert bool(sums.isfinite().all())
-    if defect.exact:
-        assert difference(sums, sum_of(in_float64(defect.case), defect)) < FLOAT32
+def assert_holds(found: Statistics, place: Place, reason: str) -> None:
+    sums = sum_of(found, place)
+    assert bool(sums.isfinite().all()), reason
+    if place.exact:
+        assert difference(sums, sum_of(in_float64(place.case), place)) < FLOAT32, reason
 
 
-@pytest.mark.parametrize("defect", xfails(DEFECTS))
-def test_sums_stay_finite_and_right(defect):
-    assert_mended(as_on_a_gpu(defect.case), defect)
+@pytest.mark.parametrize(("reason", "place"), listed(KERNEL_PLACES))
+def test_sums_stay_finite_and_right(reason, place):
+    assert_holds(as_on_a_gpu(place.case), place, reason)
 
 
-@pytest.mark.parametrize("defect", xfails(REFERENCE_DEFECTS))
-def test_the_reference_in_float32_stays_finite_and_right(defect):
-    case = defect.case
+@pytest.mark.parametrize(("reason", "place"), listed(REFERENCE_PLACES))
+def test_the_reference_in_float32_stays_finite_and_right(reason, place):
+    case = place.case
     batch = case.samples(torch.float32).rows(0, len(case.x))
-    found = statistics(case.engine(torch.float32), case.params.to("cpu", torch.float32), [batch], ALL)
-    assert_mended(found, defect)
+    found = case.backend(torch.float32).statistics(case.params.to("cpu", torch.float32), [batch], ALL)
+    assert_holds(found, place, reason)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["dense", "masked"])
@@ -279,5 +279,5 @@ def test_the_reference_keeps_the_digits_of_outliers(masked):
     """It divides by S itself: what the kernels are asked for above can be had in float32."""
     case = outlier_chain(4, 1e4, masked)
     batch = case.samples(torch.float32).rows(0, len(case.x))
-    found = statistics(case.engine(torch.float32), case.params.to("cpu", torch.float32), [batch], ALL)
+    found = case.backend(torch.float32).statistics(case.params.to("cpu", torch.float32), [batch], ALL)
     assert_right(all_sums(found)[:-2], all_sums(in_float64(case))[:-2])

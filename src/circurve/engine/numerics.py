@@ -33,7 +33,9 @@ __all__ = [
     "MAX_CHILDREN",
     "MAX_COUNT",
     "MAX_EXPONENT",
+    "MAX_TERM",
     "MESSAGES",
+    "MIN_SAMPLE_WEIGHT",
     "MIN_STEP",
     "SAFE_WEIGHT",
     "TINY_STATE",
@@ -68,6 +70,19 @@ Its inverse squared, at most 1e32 (1e280), times the number of children is finit
 
 SAFE_WEIGHT = 1e-16
 """A sum whose weights are all at least this is never weak: its largest element is 1, so S >= SAFE_WEIGHT."""
+
+MIN_SAMPLE_WEIGHT = 1e-37
+"""Samples of smaller weight are left out of sums that are divided by it: 1 / w must be finite in float32.
+
+What is quadratic in a flow F <= w is computed as (F / w) F, and (A / w) A with A = F / S: both factors are finite.
+"""
+
+MAX_TERM = {torch.float32: 1e36, torch.float64: 1e305}
+"""What one sample adds to a sum of t, T or F_nc^2 is cut off here, so that a hundred of them are finite.
+
+Weights of training are at least 1e-12, so that t <= 1e24 C; only weights made by hand, with sample weights of 1e8,
+come near.
+"""
 
 MAX_EXPONENT = {torch.float32: 80.0, torch.float64: 700.0}
 """exp of this is finite and its square is not: a curvature beyond the range becomes infinite, never NaN."""

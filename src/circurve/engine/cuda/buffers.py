@@ -28,6 +28,9 @@ class Buffers:
         self.inputs: list[Tensor] = []
         self.groups = sum(plan.shape[0] for plan in blueprint.sums)
         self.variables = len(program.circuit.families)
+        self.exact = bool(blueprint.written)
+        """True if S is kept for the backward pass: inputs without a table can have log-values of any size."""
+
         self.samples = self.width = self.stride = 0
         """Samples in use, the same rounded up to 16 (the kernels take them all, the last with weight zero), and the
         room of a row."""
@@ -68,6 +71,7 @@ class Buffers:
         rows = plan.value_rows + plan.flow_rows + 2 * self.groups
         if backward:
             rows += plan.value_rows + plan.flow_rows + 3 * self.packing.units // ALIGN
+            rows += plan.value_rows * (self.exact + (self.exact and self.program.masked))
         return (4 * rows + self.variables + 8) * self.runs
 
     def reserve(self, samples: int, backward: bool) -> None:
@@ -86,6 +90,7 @@ class Buffers:
     def _forget_rows(self) -> None:
         nothing = torch.empty(self.runs, 0, 0, device=self.device, dtype=self.dtype)
         self.values = self.elements = self.flows = self.ratios = self.largest = self.squares = nothing
+        self.scaled_sums = self.tops = nothing
         self.sample_weights = self.log_values = nothing[:, 0:0]
 
     def _allocate(self) -> None:
@@ -102,6 +107,8 @@ class Buffers:
         self.flows = rows(plan.flow_rows if self._keeps else 1 + len(plan.outputs))
         self.flows[:, 0] = 0
         self.ratios = rows(plan.value_rows if self._keeps else 1)
+        self.scaled_sums = rows(plan.value_rows if self._keeps and self.exact else 1)
+        self.tops = rows(plan.value_rows if self._keeps and self.exact and self.program.masked else 1)
 
     def partial_sums(self, tile: int) -> Tensor:  # (R, tiles, 3, M)
         """Where the backward pass leaves F^2, t and T of each tile of samples; always zero for tabulated sums."""

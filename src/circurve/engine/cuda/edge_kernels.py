@@ -5,7 +5,9 @@ matrices could work with. With l_c the logs of the elements and v_k = log p_k,
 
     v_k = log sum_c W_kc exp(l_c)      rho_kc = exp(l_c - v_k)      flow_c = sum_k F_k W_kc rho_kc,
 
-over the edges that exist, which are those with a positive weight. `ratios` holds F here, and `elements` the logs.
+over the edges that exist, which are those with a positive weight. `ratios` holds F here, and `elements` the logs. Where
+log-values can be very large (EXACT), l_c - v_k is taken as (l_c - m_k) - log S_k, with m_k the largest log of the
+unit's own children (`tops`) and S_k their sum over exp(m_k) (`scaled_sums`): then no digits are lost.
 """
 
 # mypy: ignore-errors
@@ -14,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.kernels import IMPOSSIBLE, VARIES, log_elements, received
+from circurve.engine.cuda.kernels import IMPOSSIBLE, MAX_TERM, VARIES, log_elements, per_weight, received
 
 __all__ = ["edge_counts", "edge_flows", "edge_logs", "edge_ratios", "edge_sums"]
 
@@ -23,6 +25,18 @@ __all__ = ["edge_counts", "edge_flows", "edge_logs", "edge_ratios", "edge_sums"]
 def _exp(x, there):
     """exp(x), and 0 where there is nothing."""
     return tl.exp(tl.where(there, x, -float("inf")))
+
+
+@triton.jit
+def _unit_log(values, tops, scaled_sums, place, mask, EXACT: tl.constexpr):
+    """Two numbers whose sum is v of units: m and log S, or v and 0."""
+    if EXACT:
+        high = tl.load(tops + place, mask=mask, other=0.0)
+        low = tl.log(tl.load(scaled_sums + place, mask=mask, other=1.0))
+    else:
+        high = tl.load(values + place, mask=mask, other=0.0)
+        low = tl.zeros_like(high)
+    return high, low
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -46,8 +60,9 @@ def edge_logs(
 
 @triton.jit(do_not_specialize=VARIES)
 def edge_sums(
-    values, elements, weights, value_stride, element_stride, weight_stride,
-    first_row, first_element, first_pack, N, NS, K, C, CW, BK: tl.constexpr, BN: tl.constexpr,
+    values, elements, weights, tops, scaled_sums, value_stride, element_stride, weight_stride,
+    first_row, first_element, first_pack, N, NS, K, C, CW,
+    BK: tl.constexpr, BN: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """v of a layer; program (tile of samples x block of units, group, run)."""
     blocks = tl.cdiv(K, BK)
@@ -67,16 +82,20 @@ def edge_sums(
         w = tl.load(w_rows + c, mask=k < K, other=0.0)
         log = tl.load(logs + c * NS, mask=n < N, other=0.0)
         total += w[:, None] * _exp(log[None, :] - top, (w > 0)[:, None])
-    out = values + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
-    tl.store(out, tl.log(total) + top, mask=(k < K)[:, None] & (n < N)[None, :])
+    place = r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    inside = (k < K)[:, None] & (n < N)[None, :]
+    tl.store(values + place, tl.log(total) + top, mask=inside)
+    if KEEP and EXACT:
+        tl.store(tops + place, top, mask=inside)
+        tl.store(scaled_sums + place, total, mask=inside)
 
 
 @triton.jit(do_not_specialize=VARIES)
 def edge_ratios(
-    values, elements, ratios, flows, weights, readers, sample_weights, partial,
+    values, elements, weights, tops, scaled_sums, ratios, flows, readers, sample_weights, partial,
     value_stride, element_stride, weight_stride,
     first_row, first_element, first_pack, first_unit, N, NS, K, C, CW, J, M, tiles,
-    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
+    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """F of a layer, kept in `ratios`, and its curvature sums; program (tile of samples x block of units, group, run).
 
@@ -91,28 +110,27 @@ def edge_ratios(
     at = r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
     tl.store(ratios + at, flow, mask=inside)
     if CURVATURE:
-        value = tl.load(values + at, mask=inside, other=0.0)
-        possible = inside & (value > IMPOSSIBLE)
+        possible = inside & (tl.load(values + at, mask=inside, other=0.0) > IMPOSSIBLE)
+        high, low = _unit_log(values, tops, scaled_sums, at, inside, EXACT)
         w_rows = weights + r * weight_stride + (first_pack + g.to(tl.int64) * K + k) * CW
         logs = elements + r * element_stride + (first_element + g.to(tl.int64) * C) * NS + n
         local = tl.zeros((BK, BN), dtype=tl.float32)
         for c in range(C):
             w = tl.load(w_rows + c, mask=k < K, other=0.0)
             log = tl.load(logs + c * NS, mask=n < N, other=0.0)
-            local += _exp(2 * (log[None, :] - value), possible & (w > 0)[:, None])
+            local += _exp(2 * ((log[None, :] - high) - low), possible & (w > 0)[:, None])
         weight = tl.load(sample_weights + r * NS + n, mask=n < N, other=0.0)
-        per_weight = tl.where(weight > 0, 1.0 / weight, 0.0)
-        square = tl.where(inside, flow * flow * per_weight[None, :], 0.0)
+        square = tl.where(inside, flow * per_weight(weight)[None, :] * flow, 0.0)
         out = partial + (r * tiles + tile) * 3 * M + first_unit + g * K + k
         tl.store(out, tl.sum(square, axis=1), mask=k < K)
-        tl.store(out + M, tl.sum(local * weight[None, :], axis=1), mask=k < K)
-        tl.store(out + 2 * M, tl.sum(local * square, axis=1), mask=k < K)
+        tl.store(out + M, tl.sum(tl.minimum(local * weight[None, :], MAX_TERM), axis=1), mask=k < K)
+        tl.store(out + 2 * M, tl.sum(tl.minimum(local * square, MAX_TERM), axis=1), mask=k < K)
 
 
 @triton.jit(do_not_specialize=VARIES)
 def edge_flows(
-    values, elements, ratios, flows, weights, value_stride, element_stride, weight_stride,
-    first_row, first_element, first_pack, N, NS, K, C, CW, BC: tl.constexpr, BN: tl.constexpr,
+    values, elements, weights, tops, scaled_sums, ratios, flows, value_stride, element_stride, weight_stride,
+    first_row, first_element, first_pack, N, NS, K, C, CW, BC: tl.constexpr, BN: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The flow of a layer's elements; program (tile of samples x block of elements, group, run)."""
     blocks = tl.cdiv(C, BC)
@@ -128,17 +146,18 @@ def edge_flows(
     for k in range(K):
         w = tl.load(w_columns + k * CW, mask=c < C, other=0.0)
         value = tl.load(values + unit_rows + k * NS, mask=n < N, other=0.0)
+        high, low = _unit_log(values, tops, scaled_sums, unit_rows + k * NS, n < N, EXACT)
         flow = tl.load(ratios + unit_rows + k * NS, mask=n < N, other=0.0)
         edge = (w > 0)[:, None] & (value > IMPOSSIBLE)[None, :]
-        down += (w[:, None] * flow[None, :]) * _exp(log - value[None, :], edge)
+        down += (w[:, None] * flow[None, :]) * _exp((log - high[None, :]) - low[None, :], edge)
     tl.store(flows + place, down, mask=inside)
 
 
 @triton.jit(do_not_specialize=VARIES)
 def edge_counts(
-    values, elements, ratios, weights, sample_weights, out, value_stride, element_stride, weight_stride,
-    first_row, first_element, first_pack, N, NS, K, C, CW,
-    MODE: tl.constexpr, ADD: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr,
+    values, elements, weights, tops, scaled_sums, ratios, sample_weights, out,
+    value_stride, element_stride, weight_stride, first_row, first_element, first_pack, N, NS, K, C, CW,
+    MODE: tl.constexpr, ADD: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Sums over samples for each edge of a layer; program (block of edges, group, run). MODE as in `counts`."""
     blocks = tl.cdiv(CW, BC)
@@ -157,14 +176,15 @@ def edge_counts(
         log = tl.load(logs + n, mask=c < C, other=0.0)
         weight = tl.load(sample_weights + r * NS + n)
         there = (w > 0) & (value > IMPOSSIBLE)[:, None]
-        ratio = _exp(log[None, :] - value[:, None], there)
+        high, low = _unit_log(values, tops, scaled_sums, unit_rows + n, k < K, EXACT)
+        ratio = _exp((log[None, :] - high[:, None]) - low[:, None], there)
         if MODE == 0:
             total += flow[:, None] * ratio
         elif MODE == 1:
             total += weight * ratio
         else:
             scaled = flow[:, None] * ratio
-            total += scaled * scaled * tl.where(weight > 0, 1.0 / weight, 0.0)
+            total += tl.minimum(scaled * per_weight(weight) * scaled, MAX_TERM)
     if MODE != 1:
         total *= w
         if MODE == 2:

@@ -24,9 +24,10 @@ class EdgeLauncher:
 
         self.buffers, self.kernels = buffers, edge_kernels
 
-    def forward(self, plan: SumPlan, factors: Tensor, kinds: Tensor, bases: Tensor, states: Tensor) -> None:
-        """Values of a layer; the logs of its elements stay."""
+    def forward(self, plan: SumPlan, indices: tuple[Tensor, Tensor, Tensor], states: Tensor, keep: bool) -> None:
+        """Values of a layer; the logs of its elements stay. indices: factors, kinds and bases."""
         b, (g, k, c) = self.buffers, plan.shape
+        factors, kinds, bases = indices
         tiles = parts(b.width, SAMPLES)
         block = min(BLOCK, power(c))
         self.kernels.edge_logs[(tiles * parts(c, block), g, b.runs)](
@@ -38,7 +39,9 @@ class EdgeLauncher:
             S=b.columns, BC=block, BN=SAMPLES, CONTIGUOUS=plan.contiguous,
         )  # fmt: skip
         block = min(BLOCK, power(k))
-        self.kernels.edge_sums[(tiles * parts(k, block), g, b.runs)](**self._layer(plan), BK=block, BN=SAMPLES)
+        self.kernels.edge_sums[(tiles * parts(k, block), g, b.runs)](
+            **self._layer(plan), BK=block, BN=SAMPLES, KEEP=keep
+        )
 
     def backward(self, plan: SumPlan, readers: Tensor, curvature: Tensor | None, tile: int) -> None:
         """Flows of a layer's units and elements; curvature: (R, tiles of so many samples, 3, M) or None."""
@@ -74,7 +77,8 @@ class EdgeLauncher:
         at, unit = b.packing.place[plan.number]
         weights = b.packed[at]
         return {
-            "values": b.values, "elements": b.elements, "weights": weights,
+            "values": b.values, "elements": b.elements, "weights": weights, "tops": b.tops,
+            "scaled_sums": b.scaled_sums, "EXACT": b.exact,
             "value_stride": b.values.stride(0), "element_stride": b.elements.stride(0),
             "weight_stride": weights.stride(0), "first_row": plan.rows, "first_element": plan.elements,
             "first_pack": unit, "N": b.width, "NS": b.stride, "K": k, "C": c, "CW": weights.shape[2],

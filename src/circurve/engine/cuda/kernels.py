@@ -4,21 +4,38 @@ Letters as in `reference/`: E elements, S scaled sums, m the largest log among t
 A = F / S (`ratios`). All arrays are (run, row, sample) with a stride of NS samples, so every kernel serves all runs of
 a fleet: program (tile of samples, group, run). Where a group's elements fit into registers (up to `FUSED` units), one
 kernel does a whole layer; wider ones first write E (or A) and then multiply block by block.
+
+Backwards, 1 / S is exp(m - log p). Where log-values can be very large (EXACT: some inputs have no table), that
+difference would lose its digits, and S itself is kept in `scaled_sums`.
 """
 
 # mypy: ignore-errors
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
+from circurve.engine import numerics
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
 from circurve.engine.cuda.product_kernels import product
-from circurve.engine.numerics import IMPOSSIBLE as IMPOSSIBLE_LOG
 
-__all__ = ["backward", "counts", "elements", "flows", "forward", "log_elements", "ratios", "received", "sums"]
+__all__ = [
+    "backward",
+    "counts",
+    "elements",
+    "flows",
+    "forward",
+    "log_elements",
+    "per_weight",
+    "ratios",
+    "received",
+    "sums",
+]
 
-IMPOSSIBLE = tl.constexpr(IMPOSSIBLE_LOG)
+IMPOSSIBLE = tl.constexpr(numerics.IMPOSSIBLE)
+MIN_SAMPLE_WEIGHT = tl.constexpr(numerics.MIN_SAMPLE_WEIGHT)
+MAX_TERM = tl.constexpr(numerics.MAX_TERM[torch.float32])
 
 VARIES = [
     *("first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride"),
@@ -117,11 +134,11 @@ def received(flows, readers, g, k, n, K, J, N, NS):
 
 @triton.jit(do_not_specialize=VARIES)
 def forward(
-    values, elements, largest, squares, weights, tables, states, factors, kinds, bases,
+    values, elements, largest, squares, scaled_sums, weights, tables, states, factors, kinds, bases,
     value_stride, element_stride, group_stride, weight_stride, table_stride, state_stride,
     first_row, first_element, first_group, first_pack, N, NS, K, C, CW, J,
     S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, BN: tl.constexpr,
-    CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+    CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
     EARLY: tl.constexpr,
 ):  # fmt: skip
     """A whole sum layer: E, S = W E, log p = log S + m; program (tiles of samples x block of units, group, run)."""
@@ -144,9 +161,11 @@ def forward(
     top = tl.max(logs, axis=0)
     scaled = tl.exp(logs - top[None, :])
     total = tl.dot(w, scaled, input_precision=PRECISION)
-    out = values + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
-    tl.store(out, tl.log(total) + top[None, :], mask=(k < K)[:, None] & (n < N)[None, :])
+    place = (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    tl.store(values + place, tl.log(total) + top[None, :], mask=(k < K)[:, None] & (n < N)[None, :])
     if KEEP:
+        if EXACT:
+            tl.store(scaled_sums + r * value_stride + place, total, mask=(k < K)[:, None] & (n < N)[None, :])
         if block == 0:
             at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
             tl.store(at, scaled, mask=(c < C)[:, None] & (n < N)[None, :])
@@ -203,10 +222,11 @@ def elements(
 
 @triton.jit(do_not_specialize=VARIES)
 def sums(
-    values, elements, largest, weights,
+    values, elements, largest, scaled_sums, weights,
     value_stride, element_stride, group_stride, weight_stride,
     first_row, first_element, first_group, first_pack, N, NS, K, C, CW,
-    BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+    BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """log p = log(W E) + m of a wide layer; program (tile of samples x block of units, group, run).
 
@@ -225,32 +245,51 @@ def sums(
         e = tl.load(e_rows + c[None, :] * NS, mask=(n < N)[:, None] & (c < C)[None, :], other=0.0)
         total = product(e, w, total, PRECISION)
     top = tl.load(largest + r * group_stride + (first_group + g).to(tl.int64) * NS + n, mask=n < N, other=0.0)
-    out = values + r * value_stride + (first_row + g.to(tl.int64) * K + k)[None, :] * NS + n[:, None]
-    tl.store(out, tl.log(total) + top[:, None], mask=(k < K)[None, :] & (n < N)[:, None])
+    place = r * value_stride + (first_row + g.to(tl.int64) * K + k)[None, :] * NS + n[:, None]
+    tl.store(values + place, tl.log(total) + top[:, None], mask=(k < K)[None, :] & (n < N)[:, None])
+    if KEEP and EXACT:
+        tl.store(scaled_sums + place, total, mask=(k < K)[None, :] & (n < N)[:, None])
+
+
+@triton.jit
+def _inverse_sum(values, scaled_sums, place, top, inside, EXACT: tl.constexpr):
+    """1 / S of a tile of units; `place`: where the units lie among all rows of the run."""
+    if EXACT:
+        inverse = 1.0 / tl.load(scaled_sums + place, mask=inside, other=1.0)
+    else:
+        inverse = tl.exp(top[None, :] - tl.load(values + place, mask=inside, other=0.0))
+    return inverse
+
+
+@triton.jit
+def per_weight(weight):
+    """1 / w; 0 for a sample of (nearly) no weight."""
+    return tl.where(weight >= MIN_SAMPLE_WEIGHT, 1.0 / weight, 0.0)
 
 
 @triton.jit
 def _ratio(
-    values, largest, squares, flows, readers, sample_weights, partial,
+    values, scaled_sums, largest, squares, flows, readers, sample_weights, partial,
     r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS, own,
-    CURVATURE: tl.constexpr,
+    CURVATURE: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """A = F / S for a tile; if it is this program's `own`, the sums of F^2, t and T go to `partial`."""
     flow = received(flows, readers, g, k, n, K, J, N, NS)
     inside = (k < K)[:, None] & (n < N)[None, :]
     group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
     top = tl.load(largest + group, mask=n < N, other=0.0)
-    at = values + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
-    inverse = tl.exp(top[None, :] - tl.load(at, mask=inside, other=0.0))
+    place = (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
+    inverse = _inverse_sum(values, scaled_sums, place, top, inside, EXACT)
     ratio = tl.where(inside, flow * inverse, 0.0)
     if CURVATURE:
         square = tl.load(squares + group, mask=n < N, other=0.0)
         weight = tl.load(sample_weights + r * NS + n, mask=n < N, other=0.0)
-        per_weight = tl.where(weight > 0, 1.0 / weight, 0.0)
+        share = per_weight(weight)[None, :]
         weight = tl.where(top > IMPOSSIBLE, weight, 0.0)
-        local = tl.sum(tl.where(inside, inverse * inverse * (square * weight)[None, :], 0.0), axis=1)
-        total = tl.sum(ratio * ratio * (square * per_weight)[None, :], axis=1)
-        flow_squared = tl.sum(flow * flow * per_weight[None, :], axis=1)
+        sharp = tl.minimum(inverse * inverse * (square * weight)[None, :], MAX_TERM)
+        local = tl.sum(tl.where(inside, sharp, 0.0), axis=1)
+        total = tl.sum(tl.minimum(ratio * share * ratio * square[None, :], MAX_TERM), axis=1)
+        flow_squared = tl.sum(flow * share * flow, axis=1)
         out = partial + (r * tiles + tile) * 3 * M + first_unit + g * K + k
         tl.store(out, flow_squared, mask=(k < K) & own)
         tl.store(out + M, local, mask=(k < K) & own)
@@ -260,10 +299,10 @@ def _ratio(
 
 @triton.jit(do_not_specialize=VARIES)
 def backward(
-    values, elements, largest, squares, ratios, flows, weights, readers, sample_weights, partial,
+    values, scaled_sums, elements, largest, squares, ratios, flows, weights, readers, sample_weights, partial,
     value_stride, element_stride, group_stride, weight_stride,
     first_row, first_element, first_group, first_pack, first_unit, N, NS, K, C, CW, J, M, tiles,
-    K2: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
+    K2: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr, EXACT: tl.constexpr,
     PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A whole sum layer backwards: A, and the flow E (W^T A) of its elements.
@@ -286,9 +325,10 @@ def backward(
     place = (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
     scaled = tl.load(elements + r * element_stride + place, mask=inside, other=0.0)
     ratio = _ratio(
-        values + r * value_stride, largest, squares, flows, readers, sample_weights, partial,
+        values + r * value_stride, scaled_sums + r * value_stride, largest, squares, flows, readers,
+        sample_weights, partial,
         r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS,
-        block == 0, CURVATURE,
+        block == 0, CURVATURE, EXACT,
     )  # fmt: skip
     at = ratios + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
     tl.store(at, ratio, mask=(k < K)[:, None] & (n < N)[None, :] & (block == 0))
@@ -298,10 +338,10 @@ def backward(
 
 @triton.jit(do_not_specialize=VARIES)
 def ratios(
-    values, largest, squares, ratios, flows, readers, sample_weights, partial,
+    values, scaled_sums, largest, squares, ratios, flows, readers, sample_weights, partial,
     value_stride, element_stride, group_stride,
     first_row, first_group, first_unit, N, NS, K, J, M, tiles,
-    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr,
+    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """A of a wide layer, and its curvature sums; program (tile of samples x block of units, group, run)."""
     blocks = tl.cdiv(K, BK)
@@ -309,8 +349,10 @@ def ratios(
     n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
     g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
     ratio = _ratio(
-        values + r * value_stride, largest, squares, flows + r * element_stride, readers, sample_weights, partial,
-        r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS, True, CURVATURE,
+        values + r * value_stride, scaled_sums + r * value_stride, largest, squares, flows + r * element_stride,
+        readers, sample_weights, partial,
+        r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS, True,
+        CURVATURE, EXACT,
     )  # fmt: skip
     at = ratios + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
     tl.store(at, ratio, mask=(k < K)[:, None] & (n < N)[None, :])
@@ -346,10 +388,11 @@ def flows(
 
 @triton.jit(do_not_specialize=VARIES)
 def counts(
-    values, elements, largest, ratios, weights, sample_weights, out, group_rows, group_elements, groups, group_weights,
+    values, scaled_sums, elements, largest, ratios, weights, sample_weights, out,
+    group_rows, group_elements, groups, group_weights,
     value_stride, element_stride, group_stride, weight_stride, split_stride, N, NS, K, C, CW, span,
     MODE: tl.constexpr, ADD: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr,
-    SPLITS: tl.constexpr, PRECISION: tl.constexpr,
+    SPLITS: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sums over samples for each edge, of all groups of one shape at once; program (block of edges, group, run x part).
 
@@ -376,12 +419,12 @@ def counts(
             group = r * group_stride + tl.load(groups + g).to(tl.int64) * NS + n
             top = tl.load(largest + group, mask=live, other=0.0)
             w = tl.where(top > IMPOSSIBLE, tl.load(sample_weights + r * NS + n, mask=live, other=0.0), 0.0)
-            log_value = tl.load(values + a_rows + n[None, :], mask=inside, other=0.0)
-            a = tl.where(inside, tl.exp(top[None, :] - log_value) * w[None, :], 0.0)
+            inverse = _inverse_sum(values, scaled_sums, a_rows + n[None, :], top, inside, EXACT)
+            a = tl.where(inside, inverse * w[None, :], 0.0)
         else:
             w = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
             a = tl.load(ratios + a_rows + n[None, :], mask=inside, other=0.0)
-            a = a * a * tl.where(w > 0, 1.0 / w, 0.0)[None, :]
+            a = tl.minimum(a * per_weight(w)[None, :] * a, MAX_TERM)  # infinity times an element of 0 would be NaN
             e = e * e
         total = product(a, e, total, PRECISION)
     edge = (tl.load(group_weights + g) + k)[:, None] * CW + c[None, :]

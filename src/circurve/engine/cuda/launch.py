@@ -79,7 +79,7 @@ class Launcher(TableLauncher):
         """Values of a sum layer; `keep` leaves E, m and q for the backward pass. `follows` another layer."""
         factors, kinds, bases, _ = self._sums[plan.number]
         if plan.masked:
-            self.edges.forward(plan, factors, kinds, bases, states)
+            self.edges.forward(plan, (factors, kinds, bases), states, keep)
             return
         b, (g, k, c) = self.buffers, plan.shape
         read = {
@@ -92,7 +92,7 @@ class Launcher(TableLauncher):
         if self.fuses(plan):
             tile, block, count = self.tile(), min(64, power(k)), kinds.shape[1]
             self.large.forward[(parts(b.width, tile) * parts(k, block), g, b.runs)](
-                **read, **self._weights(plan.number), first_row=plan.rows, K=k,
+                **read, **self._weights(plan.number), first_row=plan.rows, K=k, **self._exact(),
                 BK=block, C2=power(c), BN=tile, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep,
                 PRECISION=self.dot, num_warps=4, **self._chained(follows),
             )  # fmt: skip
@@ -103,7 +103,7 @@ class Launcher(TableLauncher):
         )
         bk, bc, bn, warps = sum_blocks(k, c)
         self.large.sums[(parts(b.width, bn) * parts(k, bk), g, b.runs)](
-            values=b.values, elements=b.elements, largest=b.largest,
+            values=b.values, elements=b.elements, largest=b.largest, KEEP=keep, **self._exact(),
             **self._row_strides(), **self._weights(plan.number),
             first_row=plan.rows, first_element=plan.elements, first_group=group, N=b.width, NS=b.stride, K=k, C=c,
             BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
@@ -123,7 +123,7 @@ class Launcher(TableLauncher):
             "partial": b.sample_weights if curvature is None else curvature,
             "first_row": plan.rows, "first_group": group, "first_unit": int(b.packing.starts[plan.number]),
             "N": b.width, "NS": b.stride, "K": k, "J": readers.shape[1], "M": b.packing.units, "tiles": tiles,
-            "BN": tile, "CURVATURE": curvature is not None, **self._row_strides(),
+            "BN": tile, "CURVATURE": curvature is not None, **self._row_strides(), **self._exact(),
         }  # fmt: skip
         if self.fuses(plan):
             block = min(64, power(c))
@@ -149,6 +149,9 @@ class Launcher(TableLauncher):
             "element_stride": b.elements.stride(0),
             "group_stride": b.largest.stride(0),
         }
+
+    def _exact(self) -> dict[str, Any]:
+        return {"scaled_sums": self.buffers.scaled_sums, "EXACT": self.buffers.exact}
 
     def _chained(self, follows: bool) -> dict[str, Any]:
         """What a kernel is told that follows that of another layer."""
@@ -192,7 +195,8 @@ class Launcher(TableLauncher):
                 group_rows=rows, group_elements=elements, groups=groups, group_weights=offsets,
                 **self._row_strides(), weight_stride=weights.stride(0), split_stride=weights.numel(),
                 N=b.width, NS=b.stride, K=k, C=c, CW=weights.shape[2], span=parts(span, step),
-                MODE=mode, ADD=add and splits == 1, BK=bk, BC=bc, BN=step, SPLITS=splits, PRECISION=self.dot,
+                **self._exact(), MODE=mode, ADD=add and splits == 1,
+                BK=bk, BC=bc, BN=step, SPLITS=splits, PRECISION=self.dot,
                 num_warps=warps,
             )  # fmt: skip
             if splits > 1:

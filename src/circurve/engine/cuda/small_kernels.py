@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.kernels import IMPOSSIBLE
+from circurve.engine.cuda.kernels import IMPOSSIBLE, per_weight
 
 __all__ = [
     "by_state",
@@ -200,7 +200,7 @@ def leaf_units(
         weight = tl.where(tl.load(largest + group * S + s) > IMPOSSIBLE, weight, 0.0)
         e = tl.load(elements + (group * C + c) * S + s, mask=c < C, other=0.0)
         inverse = 1.0 / tl.load(scaled + (group * K + k) * S + s, mask=k < K, other=1.0)
-        here = tl.sum(e * e, axis=0) * inverse * inverse
+        here = (tl.sum(e * e, axis=0) * inverse * inverse).to(tl.float64)
         flow_squared += square
         local += weight * here
         total += square * here
@@ -301,7 +301,7 @@ def by_state(
             flows_1 += tl.where((state == 1)[None, :], flow, 0.0)
         if SQUARES:
             weight = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
-            scaled = flow * flow * tl.where(weight > 0, 1.0 / weight, 0.0)[None, :]
+            scaled = flow * per_weight(weight)[None, :] * flow
             if S == 2:
                 squares_0 += tl.where((state == 0)[None, :], scaled, 0.0)
                 squares_1 += tl.where((state == 1)[None, :], scaled, 0.0)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
-from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.numerics import IMPOSSIBLE, MIN_SAMPLE_WEIGHT
 from circurve.engine.program import SumLayer
 from circurve.engine.reference.upward import Entries, SumValues, flushed
 
@@ -38,8 +38,8 @@ class RootFlow:
 
     @property
     def inverse(self) -> Tensor:  # (R, N)
-        """1 / weight, and 0 where that is 0."""
-        return torch.where(self.weight > 0, 1 / self.weight, 0.0)
+        """1 / weight, and 0 for a sample of (nearly) no weight."""
+        return torch.where(self.weight >= MIN_SAMPLE_WEIGHT, 1 / self.weight, 0.0)
 
 
 def root_flow(batch: Batch, outputs: Tensor) -> RootFlow:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
-from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.numerics import IMPOSSIBLE, MAX_TERM
 from circurve.engine.params import Params
 from circurve.engine.program import InputLayer, Program
 from circurve.engine.reference.downward import RootFlow, SumPass
@@ -27,13 +27,6 @@ def edge_norm(step: SumPass) -> Tensor:  # (R, G, 1, N), or (R, G, K, N) with a 
     """q, the sum of E^2 over the edges of a unit."""
     squares = step.values.elements.square()
     return squares.sum(-2, keepdim=True) if step.mask is None else torch.matmul(step.mask, squares)
-
-
-def _weighted_squares(values: Tensor, factor: Tensor) -> Tensor:  # (R, G, K, N) -> (R, G, K)
-    """The sum over samples of values^2 factor; factor: (R, G or 1, 1 or K, N)."""
-    if factor.shape[-2] == 1:
-        return torch.matmul(values.square(), factor.transpose(-1, -2)).squeeze(-1)
-    return (values.square() * factor).sum(-1)
 
 
 def decomposition(step: SumPass) -> tuple[Tensor, Tensor]:
@@ -92,7 +85,8 @@ class Sums:
             rho = torch.matmul(per_unit, by_sample)
             self.ratio[number] += rho if step.mask is None else rho * step.mask
         if self.request.second_moment:
-            per_unit = step.ratio.square() * root.inverse[:, None, None]
+            per_unit = (step.ratio * root.inverse[:, None, None].sqrt()).square_()
+            per_unit.clamp_max_(MAX_TERM[per_unit.dtype])  # infinity times an element of zero would be NaN
             moments = torch.matmul(per_unit, values.elements.square().transpose(-1, -2))
             self.second[number] += moments * step.weights.square()
         if self.request.curvature:
@@ -100,12 +94,12 @@ class Sums:
         self._add_weak(step, root)
 
     def _add_units(self, step: SumPass, root: RootFlow) -> None:
-        """Sums of F^2, t and T over samples: products of squares with a vector of the samples' weights."""
-        inverse, weight = root.inverse[:, None, None], self._weight_where_possible(step, root)
-        norm = edge_norm(step)  # q, (R, G, 1 or K, N)
-        kinds = ((step.flow, inverse), (step.values.sums.reciprocal(), norm * weight), (step.ratio, norm * inverse))
-        for place, (root_of, factor) in enumerate(kinds):
-            self.units[step.number][place] += _weighted_squares(root_of, factor)
+        """Sums of F^2, t and T over samples: squared norms, in float64, of rows whose squares may exceed float32."""
+        inverse, weight = (w.sqrt() for w in (root.inverse[:, None, None], self._weight_where_possible(step, root)))
+        norm = edge_norm(step).sqrt_()  # sqrt(q), (R, G, 1 or K, N)
+        kinds = (step.flow * inverse, norm * weight / step.values.sums, step.ratio * (norm * inverse))
+        for place, rows in enumerate(kinds):
+            self.units[step.number][place] += torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64).square_()
 
     def _weight_where_possible(self, step: SumPass, root: RootFlow) -> Tensor:  # (R, G, 1, N)
         """The samples' weights, zero where all children of a group have probability zero."""
