@@ -66,12 +66,12 @@ BERNOULLI = {"P": 1, "BERNOULLI": True, "S": 2}
 CATEGORICAL = {"P": 5, "BERNOULLI": False, "S": 6}
 ROWS = {"C2": 128, "BR": 8}
 
-FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "KEEP": True}
-BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": True}
-SUMS = {"BK": 64, "BC": 32, "BN": 128}
+FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "KEEP": True, "EXACT": False}
+BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": True, "EXACT": False}
+SUMS = {"BK": 64, "BC": 32, "BN": 128, "KEEP": True, "EXACT": False}
 FLOWS = {"BK": 32, "BC": 128, "BN": 64}
-COUNTS = {"ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
-EDGES = {"BK": 32, "BC": 32}
+COUNTS = {"EXACT": False, "ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
+EDGES = {"BK": 32, "BC": 32, "EXACT": False}
 FLOAT64 = {"alphas": "*fp64", "mus": "*fp64", "multiplier": "*fp64", "scale": "*fp64", "pseudocount": "*fp64"}
 
 VARIANTS = [
@@ -81,18 +81,26 @@ VARIANTS = [
     Variant(
         "kernels.forward", {**FORWARD, "BK": 16, "C2": 16, "PRECISION": "tf32", "EARLY": False}, EXP | LOG | MAX | MMA
     ),
+    Variant(
+        "kernels.forward", {**FORWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, EXP | LOG | MAX | WGMMA
+    ),
     Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": True}, EXP | MAX),
     Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": False}, EXP | MAX),
     Variant("kernels.sums", {**SUMS, "PRECISION": "tf32x3"}, LOG | WGMMA, warps=8),
-    Variant("kernels.sums", {**SUMS, "PRECISION": "tf32"}, LOG | WGMMA, warps=8),
-    Variant("kernels.backward", {**BACKWARD, "PRECISION": "tf32x3", "EARLY": False}, EXP | DIVIDE | WGMMA | SPLIT),
+    Variant("kernels.sums", {**SUMS, "EXACT": True, "PRECISION": "tf32"}, LOG | WGMMA, warps=8),
+    Variant(
+        "kernels.backward", {**BACKWARD, "PRECISION": "tf32x3", "EARLY": False}, EXP | DIVIDE | MIN | WGMMA | SPLIT
+    ),
     Variant("kernels.backward", {**BACKWARD, "CURVATURE": False, "PRECISION": "tf32", "EARLY": True}, EXP | WGMMA),
-    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": True}, EXP | DIVIDE, warps=8),
+    Variant("kernels.backward", {**BACKWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, DIVIDE | MIN | WGMMA),
+    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": True, "EXACT": False}, EXP | DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": True, "EXACT": True}, DIVIDE | MIN, warps=8),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32x3"}, WGMMA | SPLIT),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32"}, WGMMA),
     Variant("kernels.counts", {"MODE": 0, **COUNTS}, WGMMA),
     Variant("kernels.counts", {"MODE": 1, **COUNTS}, EXP | WGMMA),
-    Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | WGMMA),
+    Variant("kernels.counts", {"MODE": 1, **COUNTS, "EXACT": True}, DIVIDE | WGMMA),
+    Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | MIN | WGMMA),
     Variant("small_kernels.pick", {"WEIGHTED": True, "BV": 32, "BN": 32}, NONE, {"rows": "*i64"}),
     Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG | MAX),
     Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG | MAX),
@@ -110,13 +118,15 @@ VARIANTS = [
     Variant("small_kernels.by_state", {"S": 2, "S2": 2, "BK": 32, "BN": 64, "SPLITS": 2, "SQUARES": True}, DIVIDE),
     Variant("small_kernels.by_state", {"S": 6, "S2": 8, "BK": 32, "BN": 64, "SPLITS": 1, "SQUARES": True}, DIVIDE),
     Variant("edge_kernels.edge_logs", {**TREE, "BC": 32, "BN": 32}, NONE),
-    Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32}, EXP | LOG | MAX),
-    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": True}, EXP | DIVIDE),
-    Variant("edge_kernels.edge_flows", {"BC": 32, "BN": 32}, EXP),
+    Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32, "KEEP": True, "EXACT": True}, EXP | LOG | MAX),
+    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": True, "EXACT": False}, EXP | DIVIDE | MIN),
+    Variant(
+        "edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": True, "EXACT": True}, EXP | LOG | DIVIDE | MIN
+    ),
+    Variant("edge_kernels.edge_flows", {"BC": 32, "BN": 32, "EXACT": False}, EXP),
+    Variant("edge_kernels.edge_flows", {"BC": 32, "BN": 32, "EXACT": True}, EXP | LOG),
     Variant("edge_kernels.edge_counts", {"MODE": 0, "ADD": True, **EDGES}, EXP),
-    Variant("edge_kernels.edge_counts", {"MODE": 2, "ADD": True, **EDGES}, EXP | DIVIDE),
-    Variant("norm_kernels.row_sums", {"BK": 2, "BN": 1024}, DIVIDE, {"out": "*fp64"}),
-    Variant("norm_kernels.state_sums", {"S": 2, "S2": 2, "BK": 2, "BN": 1024}, NONE),
+    Variant("edge_kernels.edge_counts", {"MODE": 2, "ADD": True, **EDGES}, EXP | DIVIDE | MIN),
     Variant(
         "mstep_kernels.maximize", {**ROWS, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
     ),
@@ -131,7 +141,16 @@ VARIANTS = [
     ),
 ]
 
-HELPERS = {"between", "effective_step", "let_next_begin", "log_elements", "product", "received", "wait_for_last"}
+HELPERS = {
+    "between",
+    "effective_step",
+    "let_next_begin",
+    "log_elements",
+    "per_weight",
+    "product",
+    "received",
+    "wait_for_last",
+}
 """Public functions that are part of kernels, and none themselves."""
 
 
