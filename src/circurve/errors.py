@@ -16,6 +16,7 @@ __all__ = [
     "OptionError",
     "ParameterError",
     "StructureError",
+    "TrainingError",
     "warn_user",
 ]
 
@@ -38,6 +39,10 @@ class ParameterError(CircurveError, ValueError):
 
 class OptionError(CircurveError, ValueError):
     """An option outside its range; names the option and the value."""
+
+
+class TrainingError(CircurveError):
+    """No run of a training is left: parameters, statistics or data turned out not to be finite; names the first."""
 
 
 class FileFormatError(CircurveError, ValueError):

@@ -23,7 +23,7 @@ __all__ = ["log_prob", "observe", "statistics"]
 
 
 def log_prob(engine: AnyEngine, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
-    """Log-probabilities of all outputs; -inf for probability zero."""
+    """Log-probabilities of all outputs; -inf for probability zero, NaN where parameters or data are broken."""
     if isinstance(engine, FusedEngine):
         return fused.log_prob(engine, params, batch)
     if engine.tree is not None:
@@ -37,7 +37,7 @@ def log_prob(engine: AnyEngine, params: Params, batch: Batch) -> Tensor:  # -> (
         engine.reserve(part.size, backward=False)
         parts.append(forward(engine, params, part.x, part.observed))
     value = torch.cat(parts, dim=-1)
-    return torch.where(value > LOG_ZERO / 2, value, -torch.inf)
+    return torch.where(value <= LOG_ZERO / 2, -torch.inf, value)
 
 
 def statistics(

@@ -51,7 +51,11 @@ class CurvatureSums:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sums over the samples of an E-step, for each run. Samples of probability zero are counted and left out."""
+    """Sums over the samples of an E-step, for each run.
+
+    Samples of probability zero are counted and left out, and so are samples whose log-probability is NaN: parameters
+    or data are broken there.
+    """
 
     counts: tuple[Tensor, ...]
     """N_nc = sum of F_nc, (R, G, K, C) for each sum layer."""
@@ -62,6 +66,7 @@ class Statistics:
     log_likelihood: Tensor  # (R,) float64, sum of weight * log p over possible samples
     weight: Tensor  # (R,) float64, sum of the weights of possible samples
     impossible: Tensor  # (R,) int64, how many samples with positive weight have probability zero
+    broken: Tensor  # (R,) int64, how many samples with positive weight have a log-probability of NaN
     curvature: CurvatureSums | None = None
 
     def unit_flow(self) -> tuple[Tensor, ...]:
@@ -70,9 +75,9 @@ class Statistics:
 
     @property
     def mean_log_likelihood(self) -> Tensor:  # (R,)
-        """The weighted mean over all samples: -inf as soon as one of them has probability zero."""
-        mean = self.log_likelihood / self.weight
-        return torch.where(self.impossible > 0, -torch.inf, mean)
+        """The weighted mean over all samples: NaN if one of them is NaN, else -inf if one has probability zero."""
+        mean = torch.where(self.impossible > 0, -torch.inf, self.log_likelihood / self.weight)
+        return torch.where(self.broken > 0, torch.nan, mean)
 
     def __add__(self, other: Statistics) -> Statistics:
         both = self.curvature is not None and other.curvature is not None
@@ -82,6 +87,7 @@ class Statistics:
             log_likelihood=self.log_likelihood + other.log_likelihood,
             weight=self.weight + other.weight,
             impossible=self.impossible + other.impossible,
+            broken=self.broken + other.broken,
             curvature=self.curvature + other.curvature if both else None,  # type: ignore[operator]
         )
 

@@ -43,6 +43,7 @@ class Sums:
         self.weight = torch.zeros(engine.runs, dtype=torch.float64, device=engine.device)
         self.log_likelihood = torch.zeros_like(self.weight)
         self.impossible = torch.zeros(engine.runs, dtype=torch.int64, device=engine.device)
+        self.broken = torch.zeros_like(self.impossible)
         self.sizes = [layer.shape[0] * layer.shape[1] for layer in engine.program.sums]
         self.starts = list(accumulate(self.sizes, initial=0))
         units = sum(self.sizes) if request.curvature else 0
@@ -54,13 +55,15 @@ class Sums:
         self.second = [torch.zeros_like(w) for w in params.weights] if request.second_moment else []
 
     def on_start(self, batch: Batch, log_value: Tensor, weight: Tensor, possible: Tensor) -> None:
-        """A batch with its log-likelihoods, weights (zero for impossible samples) and possible samples, all (R, N)."""
+        """A batch with its log-likelihoods, weights (zero unless possible) and possible samples, all (R, N)."""
         self._flush()
         self.batch, self.sample_weight = batch, weight
         self.weight += weight.sum(-1, dtype=torch.float64)
         self.log_likelihood += torch.where(possible, log_value * weight, 0.0).sum(-1, dtype=torch.float64)
-        wanted = ~possible if batch.weights is None else ~possible & (batch.weights > 0)
-        self.impossible += wanted.sum(-1)
+        left_out = ~possible if batch.weights is None else ~possible & (batch.weights > 0)
+        broken = log_value.isnan()
+        self.impossible += (left_out & ~broken).sum(-1)
+        self.broken += (left_out & broken).sum(-1)
         self.inverse_weight = torch.where(weight > 0, 1 / weight, 0.0)
 
     def on_sum(self, step: SumPass) -> None:
@@ -206,7 +209,8 @@ class Sums:
         curvature = self._curvature_sums() if self.request.any else None
         assert all(total is not None for total in self.inputs), "statistics need at least one batch"
         inputs = tuple(total for total in self.inputs if total is not None)
-        return Statistics(tuple(counts), inputs, self.log_likelihood, self.weight, self.impossible, curvature)
+        samples = (self.log_likelihood, self.weight, self.impossible, self.broken)
+        return Statistics(tuple(counts), inputs, *samples, curvature)
 
     def _curvature_sums(self) -> CurvatureSums:
         asked = self.request

@@ -48,8 +48,9 @@ def repair_values(engine: Engine, layer: SumLayer, weights: Tensor) -> None:
     g, k, _ = layer.shape
     scaled, log_value = engine.scaled(layer), engine.values.block(layer.block, g, k)
     rows = _element_rows(engine, layer)
-    possible = (engine.values.matrix[rows] > LOG_ZERO / 2).to(engine.dtype)  # (R, G, C, N)
-    alive = torch.matmul((weights > 0).to(engine.dtype), possible) > 0  # (R, G, K, N)
+    # NaN counts as alive: it must stay NaN up to the root, where it is noticed
+    possible = (~(engine.values.matrix[rows] <= LOG_ZERO / 2)).to(engine.dtype)  # (R, G, C, N)
+    alive = torch.matmul((weights != 0).to(engine.dtype), possible) > 0  # (R, G, K, N)
     suspect = alive & (scaled < TOO_SMALL[engine.dtype])
     entries = suspect.nonzero()  # (P, 4)
     log_value.masked_fill_(~alive, LOG_ZERO)

@@ -12,10 +12,11 @@ from circurve.engine import Backend, Params, Program, Samples, compile, stack
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
+from circurve.learning.events import Callback
 from circurve.learning.examples import Examples, Prepared, check_alike, prepare, warn_of_lost_digits
 from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
-from circurve.learning.loop import Callback, Trainer
+from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.options import PRECISIONS, Run, Settings
 from circurve.learning.progress import progress_bar
@@ -169,15 +170,21 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
+    results.check_any_left()
     if not choosing:
         return results
     chosen = choose(runs, groups, results)
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
     first = [params.select([fleet.index(result.run)]) for result in chosen]
-    return FleetResult(
-        tuple(_refit(r, p, settings, samples) if r.path else r for r, p in zip(chosen, first, strict=True))
+    final = FleetResult(
+        tuple(
+            _refit(r, p, settings, samples) if r.path and not r.failed else r
+            for r, p in zip(chosen, first, strict=True)
+        )
     )
+    final.check_any_left()
+    return final
 
 
 def _refit(winner: FitResult, params: Params, settings: Settings, samples: Mapping[str, Samples]) -> FitResult:
@@ -187,6 +194,8 @@ def _refit(winner: FitResult, params: Params, settings: Settings, samples: Mappi
         winner.model.program, [winner.run], replace(settings, select="last", patience=None, tolerance=None), data
     )
     again = trainer.train(params, [lambda event: event.epoch >= winner.epoch])[0]
+    if again.failed:  # the parameters before the refit are the last finite ones that were chosen
+        return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped)
 

@@ -18,6 +18,7 @@ from circurve.engine.cuda.fused import FusedEngine
 from circurve.engine.cuda.launch import PickFrom
 from circurve.engine.cuda.mstep import StepSizes, Update, move_inputs, move_weights
 from circurve.engine.memory import chunk_size, halve
+from circurve.learning.finite import sum_by_run
 from circurve.learning.gates import is_ours
 from circurve.learning.mstep import FLOOR
 from circurve.learning.plan import Plan
@@ -54,6 +55,10 @@ class GraphSteps:
         """Views of the parameters, which the next step changes in place."""
         return self.engine.params
 
+    def snapshot(self) -> Params:
+        """A copy of the parameters."""
+        return self.params.clone()
+
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch; nothing waits for the device until the totals are read."""
         self._prepare(batches, step_sizes, mus)
@@ -65,7 +70,7 @@ class GraphSteps:
             else:
                 self.graph.replay()
         if self.plan.request.curvature:
-            torch.sum(self.traces, -1, out=self.totals[3])
+            torch.sum(self.traces, -1, out=self.totals[4])
         return Totals(self.totals.clone())
 
     def _prepare(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> None:
@@ -78,7 +83,7 @@ class GraphSteps:
             self.number = torch.zeros(1, dtype=torch.int64, device=device)
             self.alphas = torch.zeros(len(batches), self.engine.runs, dtype=torch.float64, device=device)
             self.mus = torch.zeros_like(self.alphas)
-            self.totals = torch.zeros(4, self.engine.runs, dtype=torch.float64, device=device)
+            self.totals = torch.zeros(Totals.ROWS, self.engine.runs, dtype=torch.float64, device=device)
             units = self.plan.units if self.plan.request.curvature else 0
             self.traces = torch.zeros(self.engine.runs, units, dtype=torch.float64, device=device)
             self.sent = ()
@@ -193,6 +198,7 @@ class GraphSteps:
         )
         with engine.aside():
             self._move_inputs(sums, steps)
+            self.totals[5] += sum_by_run((*sums.counts, *sums.by_state.values(), *sums.inputs.values()))
             if sums.units is not None:
                 self.traces += sums.units[:, 2]
         move_weights(engine, sums.counts, sums.second, gates, steps, update)

@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
-from circurve.learning.gates import GATES, Gate, max_norm, power, top_fraction
+from circurve.learning.gates import GATES, Gate, gate_name, max_norm, power, top_fraction
 from circurve.learning.schedules import Schedule, by_overfitting
 
-__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate"]
+__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "describe"]
 
 MOST_COUNTS = 1e18
 """The largest pseudocount: beside counts of any data, float32 can still add it up."""
@@ -125,6 +125,18 @@ def _shown(method: Method) -> str:
         if value != option.default:
             parts.append(f"{option.name}={getattr(value, '__name__', None) or repr(value)}")
     return f"{type(method).__name__}({', '.join(parts)})"
+
+
+def describe(method: Method) -> str:
+    """A method in a few words: `vanilla`, `global, mu 0.1`, `gated by max_norm, mu 0.1`."""
+    gate = f" by {gate_name(method.gate)}" if isinstance(method, Gated) else ""
+    mu = None if isinstance(method, Vanilla) else method.mu
+    strength = "" if mu is None else f", mu {mu:g}" if is_number(mu) else f", mu {_short(mu)}"
+    return f"{type(method).__name__.lower()}{gate}{strength}"
+
+
+def _short(mu: object) -> str:
+    return mu if isinstance(mu, str) else str(getattr(mu, "__name__", type(mu).__name__))
 
 
 def as_gate(gate: object) -> Gate:

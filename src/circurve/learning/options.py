@@ -11,7 +11,7 @@ from circurve.engine import Backend
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, is_number
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
-from circurve.learning.methods import Gated, Global, Method, Vanilla
+from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
 from circurve.learning.schedules import Schedule, constant
 
 __all__ = ["PRECISIONS", "Run", "Settings", "as_schedule"]
@@ -53,6 +53,10 @@ class Run:
             raise OptionError(f"method must be Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
         if self.step_size is not None:
             as_schedule(self.step_size)
+
+    def name(self, number: int) -> str:
+        """What messages call a run: `run 3 (global, mu 0.1, seed 0)`, or its label in place of the number."""
+        return f"{f'run {number}' if self.label is None else self.label} ({describe(self.method)}, seed {self.seed})"
 
 
 @dataclass(frozen=True)

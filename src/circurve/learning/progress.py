@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from circurve.learning.events import Callback, EpochEnd
 from circurve.learning.history import EpochRecord
-from circurve.learning.loop import Callback, EpochEnd
 
 __all__ = ["progress_bar"]
 

@@ -8,9 +8,24 @@ import torch
 from torch import Tensor
 
 from circurve.engine import AnyEngine, Batch, Params, Samples, log_prob
-from circurve.engine.memory import within_memory
+from circurve.engine.memory import chunk_size, within_memory
 
-__all__ = ["chunks", "mean_log_likelihood"]
+__all__ = ["Scorer", "chunks", "mean_log_likelihood"]
+
+
+class Scorer:
+    """Scores a fleet with an engine. The size of its chunks follows the memory that is free at the first score."""
+
+    def __init__(self, engine: AnyEngine, memory_budget: int | None) -> None:
+        self.engine, self.memory_budget = engine, memory_budget
+        self.chunk: int | None = None
+
+    def score(self, params: Params, samples: Samples) -> list[float]:
+        """The mean log-likelihood of each run."""
+        if self.chunk is None:
+            self.chunk = chunk_size(self.engine, backward=False, memory_budget=self.memory_budget)
+        values: list[float] = mean_log_likelihood(self.engine, params, samples, self.chunk).tolist()
+        return values
 
 
 def chunks(samples: Samples, size: int) -> Iterator[Batch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,42 +13,71 @@ from torch import Tensor
 
 from circurve.engine import Engine, Params, Samples, Statistics, statistics
 from circurve.engine.memory import chunk_size, within_memory
+from circurve.learning.finite import finite_runs, sum_by_run
 from circurve.learning.plan import Plan
 from circurve.learning.score import chunks
 
-__all__ = ["Batches", "ReferenceSteps", "Steps", "Totals"]
+__all__ = ["Batches", "EpochSums", "ReferenceSteps", "Steps", "Totals"]
 
 
 @dataclass(frozen=True)
 class Totals:
     """Sums over the batches of an epoch, one for each run, kept on the device until the epoch ends."""
 
-    values: Tensor  # (4, R) float64: log-likelihood, weight, impossible samples, trace
+    values: Tensor  # (ROWS, R) float64
+
+    ROWS = 6
+    """Log-likelihood, weight, impossible samples, broken samples, trace, and the sum of all statistics."""
 
     @classmethod
     def zero(cls, runs: int, device: torch.device) -> Totals:
         """Before the first batch."""
-        return cls(torch.zeros(4, runs, dtype=torch.float64, device=device))
+        return cls(torch.zeros(cls.ROWS, runs, dtype=torch.float64, device=device))
 
     def add(self, sums: Statistics) -> None:
         """Another batch."""
         self.values[0] += sums.log_likelihood
         self.values[1] += sums.weight
         self.values[2] += sums.impossible
+        self.values[3] += sums.broken
         if sums.curvature is not None and sums.curvature.total is not None:
-            self.values[3] += sums.curvature.trace()
+            self.values[4] += sums.curvature.trace()
+        self.values[5] += sum_by_run((*sums.counts, *sums.inputs))
 
-    def impossible(self) -> int:
-        """The most samples of probability zero that any run met."""
-        return int(self.values[2].max())
+    def fetch(self, params: Params) -> EpochSums:
+        """The totals on the host, with a check of the parameters after the epoch: one synchronisation for all."""
+        rows = torch.cat([self.values, finite_runs(params)[None].double()]).tolist()
+        return EpochSums(*(tuple(row) for row in rows))
 
-    def mean_log_likelihood(self) -> Tensor:  # (R,)
-        """-inf if a sample had probability zero."""
-        return torch.where(self.values[2] > 0, -torch.inf, self.values[0] / self.values[1])
 
-    def mean_trace(self) -> Tensor:  # (R,)
+@dataclass(frozen=True)
+class EpochSums:
+    """The totals of an epoch as plain numbers, one for each run."""
+
+    log_likelihood: tuple[float, ...]
+    weight: tuple[float, ...]
+    impossible: tuple[float, ...]
+    """How many samples have probability zero."""
+
+    broken: tuple[float, ...]
+    """How many samples have a log-probability of NaN."""
+
+    trace: tuple[float, ...]
+    statistics: tuple[float, ...]
+    """The sum of all counts and sufficient statistics: NaN if one of them was."""
+
+    finite: tuple[float, ...]
+    """1 if all parameters are finite after the epoch, else 0."""
+
+    def train_ll(self, place: int) -> float:
+        """The mean over samples: NaN if one of them is NaN, else -inf if one has probability zero."""
+        if self.broken[place] or not self.weight[place]:
+            return math.nan if self.broken[place] else -math.inf
+        return -math.inf if self.impossible[place] else self.log_likelihood[place] / self.weight[place]
+
+    def sharpness(self, place: int) -> float:
         """The mean trace of the Hessian, where it was asked for."""
-        return self.values[3] / self.values[1]
+        return self.trace[place] / self.weight[place] if self.weight[place] else math.nan
 
 
 @dataclass(frozen=True)
@@ -82,6 +112,9 @@ class Steps(Protocol):
     def params(self) -> Params:
         """The present parameters."""
 
+    def snapshot(self) -> Params:
+        """The present parameters, in memory that no later step changes."""
+
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch, with each run's step size and mu."""
 
@@ -93,6 +126,10 @@ class ReferenceSteps:
         self.engine, self.plan, self.train = engine, plan, train
         self.params = params
         self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
+
+    def snapshot(self) -> Params:
+        """The parameters themselves: each M-step makes new ones."""
+        return self.params
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         totals = Totals.zero(self.engine.runs, self.engine.device)

@@ -21,7 +21,7 @@ UNITS = 1
 
 
 def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
-    """Log-probabilities of all outputs; -inf for probability zero."""
+    """Log-probabilities of all outputs; -inf for probability zero, NaN where parameters or data are broken."""
     engine.load(params)
     engine.tabulate()
     engine.reserve(batch.size, backward=False)
@@ -29,7 +29,7 @@ def log_prob(engine: FusedEngine, params: Params, batch: Batch) -> Tensor:  # ->
     engine.forward(states, batch, keep=False)
     rows = torch.from_numpy(engine.blueprint.outputs).to(engine.device)
     value = engine.values.index_select(1, rows.long())[..., : batch.size]
-    return torch.where(value > LOG_ZERO / 2, value, -torch.inf)
+    return torch.where(value <= LOG_ZERO / 2, -torch.inf, value)
 
 
 def statistics(engine: FusedEngine, params: Params, batches: Iterable[Batch], request: Request) -> Statistics:
@@ -50,8 +50,8 @@ class FusedSums:
     def __init__(self, engine: FusedEngine, request: Request, running: Tensor | None = None) -> None:
         self.engine, self.request, self.running = engine, request, running
         runs, device = engine.runs, engine.device
-        self.totals = torch.empty(3, runs, dtype=torch.float64, device=device)
-        """Log-likelihood, weight, impossible samples; `running` is where they are added up over many E-steps."""
+        self.totals = torch.empty(4, runs, dtype=torch.float64, device=device)
+        """Log-likelihood, weight, impossible and broken samples; `running` adds them up over many E-steps."""
 
         self.counts = engine.packing.empty(runs, device, engine.dtype)
         self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []
@@ -179,9 +179,10 @@ class FusedSums:
 
     def result(self) -> Statistics:
         """The sums so far, as views of these tensors."""
-        likelihood, weight, impossible = self.totals
+        likelihood, weight, impossible, broken = self.totals
         counts = self.engine.packing.layers(self.counts)
-        return Statistics(counts, self.input_sums(), likelihood, weight, impossible.long(), self.curvature())
+        samples = (likelihood, weight, impossible.long(), broken.long())
+        return Statistics(counts, self.input_sums(), *samples, self.curvature())
 
 
 def _total(parts: Tensor) -> Tensor:

@@ -172,9 +172,9 @@ class FusedEngine:
             self.launch.forward(plan, group, states, keep, follows=number > 0)
 
     def finish(self, labels: Tensor | None, totals: Tensor, add: bool, running: Tensor | None) -> None:
-        """Log-values of the samples, the outputs' flow, and totals (3, R): log-likelihood, weight, impossible.
+        """Log-values of the samples, the outputs' flow, and totals (4, R): log-likelihood, weight, impossible, broken.
 
-        They are added to `running` (3 or more, R) as well, if there is such.
+        They are added to `running` (4 or more, R) as well, if there is such.
         """
         self.launch.outputs(labels, totals, add, running)
 

@@ -77,7 +77,7 @@ def _log_state(parameters, unit, live, s, P: tl.constexpr, BERNOULLI: tl.constex
     else:
         p = tl.load(parameters + unit * P + s, mask=live & (s < P), other=1.0)
         logs = tl.log(p)
-    return tl.maximum(logs, -1e30)
+    return tl.where(logs < -1e30, -1e30, logs)  # NaN stays NaN, which a maximum would lose
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -227,14 +227,15 @@ def outputs(
 ):  # fmt: skip
     """The end of the forward pass: log p of each sample, its weight as the outputs' flow, and the sums for the history.
 
-    `sample_weights` (R, NS) becomes zero for impossible samples. `totals` (3, R): log-likelihood, weight, impossible;
-    `running`: the same over many E-steps.
+    `sample_weights` (R, NS) becomes zero for samples that are impossible or NaN. `totals` (4, R): log-likelihood,
+    weight, impossible samples, samples of NaN; `running`: the same over many E-steps.
     """
     r = tl.program_id(0).to(tl.int64)
     R = tl.num_programs(0)
     likelihood = tl.zeros((BN,), dtype=tl.float64)
     weight_sum = tl.zeros((BN,), dtype=tl.float64)
     impossible = tl.zeros((BN,), dtype=tl.float64)
+    broken = tl.zeros((BN,), dtype=tl.float64)
     for start in range(0, N, BN):
         n = start + tl.arange(0, BN)
         live = n < N
@@ -245,7 +246,8 @@ def outputs(
         value = tl.load(values + r * value_stride + row * NS + n, mask=live, other=0.0)
         weight = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
         possible = value > LOG_ZERO_HALF
-        impossible += tl.where(live & (weight > 0) & (possible == 0), 1.0, 0.0)
+        impossible += tl.where(live & (weight > 0) & (value <= LOG_ZERO_HALF), 1.0, 0.0)
+        broken += tl.where(live & (weight > 0) & (value != value), 1.0, 0.0)  # noqa: PLR0124 - only NaN differs from itself
         weight = tl.where(possible & live, weight, 0.0)
         likelihood += tl.where(weight > 0, value.to(tl.float64) * weight, 0.0)
         weight_sum += weight
@@ -256,6 +258,7 @@ def outputs(
     _put(totals + r, running + r, tl.sum(likelihood, axis=0), ADD, RUNNING)
     _put(totals + R + r, running + R + r, tl.sum(weight_sum, axis=0), ADD, RUNNING)
     _put(totals + 2 * R + r, running + 2 * R + r, tl.sum(impossible, axis=0), ADD, RUNNING)
+    _put(totals + 3 * R + r, running + 3 * R + r, tl.sum(broken, axis=0), ADD, RUNNING)
 
 
 @triton.jit(do_not_specialize=VARIES)
