@@ -31,10 +31,11 @@ from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.reference import BySample, SumPass
 from circurve.engine.sums import Sums
 from circurve.engine.underflow import Repaired
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import DataError, OptionError, ParameterError, warn_user
 from circurve.graph import Sum
 from circurve.inputs import LOG_ZERO
 from circurve.learning.examples import Examples, prepare
+from circurve.learning.finite import finite_runs, first_broken_node
 from circurve.learning.score import chunks
 from circurve.model import Model
 
@@ -293,9 +294,17 @@ def repaired_log_ratio(engine: Engine, number: int, entries: Repaired) -> Tensor
 
 
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
-    """Check data for a model and move them to its device."""
+    """Check data for a model and move them to its device. A model that is broken is named, not the data."""
+    check_finite(model)
     prepared = prepare(Examples(x, weights, labels, missing), model.circuit, "curvature")
     return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
+
+
+def check_finite(model: Model) -> None:
+    """Refuse a model with a parameter that is not finite: it gives NaN for every row."""
+    if not bool(finite_runs(model.params)[0]):
+        node = first_broken_node(model.program, model.params.to("cpu"), 0)
+        raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
 def batches_of(engine: AnyEngine, samples: Samples) -> Iterator[Batch]:
