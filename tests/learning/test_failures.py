@@ -183,10 +183,7 @@ def test_nan_in_the_training_data_on_the_device_breaks_every_run(monkeypatch, ba
     rows = gaussian_rows(30)
     circuit = mixture((Gaussian(), 2), 3)
     break_data(monkeypatch, 30)
-    with (
-        pytest.warns(CircurveWarning, match="no parameter is broken, but 1 training sample|a parameter is not finite"),
-        pytest.raises(TrainingError, match=r"^run 0 \(vanilla, seed 0\) failed in epoch 1: "),
-    ):
+    with pytest.raises(TrainingError, match=r"^run 0 \(vanilla, seed 0\) failed in epoch 1: "):
         quick(circuit, rows, batch_size=batch_size)
     with (
         pytest.warns(CircurveWarning) as caught,
@@ -200,10 +197,7 @@ def test_nan_in_the_training_data_on_the_device_breaks_every_run(monkeypatch, ba
 def test_nan_in_held_out_data_on_the_device_is_noticed(monkeypatch, part, name):
     rows, held = gaussian_rows(30), gaussian_rows(12)
     break_data(monkeypatch, 12)
-    with (
-        pytest.warns(CircurveWarning, match=f"no parameter is broken, but the {name} log-likelihood is NaN"),
-        pytest.raises(TrainingError, match=f"the {name} log-likelihood is NaN"),
-    ):
+    with pytest.raises(TrainingError, match=f"no parameter is broken, but the {name} log-likelihood is NaN"):
         quick(fully_factorized((Gaussian(), 2)), rows, **{part: held})
 
 
@@ -221,11 +215,12 @@ def test_a_start_that_is_broken_already_is_refused():
 def test_the_only_run_that_fails_is_an_error_that_names_it(monkeypatch):
     break_parameters(monkeypatch, 2, in_weights(math.nan))
     labelled = replace(MARKED, label="the smoothed one")
-    with (
-        pytest.warns(CircurveWarning, match=r"^the smoothed one \(vanilla, seed 5\) failed in epoch 2: "),
-        pytest.raises(TrainingError, match=r"^the smoothed one \(vanilla, seed 5\) failed in epoch 2: Sum '.*': a par"),
-    ):
-        quick_fleet(CIRCUIT, TRAIN, [labelled])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the error says it, a warning would say it twice
+        with pytest.raises(
+            TrainingError, match=r"^the smoothed one \(vanilla, seed 5\) failed in epoch 2: Sum '.*': a par"
+        ):
+            quick_fleet(CIRCUIT, TRAIN, [labelled])
 
 
 def test_runs_that_stopped_before_are_results_if_all_others_fail(monkeypatch):
@@ -267,7 +262,7 @@ def test_a_refit_that_fails_keeps_what_was_chosen(monkeypatch):
     plain = Run(seed=4)
     monkeypatch.setattr("faults.MARKED", replace(MARKED, method=whole.run.method))
     break_parameters(monkeypatch, OPTIONS["epochs"] + 1, in_weights(math.nan))  # the first epoch of the refit
-    with pytest.warns(CircurveWarning, match="failed in epoch 1"):
+    with pytest.warns(CircurveWarning, match=r"^the refit of run 0 \(global, mu .*, seed 0\) failed in epoch 1: Sum "):
         fleet = quick_fleet(CIRCUIT, TRAIN, [Run(method), plain], valid=VALID, refit=True, **OPTIONS)
     assert [result.failed for result in fleet] == [True, False]
     assert same_parameters(fleet[0], whole)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import fields, replace
+from inspect import signature
+from typing import Any, Unpack
 
-import torch
-
-from circurve.engine import Backend, Params, Program, Samples, compile, stack
-from circurve.errors import OptionError
+from circurve.engine import Params, Program, Samples, compile, stack
+from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
 from circurve.learning.events import Callback
@@ -18,41 +17,38 @@ from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
-from circurve.learning.options import PRECISIONS, Run, Settings
+from circurve.learning.option_texts import refuse_unknown
+from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.progress import progress_bar
-from circurve.learning.schedules import Schedule, by_overfitting
+from circurve.learning.schedules import by_overfitting
+from circurve.learning.signatures import show_options
 from circurve.model import Model, as_device
 
 __all__ = ["fit", "fit_fleet"]
 
 
-def fit(  # noqa: PLR0913 - the one call that most users write; everything goes into records at once
+class FleetOptions(TrainingOptions, total=False):
+    """All keywords of `fit_fleet`, for `fit`, which hands them on."""
+
+    valid: Any
+    test: Any
+    weights: Any
+    labels: Any
+    missing: int | None
+    refit: bool
+    start: Model | None
+    callbacks: Sequence[Callback]
+    progress: bool | None
+
+
+def fit(
     circuit: Circuit,
     train: Any,
     *,
-    valid: Any = None,
-    test: Any = None,
-    weights: Any = None,
-    labels: Any = None,
-    missing: int | None = None,
     method: Method | None = None,
-    seed: int = 0,
-    init: Initialization = "random",
-    epochs: int = 100,
-    batch_size: int | None = 200,
-    step_size: float | Schedule | None = None,
-    tolerance: float | None = None,
-    patience: int | None = None,
-    select: Literal["best", "last"] | None = None,
-    device: str | torch.device = "auto",
-    precision: Literal["float32", "float64", "tf32"] = "float32",
-    backend: Backend = "auto",
-    memory_budget: int | None = None,
-    track: bool = False,
-    refit: bool = False,
-    start: Model | None = None,
-    callbacks: Sequence[Callback] = (),
-    progress: bool | None = None,
+    seed: int = Run.seed,
+    init: Initialization = Run.init,
+    **options: Unpack[FleetOptions],
 ) -> FitResult:
     """Train a circuit by EM.
 
@@ -61,50 +57,21 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     missing values in all three. Data frames must have the same columns in the same order.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
     by validation likelihood, with all candidates trained in one pass (`result.path`).
-    seed fixes all that is random. init: how parameters start, "random" or "prototypes": each unit around a row of the
-    training data.
-    batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by default 0.1 for mini-batches and 1
-    for the full batch. epochs: passes over the data, at most: patience stops after so many without a better validation
-    log-likelihood, tolerance when an epoch raises the training log-likelihood by less.
-    select: which epoch's parameters to return, "best" by validation log-likelihood (the default when `valid` is given)
-    or "last". track: measure sharpness and gates in every epoch. refit: after a choice of mu or gate, train the winner
-    once more on training and validation data together. start: go on from this model's parameters.
-    device: "auto" is CUDA where there is one. precision: "tf32" is a faster choice on a GPU, "float64" for checks.
-    backend: "auto" takes the fastest that serves the circuit, "reference" is plain torch. memory_budget: bytes for
-    buffers. callbacks: functions that are given each epoch's event and stop the training by returning true. progress:
-    show a bar; None does on a terminal.
+    {run}
+    {settings}
+    refit: After a choice of mu or gate, train the winner again on training and validation data together.
+    start: Go on from this model's parameters.
+    callbacks: Functions that are given each epoch's event and stop the training by returning true.
+    progress: Show a bar; None does on a terminal.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
+    A training that breaks, with parameters, statistics or likelihoods that are not finite, raises TrainingError.
     """
+    refuse_unknown(options, signature(fit).parameters, "fit")
     run = Run(method=method if method is not None else Vanilla(), seed=seed, init=init)
-    fleet = fit_fleet(
-        circuit,
-        train,
-        [run],
-        valid=valid,
-        test=test,
-        weights=weights,
-        labels=labels,
-        missing=missing,
-        epochs=epochs,
-        batch_size=batch_size,
-        step_size=step_size,
-        tolerance=tolerance,
-        patience=patience,
-        select=select,
-        device=device,
-        precision=precision,
-        backend=backend,
-        memory_budget=memory_budget,
-        track=track,
-        refit=refit,
-        start=start,
-        callbacks=callbacks,
-        progress=progress,
-    )
-    return fleet[0]
+    return fit_fleet(circuit, train, [run], **options)[0]
 
 
-def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
+def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything goes into records at once
     circuit: Circuit,
     train: Any,
     runs: Sequence[Run],
@@ -114,41 +81,21 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     weights: Any = None,
     labels: Any = None,
     missing: int | None = None,
-    epochs: int = 100,
-    batch_size: int | None = 200,
-    step_size: float | Schedule | None = None,
-    tolerance: float | None = None,
-    patience: int | None = None,
-    select: Literal["best", "last"] | None = None,
-    device: str | torch.device = "auto",
-    precision: Literal["float32", "float64", "tf32"] = "float32",
-    backend: Backend = "auto",
-    memory_budget: int | None = None,
-    track: bool = False,
     refit: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
+    **options: Unpack[TrainingOptions],
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
 
     All runs share the data and the options of `fit`; seed, method, step size and init are each run's own. A run with
     mu="auto" or gate="auto" is trained once for each candidate, in the same pass; its result is the best of them by
-    validation likelihood.
+    validation likelihood. A run that breaks stops with `result.failed` and a warning, and the others go on; if all of
+    them break, TrainingError is raised.
     """
-    settings = Settings(
-        epochs=epochs,
-        batch_size=batch_size,
-        step_size=step_size,
-        tolerance=tolerance,
-        patience=patience,
-        select=select,
-        device=device,
-        precision=precision,
-        backend=backend,
-        memory_budget=memory_budget,
-        track=track,
-    )
+    refuse_unknown(options, signature(fit_fleet).parameters, "fit_fleet", [option.name for option in fields(Run)])
+    settings = Settings.of(options)
     _check(circuit, runs, callbacks)
     choosing = any(needs_choice(run) for run in runs)
     if refit and any(_follows_validation(run) for run in runs):
@@ -160,9 +107,9 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     given |= {name: Examples.of(part, missing=missing) for name, part in held.items()}
     prepared = {name: prepare(examples, circuit, name) for name, examples in given.items()}
     check_alike(prepared)
-    warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[precision])
+    warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
-    place, dtype = as_device(device), PRECISIONS[precision]
+    place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
     starts, of_run = _starts(program, fleet, prepared["train"], start)
@@ -179,22 +126,25 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     first = [params.select([fleet.index(result.run)]) for result in chosen]
     final = FleetResult(
         tuple(
-            _refit(r, p, settings, samples) if r.path and not r.failed else r
-            for r, p in zip(chosen, first, strict=True)
+            _refit(number, result, (settings, start_at, samples)) if result.path and not result.failed else result
+            for number, (result, start_at) in enumerate(zip(chosen, first, strict=True))
         )
     )
     final.check_any_left()
     return final
 
 
-def _refit(winner: FitResult, params: Params, settings: Settings, samples: Mapping[str, Samples]) -> FitResult:
-    """Train the winner once more, on training and validation data together, up to the epoch that was chosen."""
+def _refit(number: int, winner: FitResult, given: tuple[Settings, Params, Mapping[str, Samples]]) -> FitResult:
+    """Train the winner again, on training and validation data together, up to the epoch that was chosen."""
+    settings, params, samples = given
     data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
     trainer = Trainer(
         winner.model.program, [winner.run], replace(settings, select="last", patience=None, tolerance=None), data
     )
     again = trainer.train(params, [lambda event: event.epoch >= winner.epoch])[0]
-    if again.failed:  # the parameters before the refit are the last finite ones that were chosen
+    if again.failure is not None:
+        name, failure = winner.run.name(number), again.failure
+        warn_user(f"the refit of {name} failed in epoch {failure.epoch}: {failure.reason}; it keeps what was chosen")
         return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped)
@@ -243,3 +193,6 @@ def _same_structure(start: Model, circuit: Circuit) -> Program:
     if start.circuit is not circuit:
         raise OptionError("start: the model has another circuit; pass its own, model.circuit")
     return start.program
+
+
+show_options(fit, fit_fleet)

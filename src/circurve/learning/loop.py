@@ -181,7 +181,8 @@ class Trainer:
         for run, failure in failures.items():
             kept = self._finished(fleet, run, failure.epoch - 1, "failed")
             finished[run] = replace(kept, failure=failure)
-            warn_user(describe_failure(self.runs[run].name(run), failure, kept.epoch))
+            if len(self.runs) > 1:  # of a single run, the caller says it with an error
+                warn_user(describe_failure(self.runs[run].name(run), failure, kept.epoch))
         fleet.workers.plan.recall(fleet.memories)
         return self._put_aside(fleet, finished)
 
