@@ -42,7 +42,14 @@ class OptionError(CircurveError, ValueError):
 
 
 class TrainingError(CircurveError):
-    """No run of a training is left: parameters, statistics or data turned out not to be finite; names the first."""
+    """No run of a training is left: parameters, statistics or data turned out not to be finite; names the first.
+
+    failures: of each run the epoch in which it broke, and why.
+    """
+
+    def __init__(self, message: str, failures: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.failures = failures
 
 
 class FileFormatError(CircurveError, ValueError):

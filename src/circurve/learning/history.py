@@ -150,7 +150,8 @@ class FleetResult(Sequence[FitResult]):
         number = min(self.failed, key=lambda n: self._failure(n).epoch)
         failure, count = self._failure(number), len(self.results)
         lead = "" if count == 1 else f"all {count} runs failed; the first: "
-        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {failure.epoch}: {failure.reason}")
+        every = tuple((self._failure(n).epoch, self._failure(n).reason) for n in self.failed)
+        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {failure.epoch}: {failure.reason}", every)
 
     def _failure(self, number: int) -> Failure:
         failure = self.results[number].failure
