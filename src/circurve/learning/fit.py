@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import Any, Unpack
 
@@ -97,11 +97,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     refuse_unknown(options, signature(fit_fleet).parameters, "fit_fleet", [option.name for option in fields(Run)])
     settings = Settings.of(options)
     _check(circuit, runs, callbacks)
-    choosing = any(needs_choice(run) for run in runs)
-    if refit and any(_follows_validation(run) for run in runs):
-        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
-    if valid is None:
-        _check_does_without_validation(runs, settings)
+    _check_validation(runs, settings, refit, given=valid is not None)
     held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
     given = {"train": Examples.of(train, weights, labels, missing)}
     given |= {name: Examples.of(part, missing=missing) for name, part in held.items()}
@@ -118,30 +114,42 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
     results.check_any_left()
-    if not choosing:
-        return results
     chosen = choose(runs, groups, results)
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
-    first = [params.select([fleet.index(result.run)]) for result in chosen]
+    return _refit_all(chosen, _Training(settings, fleet, params, samples))
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A training that is done: what a refit starts from."""
+
+    settings: Settings
+    fleet: Sequence[Run]
+    params: Params  # of each run of the fleet at its start
+    samples: Mapping[str, Samples]
+
+
+def _refit_all(chosen: FleetResult, done: _Training) -> FleetResult:
+    """The same with the winner of each choice trained again; the others stay as they are."""
     final = FleetResult(
         tuple(
-            _refit(number, result, (settings, start_at, samples)) if result.path and not result.failed else result
-            for number, (result, start_at) in enumerate(zip(chosen, first, strict=True))
+            _refit(number, result, done) if result.path and not result.failed else result
+            for number, result in enumerate(chosen)
         )
     )
     final.check_any_left()
     return final
 
 
-def _refit(number: int, winner: FitResult, given: tuple[Settings, Params, Mapping[str, Samples]]) -> FitResult:
+def _refit(number: int, winner: FitResult, done: _Training) -> FitResult:
     """Train the winner again, on training and validation data together, up to the epoch that was chosen."""
-    settings, params, samples = given
+    samples = done.samples
     data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
-    trainer = Trainer(
-        winner.model.program, [winner.run], replace(settings, select="last", patience=None, tolerance=None), data
-    )
-    again = trainer.train(params, [lambda event: event.epoch >= winner.epoch])[0]
+    settings = replace(done.settings, select="last", patience=None, tolerance=None)
+    start = done.params.select([done.fleet.index(winner.run)])
+    trainer = Trainer(winner.model.program, [winner.run], settings, data)
+    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch])[0]
     if again.failure is not None:
         name, failure = winner.run.name(number), again.failure
         warn_user(f"the refit of {name} failed in epoch {failure.epoch}: {failure.reason}; it keeps what was chosen")
@@ -163,7 +171,12 @@ def _check(circuit: object, runs: object, callbacks: object) -> None:
         raise OptionError(f"callbacks must be a list of functions, not {callbacks!r}")
 
 
-def _check_does_without_validation(runs: Sequence[Run], settings: Settings) -> None:
+def _check_validation(runs: Sequence[Run], settings: Settings, refit: bool, given: bool) -> None:
+    """Refuse what needs validation data where there are none, and what a refit would take them away from."""
+    if refit and any(_follows_validation(run) for run in runs):
+        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
+    if given:
+        return
     if any(needs_choice(run) for run in runs):
         raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
     if any(_follows_validation(run) for run in runs):
