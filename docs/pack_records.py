@@ -13,7 +13,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from circurve.experiments.records import FILE_NAME, line_of, read_records
+from circurve.experiments.records import FILE_NAME, is_failed, line_of, read_records
 
 EVERY = 10
 
@@ -21,7 +21,9 @@ Record = dict[str, Any]
 
 
 def thinned(record: Record) -> Record:
-    """The record with a tenth of its history, which says of what epochs."""
+    """The record with a tenth of its history, which says of what epochs; that of a failed run has none."""
+    if is_failed(record):
+        return record
     history = {name: values for name, values in record["history"].items() if name != "epochs"}
     epochs = record["history"].get("epochs") or list(range(1, 1 + max(map(len, history.values()))))
     kept = [i for i, epoch in enumerate(epochs) if epoch % EVERY == 0 or epoch == epochs[-1]]

@@ -24,6 +24,7 @@ from circurve.errors import (
     OptionError,
     ParameterError,
     StructureError,
+    TrainingError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
@@ -67,6 +68,7 @@ __all__ = [
     "Run",
     "StructureError",
     "Sum",
+    "TrainingError",
     "Vanilla",
     "__version__",
     "chow_liu_tree",

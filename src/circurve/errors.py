@@ -16,6 +16,7 @@ __all__ = [
     "OptionError",
     "ParameterError",
     "StructureError",
+    "TrainingError",
     "warn_user",
 ]
 
@@ -38,6 +39,17 @@ class ParameterError(CircurveError, ValueError):
 
 class OptionError(CircurveError, ValueError):
     """An option outside its range; names the option and the value."""
+
+
+class TrainingError(CircurveError):
+    """No run of a training is left: parameters, statistics or data turned out not to be finite; names the first.
+
+    failures: of each run the epoch in which it broke, and why.
+    """
+
+    def __init__(self, message: str, failures: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.failures = failures
 
 
 class FileFormatError(CircurveError, ValueError):

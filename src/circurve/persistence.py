@@ -34,6 +34,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
+from circurve.engine.params import check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
@@ -61,9 +62,11 @@ def write_model(
 
     parameters: (units, child units) for each Sum, (units, parameters) for each Input, float32 or float64.
     extra: text to keep beside the model, such as how it was trained; `read_metadata` returns it.
-    The file is put together in memory first.
+    Parameters that `load` would refuse are refused here, before any file is touched. The file is put together in memory
+    first.
     """
     arrays = _arrays(circuit, parameters)
+    check_parameters(circuit, parameters)
     position = {node: index for index, node in enumerate(circuit.nodes)}
     structure = {
         "format": "circurve",

@@ -17,7 +17,17 @@ from hessian_oracle import (
 from hypothesis import given, settings
 
 from circuits import Case, Truth, assert_close, cases
-from circurve import CircurveWarning, DataError, Model, OptionError, curvature, fit, hclt, hessian_trace
+from circurve import (
+    CircurveWarning,
+    DataError,
+    Model,
+    OptionError,
+    ParameterError,
+    curvature,
+    fit,
+    hclt,
+    hessian_trace,
+)
 from circurve.curvature import per_sample
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Gaussian, Indicator
@@ -313,3 +323,13 @@ def mixture(weights: list[float]) -> Model:
     """A mixture of the indicators of 0 and 1."""
     node = Sum(Input(0, Indicator((0, 1)), 2))
     return Model.from_parameters(Circuit(node), {node: [weights]})
+
+
+def test_a_broken_model_is_named_and_not_the_data():
+    model = mixture([0.5, 0.5])
+    params = model.params.clone()
+    params.weights[0].view(-1)[0] = torch.nan
+    broken = Model(model.circuit, params)
+    for measure in (curvature, hessian_trace):
+        with pytest.raises(ParameterError, match=r"^curvature: Sum .*: a parameter is not finite$"):
+            measure(broken, [[0], [1]])

@@ -15,6 +15,7 @@ from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_target, read_training, trained_columns, write_csv
 from circurve.cli.measures import check_one_output
 from circurve.cli.options import (
+    DEVICE,
     DataArgument,
     DataDirOption,
     DeviceOption,
@@ -56,7 +57,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
     ] = None,
-    device: DeviceOption = "auto",
+    device: DeviceOption = DEVICE,
     data_dir: DataDirOption = None,
     missing: MissingOption = None,
     header: HeaderOption = None,

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from circurve.cli.failures import INTERRUPTED
-from circurve.cli.fit_options import SeedOption
+from circurve.cli.fit_options import SEED, SeedOption
 from circurve.cli.methods import describe_method
 from circurve.cli.options import JsonOption
 from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant
@@ -39,7 +39,7 @@ NOTATION = (
 )
 
 
-def demo(seed: SeedOption = 0, as_json: JsonOption = False) -> None:
+def demo(seed: SeedOption = SEED, as_json: JsonOption = False) -> None:
     """Train three ways on embedded data and compare, in half a minute.
 
     Plain EM, the same penalty on the curvature of every sum node, and a

@@ -8,6 +8,7 @@ from typing import Any
 from circurve.cli.files import read_training, trained_columns
 from circurve.cli.measures import degree_of_overfitting, mean_log_likelihood, sharpness
 from circurve.cli.options import (
+    DEVICE,
     DataArgument,
     DataDirOption,
     DeviceOption,
@@ -32,7 +33,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     data: DataArgument,
     *,
     split: PartOption = Part.all,
-    device: DeviceOption = "auto",
+    device: DeviceOption = DEVICE,
     data_dir: DataDirOption = None,
     missing: MissingOption = None,
     header: HeaderOption = None,

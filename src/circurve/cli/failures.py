@@ -12,7 +12,15 @@ from typing import TextIO
 
 import typer
 
-from circurve.errors import CircurveWarning, DataError, DownloadError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import (
+    CircurveWarning,
+    DataError,
+    DownloadError,
+    FileAccessError,
+    FileFormatError,
+    OptionError,
+    TrainingError,
+)
 
 __all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "one_line_warnings", "report"]
 
@@ -72,7 +80,7 @@ def one_line_warnings() -> Iterator[None]:
 def _message(error: Exception) -> str:
     if isinstance(error, USAGE_ERROR):
         return _one_line(getattr(error, "format_message", error.__str__)())
-    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError)):
+    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError)):
         return _one_line(error)
     return f"{type(error).__name__}: {_one_line(error)} (--debug shows where)"
 

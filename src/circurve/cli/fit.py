@@ -12,6 +12,12 @@ import typer
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_target, save_model
 from circurve.cli.fit_options import (
+    BATCH_SIZE,
+    EPOCHS,
+    INIT,
+    PRECISION,
+    SEED,
+    TRACK,
     BatchSizeOption,
     EpochsOption,
     InitOption,
@@ -31,6 +37,7 @@ from circurve.cli.fit_options import (
     ValidOption,
 )
 from circurve.cli.method_options import (
+    PSEUDOCOUNT,
     EstimatorOption,
     GateMemoryOption,
     GateOption,
@@ -52,14 +59,13 @@ from circurve.cli.methods import (
 )
 from circurve.cli.models import Shape, Structure
 from circurve.cli.options import (
+    DEVICE,
     DataArgument,
     DataDirOption,
     DeviceOption,
     HeaderOption,
-    Init,
     JsonOption,
     MissingOption,
-    Precision,
     parse_shares,
 )
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
@@ -92,18 +98,18 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     simplex: SimplexOption = None,
     penalty: PenaltyOption = None,
     mu_scale: MuScaleOption = None,
-    pseudocount: PseudocountOption = 0.0,
-    epochs: EpochsOption = 100,
-    batch_size: BatchSizeOption = "200",
+    pseudocount: PseudocountOption = PSEUDOCOUNT,
+    epochs: EpochsOption = EPOCHS,
+    batch_size: BatchSizeOption = BATCH_SIZE,
     step_size: StepSizeOption = None,
-    seed: SeedOption = 0,
-    init: InitOption = Init.random,
+    seed: SeedOption = SEED,
+    init: InitOption = INIT,
     select: SelectOption = None,
     patience: PatienceOption = None,
     tolerance: ToleranceOption = None,
-    track: TrackOption = False,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = Precision.float32,
+    track: TrackOption = TRACK,
+    device: DeviceOption = DEVICE,
+    precision: PrecisionOption = PRECISION,
     data_dir: DataDirOption = None,
     valid: ValidOption = None,
     test: TestOption = None,
@@ -181,11 +187,12 @@ def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
     return {
         "mu": method["mu"],
         "gate": method["gate"],
-        "train_ll": candidate.train_ll,
-        "valid_ll": candidate.valid_ll,
-        "test_ll": candidate.test_ll,
+        "train_ll": None if candidate.failed else candidate.train_ll,
+        "valid_ll": None if candidate.failed else candidate.valid_ll,
+        "test_ll": None if candidate.failed else candidate.test_ll,
         "epoch": candidate.epoch,
         "chosen": candidate.model is chosen.model,
+        "stopped": candidate.stopped,
     }
 
 
@@ -219,7 +226,7 @@ def _print_path(path: list[dict[str, Any]]) -> None:
             *((candidate["gate"],) if gated else ()),
             number(candidate["valid_ll"]),
             number(candidate["test_ll"]),
-            f"{candidate['epoch']}",
+            "failed" if candidate["stopped"] == "failed" else f"{candidate['epoch']}",
         )
         for candidate in path
     ]

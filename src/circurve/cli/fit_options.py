@@ -1,4 +1,7 @@
-"""The options of `circurve fit` and `circurve sweep`, but for those about the method."""
+"""The options of `circurve fit` and `circurve sweep`, but for those about the method.
+
+What `circurve.fit` has too comes from the records `Settings` and `Run`: defaults and help texts stand there alone.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,16 @@ import typer
 
 from circurve.cli.models import Structure
 from circurve.cli.options import DATA, MODEL, TRAINING, Init, Precision, Select
+from circurve.learning.option_texts import help_of, shown_default
+from circurve.learning.options import Run, Settings
 
 __all__ = [
+    "BATCH_SIZE",
+    "EPOCHS",
+    "INIT",
+    "PRECISION",
+    "SEED",
+    "TRACK",
     "BatchSizeOption",
     "EpochsOption",
     "InitOption",
@@ -30,6 +41,11 @@ __all__ = [
     "ValidOption",
 ]
 
+EPOCHS, TRACK, SEED = Settings.epochs, Settings.track, Run.seed
+BATCH_SIZE = str(Settings.batch_size)
+INIT, PRECISION = Init(Run.init), Precision(Settings.precision)
+"""The defaults as they are typed."""
+
 OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
@@ -47,52 +63,43 @@ UnitsOption = Annotated[
     int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
 ]
 
-EpochsOption = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Passes over the data.")]
+EpochsOption = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAINING, help=help_of(Settings, "epochs"))]
 BatchSizeOption = Annotated[
-    str, typer.Option(metavar="N|full", rich_help_panel=TRAINING, help="Rows in each step, or all of them.")
+    str, typer.Option(metavar="N|full", rich_help_panel=TRAINING, help=help_of(Settings, "batch_size"))
 ]
 StepSizeOption = Annotated[
     str | None,
     typer.Option(
         metavar="F|KIND:F:F",
         rich_help_panel=TRAINING,
-        show_default="0.1; 1 with --batch-size full",
-        help="A number in (0, 1], or cosine, linear or exponential from one number to another: cosine:0.2:0.005.",
+        show_default=shown_default(Settings, "step_size"),
+        help=f"{help_of(Settings, 'step_size')} A schedule is cosine, linear or exponential from one number to "
+        "another: cosine:0.2:0.005.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Fixes all that is random.")]
+SeedOption = Annotated[int, typer.Option(metavar="N", rich_help_panel=TRAINING, help=help_of(Run, "seed"))]
 InitOption = Annotated[
     Init,
-    typer.Option(
-        rich_help_panel=TRAINING, help="Start at random, or with each unit around a row of the training data."
-    ),
+    typer.Option(rich_help_panel=TRAINING, help=help_of(Run, "init")),
 ]
 SelectOption = Annotated[
     Select | None,
     typer.Option(
         rich_help_panel=TRAINING,
-        show_default="best with validation data",
-        help="Keep the epoch of the best validation log-likelihood, or the last one.",
+        show_default=shown_default(Settings, "select"),
+        help=help_of(Settings, "select"),
     ),
 ]
 PatienceOption = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", rich_help_panel=TRAINING, help="Stop after N epochs in which the validation got no better."
-    ),
+    typer.Option(metavar="N", rich_help_panel=TRAINING, help=help_of(Settings, "patience")),
 ]
 ToleranceOption = Annotated[
     float | None,
-    typer.Option(
-        metavar="F", rich_help_panel=TRAINING, help="Stop when an epoch raises the training log-likelihood by less."
-    ),
+    typer.Option(metavar="F", rich_help_panel=TRAINING, help=help_of(Settings, "tolerance")),
 ]
-TrackOption = Annotated[
-    bool, typer.Option("--track", rich_help_panel=TRAINING, help="Measure sharpness and gates in every epoch.")
-]
-PrecisionOption = Annotated[
-    Precision, typer.Option(rich_help_panel=TRAINING, help="The numbers to compute with; tf32 is for GPUs.")
-]
+TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
+PrecisionOption = Annotated[Precision, typer.Option(rich_help_panel=TRAINING, help=help_of(Settings, "precision"))]
 
 ValidOption = Annotated[
     Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of validation rows.")

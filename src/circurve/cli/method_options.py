@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
-from circurve.cli.methods import Estimator, MethodName, MuScale, Penalty, Simplex
+from circurve.cli.methods import DEFAULT_GATE, Estimator, MethodName, MuScale, Penalty, Simplex
 from circurve.cli.options import METHOD
+from circurve.learning import Gated, Vanilla
 from circurve.learning.gates import GATES
+from circurve.learning.option_texts import help_of, shown_default
 
 __all__ = [
+    "PSEUDOCOUNT",
     "EstimatorOption",
     "GateMemoryOption",
     "GateOption",
@@ -25,6 +28,8 @@ __all__ = [
     "SimplexOption",
 ]
 
+SHARES_OUT, STRENGTH = (help_of(Gated, name).removesuffix(".") for name in ("gate", "mu"))
+PSEUDOCOUNT = Vanilla.pseudocount
 GATE_NAMES = ", ".join([*(name for name in GATES), "top_fraction:Q[:total]", "power:P"])
 
 MethodOption = Annotated[
@@ -45,7 +50,7 @@ MuOption = Annotated[
         metavar="F|F,F|auto",
         rich_help_panel=METHOD,
         show_default="auto",
-        help="Strength of the penalty of global and gated; of several, or with auto, the best by validation.",
+        help=f"{STRENGTH}; of several, or with auto, the best by validation.",
     ),
 ]
 MusOption = Annotated[
@@ -57,8 +62,8 @@ GateOption = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=METHOD,
-        show_default="max_norm",
-        help=f"How gated shares out the penalty: {GATE_NAMES}; or auto, the best by validation.",
+        show_default=DEFAULT_GATE,
+        help=f"{SHARES_OUT}: {GATE_NAMES}; or auto, the best by validation.",
     ),
 ]
 GatesOption = Annotated[
@@ -66,43 +71,45 @@ GatesOption = Annotated[
     typer.Option(
         metavar="NAME,NAME",
         rich_help_panel=METHOD,
-        show_default="max_norm",
-        help=f"How gated shares out the penalty, one or more of {GATE_NAMES}.",
+        show_default=DEFAULT_GATE,
+        help=f"{SHARES_OUT}, one or more of {GATE_NAMES}.",
     ),
 ]
 EstimatorOption = Annotated[
     Estimator | None,
-    typer.Option(rich_help_panel=METHOD, show_default="mean_trace", help="The curvature that gates go by."),
+    typer.Option(
+        rich_help_panel=METHOD, show_default=shown_default(Gated, "estimator"), help=help_of(Gated, "estimator")
+    ),
 ]
 GateMemoryOption = Annotated[
     float | None,
     typer.Option(
         metavar="F",
         rich_help_panel=METHOD,
-        show_default="0",
-        help="Weight of the past in the curvature that gates go by, below 1; 0 takes each batch alone.",
+        show_default=f"{Gated.gate_memory:g}",
+        help=help_of(Gated, "gate_memory"),
     ),
 ]
 SimplexOption = Annotated[
     Simplex | None,
     typer.Option(
         rich_help_panel=METHOD,
-        show_default="normalize",
-        help="Scale the solution of each weight to sum 1, or solve for all weights of a sum together.",
+        show_default=shown_default(Gated, "simplex"),
+        help=help_of(Gated, "simplex"),
     ),
 ]
 PenaltyOption = Annotated[
     Penalty | None,
-    typer.Option(rich_help_panel=METHOD, show_default="surrogate", help="The paper's penalty, or the true trace."),
+    typer.Option(rich_help_panel=METHOD, show_default=shown_default(Gated, "penalty"), help=help_of(Gated, "penalty")),
 ]
 MuScaleOption = Annotated[
     MuScale | None,
     typer.Option(
         rich_help_panel=METHOD,
-        show_default="count",
-        help="mu against the counts of a batch, or against their mean: then it does not depend on the batch size.",
+        show_default=shown_default(Gated, "mu_scale"),
+        help=help_of(Gated, "mu_scale"),
     ),
 ]
 PseudocountOption = Annotated[
-    float, typer.Option(metavar="F", rich_help_panel=METHOD, help="Added to each sum's counts in every step.")
+    float, typer.Option(metavar="F", rich_help_panel=METHOD, help=help_of(Gated, "pseudocount"))
 ]

@@ -13,6 +13,7 @@ from circurve.learning.gates import GATES, gate_name
 from circurve.learning.methods import as_gate
 
 __all__ = [
+    "DEFAULT_GATE",
     "Estimator",
     "MethodName",
     "MethodOptions",
@@ -30,7 +31,7 @@ __all__ = [
     "parse_mus",
 ]
 
-DEFAULT_GATE = "max_norm"
+DEFAULT_GATE = gate_name(Gated.gate)
 
 Mu: TypeAlias = float | Grid | Literal["auto"]
 """A strength, or several to choose from by validation likelihood."""
@@ -76,7 +77,7 @@ class MuScale(StrEnum):
 class MethodOptions:
     """What all methods of a command have in common; None where it was not given."""
 
-    pseudocount: float = 0.0
+    pseudocount: float = Vanilla.pseudocount
     simplex: Simplex | None = None
     penalty: Penalty | None = None
     mu_scale: MuScale | None = None
@@ -101,26 +102,18 @@ def build_methods(
 
 
 def _global(mu: Mu, options: MethodOptions) -> Global:
-    return Global(
-        mu,
-        pseudocount=options.pseudocount,
-        simplex=(options.simplex or Simplex.normalize).value,
-        penalty=(options.penalty or Penalty.surrogate).value,
-        mu_scale=(options.mu_scale or MuScale.count_).value,
-    )
+    return Global(mu, **_given(options, "pseudocount", "simplex", "penalty", "mu_scale"))
 
 
 def _gated(mu: Mu, gate: str, options: MethodOptions) -> Gated:
-    return Gated(
-        mu,
-        gate=gate,
-        estimator=(options.estimator or Estimator.mean_trace).value,
-        gate_memory=options.gate_memory or 0.0,
-        pseudocount=options.pseudocount,
-        simplex=(options.simplex or Simplex.normalize).value,
-        penalty=(options.penalty or Penalty.surrogate).value,
-        mu_scale=(options.mu_scale or MuScale.count_).value,
-    )
+    names = ("pseudocount", "simplex", "penalty", "mu_scale", "estimator", "gate_memory")
+    return Gated(mu, gate=gate, **_given(options, *names))
+
+
+def _given(options: MethodOptions, *names: str) -> dict[str, Any]:
+    """The options that were typed; the method has its own defaults for the others."""
+    values = {name: getattr(options, name) for name in names}
+    return {n: v.value if isinstance(v, StrEnum) else v for n, v in values.items() if v is not None}
 
 
 def _refuse_strays(names: Sequence[MethodName], mu: bool, gate: bool, options: MethodOptions) -> None:

@@ -11,10 +11,13 @@ import typer
 
 from circurve.errors import OptionError
 from circurve.learning import schedules
+from circurve.learning.option_texts import help_of
+from circurve.learning.options import Settings
 from circurve.learning.schedules import Schedule
 
 __all__ = [
     "DATA",
+    "DEVICE",
     "METHOD",
     "MODEL",
     "TRAINING",
@@ -79,7 +82,8 @@ MissingOption = Annotated[
     int | None,
     typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),
 ]
-DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help="Where to compute.")]
+DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
+DEVICE = str(Settings.device)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from circurve.cli.failures import INTERRUPTED
 from circurve.cli.files import check_folder
 from circurve.cli.methods import parse_gate, parse_mus
-from circurve.cli.options import DATA, METHOD, MODEL, TRAINING, DataDirOption, DeviceOption, JsonOption
+from circurve.cli.options import DATA, DEVICE, METHOD, MODEL, TRAINING, DataDirOption, DeviceOption, JsonOption
 from circurve.cli.show import WIDTH, print_facts, print_heading, print_json, print_text, progress
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, reproduce
@@ -123,7 +123,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     resume: Annotated[
         bool, typer.Option(RESUME, help="Go on where an earlier call with the same --out stopped, however it stopped.")
     ] = False,
-    device: DeviceOption = "auto",
+    device: DeviceOption = DEVICE,
     as_json: JsonOption = False,
 ) -> None:
     """Compute tables and figures of the paper anew.

@@ -14,6 +14,10 @@ import typer
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_folder, check_target, save_model, write_csv
 from circurve.cli.fit_options import (
+    BATCH_SIZE,
+    EPOCHS,
+    PRECISION,
+    SEED,
     BatchSizeOption,
     EpochsOption,
     NoSplitOption,
@@ -30,6 +34,7 @@ from circurve.cli.fit_options import (
     ValidOption,
 )
 from circurve.cli.method_options import (
+    PSEUDOCOUNT,
     EstimatorOption,
     GateMemoryOption,
     GatesOption,
@@ -43,6 +48,7 @@ from circurve.cli.method_options import (
 from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
 from circurve.cli.options import (
+    DEVICE,
     TRAINING,
     DataArgument,
     DataDirOption,
@@ -50,7 +56,6 @@ from circurve.cli.options import (
     HeaderOption,
     JsonOption,
     MissingOption,
-    Precision,
     parse_shares,
 )
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
@@ -90,16 +95,16 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     simplex: SimplexOption = None,
     penalty: PenaltyOption = None,
     mu_scale: MuScaleOption = None,
-    pseudocount: PseudocountOption = 0.0,
-    epochs: EpochsOption = 100,
-    batch_size: BatchSizeOption = "200",
+    pseudocount: PseudocountOption = PSEUDOCOUNT,
+    epochs: EpochsOption = EPOCHS,
+    batch_size: BatchSizeOption = BATCH_SIZE,
     step_size: StepSizeOption = None,
-    seed: SeedOption = 0,
+    seed: SeedOption = SEED,
     select: SelectOption = None,
     patience: PatienceOption = None,
     tolerance: ToleranceOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = Precision.float32,
+    device: DeviceOption = DEVICE,
+    precision: PrecisionOption = PRECISION,
     data_dir: DataDirOption = None,
     valid: ValidOption = None,
     test: TestOption = None,
@@ -149,12 +154,15 @@ class Outputs:
 def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     shared = describe_job(job, data)
-    records = [describe_run(result, data) for result in results]
+    records = [{**describe_run(result, data), "name": results.name(number)} for number, result in enumerate(results)]
     failure: Exception | None = None
     try:
         if outputs.folder is not None:
             outputs.folder.mkdir(parents=True, exist_ok=True)
-            records = [_saved(outputs.folder, *pair, shared) for pair in zip(results, records, strict=True)]
+            records = [
+                {**record, "out": None} if result.failed else _saved(outputs.folder, result, record, shared)
+                for result, record in zip(results, records, strict=True)
+            ]
         if outputs.csv is not None:
             write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
     except (CircurveError, OSError) as error:
@@ -181,18 +189,24 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
 
 
 def summarise(groups: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Mean and standard deviation over the runs of each setting; `chosen` marks the best mu of a method and gate."""
+    """Mean and standard deviation over the runs of each setting; `chosen` marks the best mu of a method and gate.
+
+    Runs that failed are left out and counted in `failed`.
+    """
     settings: list[dict[str, Any]] = []
     for group in groups:
         first = group[0]
-        spread = {name: _spread([record[name] for record in group]) for name in MEASURES}
-        settings.append({**{name: first[name] for name in ("method", "gate", "mu")}, **spread, "chosen": False})
+        whole = [record for record in group if record.get("stopped") != "failed"]
+        spread = {name: _spread([record[name] for record in whole]) for name in MEASURES}
+        about = {name: first[name] for name in ("method", "gate", "mu")}
+        settings.append({**about, **spread, "failed": len(group) - len(whole), "chosen": False})
     rivals: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
     for setting in settings:
         rivals.setdefault((setting["method"], setting["gate"]), []).append(setting)
     for alike in rivals.values():
-        if alike[0]["mu"] is not None and alike[0]["valid_ll"]["mean"] is not None:
-            max(alike, key=lambda setting: setting["valid_ll"]["mean"])["chosen"] = True
+        scored = [setting for setting in alike if setting["valid_ll"]["mean"] is not None]
+        if alike[0]["mu"] is not None and scored:
+            max(scored, key=lambda setting: setting["valid_ll"]["mean"])["chosen"] = True
     return settings
 
 
@@ -241,12 +255,21 @@ def _print(report: dict[str, Any]) -> None:
     print_facts(
         {
             "*": "best mu of its method by mean validation log-likelihood" if marked else None,
+            "failed": _failures(report["runs"]),
             "parameters": f"{report['parameters']:,}",
             "time": f"{report['seconds']:.1f} s on {report['device']} for {len(report['runs'])} runs at once",
             "runs in": report["csv"],
             "models in": report["out_dir"],
         }
     )
+
+
+def _failures(runs: list[dict[str, Any]]) -> str | None:
+    """How many runs failed, and each of them by name; None if none did."""
+    failed = [f"{run['name']} {run['failure']}" for run in runs if run["stopped"] == "failed"]
+    if not failed:
+        return None
+    return f"{len(failed)} of {len(runs)} runs, left out of the means: {'; '.join(failed)}"
 
 
 def _cell(spread: dict[str, float | None], shown: Callable[[float | None], str]) -> str:

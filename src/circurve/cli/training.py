@@ -29,6 +29,7 @@ STOPPED = {
     "patience": "validation got no better",
     "callback": "stopped by a callback",
     "interrupted": "interrupted",
+    "failed": "a number was not finite",
 }
 
 
@@ -106,15 +107,7 @@ def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: 
         runs,
         valid=data.valid,
         test=data.test,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        step_size=settings.step_size,
-        tolerance=settings.tolerance,
-        patience=settings.patience,
-        select=settings.select,
-        device=settings.device,
-        precision=settings.precision,
-        track=settings.track,
+        **settings.options(),
     )
 
 
@@ -134,7 +127,15 @@ def describe_job(job: Job, data: Dataset) -> dict[str, Any]:
 
 
 def describe_run(result: FitResult, data: Dataset) -> dict[str, Any]:
-    """The fields of a report about one run: its method, how far it got, its scores."""
+    """The fields of a report about one run: its method, how far it got, its scores; those of a failed run are None."""
+    failure = result.failure
+    scores = {
+        "train_ll": result.train_ll,
+        "valid_ll": result.valid_ll,
+        "test_ll": result.test_ll,
+        "sharpness": None if result.failed else sharpness(result.model, data.train),
+        "dof": result.dof,
+    }
     return {
         **describe_method(result.run.method),
         "seed": result.run.seed,
@@ -142,9 +143,6 @@ def describe_run(result: FitResult, data: Dataset) -> dict[str, Any]:
         "epochs": len(result.history),
         "epoch": result.epoch,
         "stopped": result.stopped,
-        "train_ll": result.train_ll,
-        "valid_ll": result.valid_ll,
-        "test_ll": result.test_ll,
-        "sharpness": sharpness(result.model, data.train),
-        "dof": result.dof,
+        **(dict.fromkeys(scores) if result.failed else scores),
+        "failure": None if failure is None else f"in epoch {failure.epoch}: {failure.reason}",
     }

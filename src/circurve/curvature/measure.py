@@ -18,9 +18,10 @@ from circurve.engine import Backend, Batch, Program, Reference, Request, Samples
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.reference import root_flow
 from circurve.engine.reference.sums import decomposition, weak_decomposition
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import DataError, OptionError, ParameterError, warn_user
 from circurve.graph import Sum
 from circurve.learning.examples import Examples, prepare
+from circurve.learning.finite import finite_runs, first_broken_node
 from circurve.learning.score import chunks
 from circurve.model import Model
 
@@ -215,9 +216,17 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
 
 
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
-    """Check data for a model and move them to its device."""
+    """Check data for a model and move them to its device. A model that is broken is named, not the data."""
+    check_finite(model)
     prepared = prepare(Examples(x, weights, labels, missing), model.circuit, "curvature")
     return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
+
+
+def check_finite(model: Model) -> None:
+    """Refuse a model with a parameter that is not finite: it gives NaN for every row."""
+    if not bool(finite_runs(model.params)[0]):
+        node = first_broken_node(model.program, model.params.to("cpu"), 0)
+        raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
 def batches_of(backend: Backend, samples: Samples) -> Iterator[Batch]:

@@ -15,7 +15,7 @@ from circurve.engine.program import Program
 from circurve.errors import ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 
-__all__ = ["Params", "by_node", "from_nodes", "random_weights", "stack"]
+__all__ = ["Params", "by_node", "check_parameters", "from_nodes", "random_weights", "stack"]
 
 SIMPLEX_TOLERANCE = 1e-4
 """How far a row of given weights may be from summing to one; float32 files need some room."""
@@ -121,6 +121,15 @@ def from_nodes(program: Program, weights: Mapping[Node, Any], inputs: Mapping[No
         tuple(torch.stack([_weights(n, weights.get(n), circuit) for n in s.nodes])[None] for s in program.sums),
         tuple(torch.stack([_inputs(n, inputs.get(n), circuit) for n in i.nodes])[None] for i in program.inputs),
     )
+
+
+def check_parameters(circuit: Circuit, parameters: Mapping[Node, Any]) -> None:
+    """Raise ParameterError, with the node's name, for parameters that `from_nodes` would refuse."""
+    for node, given in parameters.items():
+        if isinstance(node, Sum):
+            _weights(node, given, circuit)
+        elif isinstance(node, Input):
+            _inputs(node, given, circuit)
 
 
 def _weights(node: Sum, given: Any, circuit: Circuit) -> Tensor:

@@ -17,7 +17,7 @@ from circurve.experiments.options import ReproduceOptions
 from circurve.graph import Circuit
 from circurve.inputs import Gaussian
 from circurve.learning import FleetResult, Gated, Global, Method, Run, Vanilla, fit, fit_fleet
-from circurve.learning.loop import EpochEnd
+from circurve.learning.events import EpochEnd
 from circurve.model import Model
 from circurve.plots import landscape
 from circurve.structures import hclt

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.records import is_failed
 from circurve.experiments.spec import Setting, Study, make_study
 from circurve.experiments.summary import Chosen, choose
 from circurve.learning import Gated, Global, Vanilla
@@ -49,13 +50,15 @@ def selection_data(
     strength = None
     for dataset in dict.fromkeys(record["dataset"] for record in records):
         base = choose(records, dataset, 1.0, "vanilla")
-        if base is None:
+        broken = {record["seed"] for record in records if record["dataset"] == dataset and is_failed(record)}
+        seeds = [seed for seed in (base.seeds if base is not None else ()) if seed not in broken]
+        if base is None or not seeds:
             continue
         panels[dataset] = {}
         for by in ("total", "local"):
             runs = [choose(records, dataset, 1.0, "all" if q == 1 else _label(by, q)) for q in fractions]
             strength = next((run.method["mu"] for run in runs if run is not None), strength)
-            panels[dataset][by] = [[_change(run, base, seed) for run in runs] for seed in base.seeds]
+            panels[dataset][by] = [[_change(run, base, seed) for run in runs] for seed in seeds]
     notes = [f"The strength is mu = {strength:g} throughout."] if strength is not None else []
     return {
         "fractions": list(fractions),

@@ -12,10 +12,10 @@ import numpy as np
 from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
 from circurve.data.convert import Array
 from circurve.errors import CircurveWarning, DataError
-from circurve.learning import FitResult
+from circurve.learning import Failure, FitResult
 from circurve.learning.history import EpochRecord
 
-__all__ = ["measure_run"]
+__all__ = ["describe_failed", "measure_run"]
 
 DIGITS = 5
 """Digits after the point of log-likelihoods in nats."""
@@ -45,6 +45,11 @@ def measure_run(result: FitResult, train: Array) -> dict[str, Any]:
         | {"sharpness": [_significant(epoch.sharpness) for epoch in result.history]},
         "curvature": None if curv is None else describe_curvature(curv),
     }
+
+
+def describe_failed(failure: Failure) -> dict[str, Any]:
+    """The part of a record that says that a run failed: in which epoch, and why. It has no scores."""
+    return {"status": "failed", "failure": {"epoch": failure.epoch, "reason": failure.reason}}
 
 
 def _curvature(result: FitResult, train: Array) -> Curvature | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from circurve.experiments.records import is_failed
 from circurve.experiments.spec import Setting, Study
 from circurve.learning import Gated, Vanilla
 from circurve.learning.gates import gate_name
@@ -22,7 +23,28 @@ def provenance(records: Sequence[Record]) -> list[str]:
         f"Data (SHA-256): {', '.join(f'{name} {digest[:12]}' for name, digest in hashes.items())}.",
         f"Training time: {sum(record['seconds'] for record in records):,.0f} s for {len(records):,} runs.",
     ]
-    return [*describe(*(record["environment"] for record in records)), *lines]
+    return [*failed_note(records), *describe(*(record["environment"] for record in records)), *lines]
+
+
+def failed_note(records: Sequence[Record]) -> list[str]:
+    """How many runs failed in training, and which; nothing where none did."""
+    failed = [record for record in records if is_failed(record)]
+    if not failed:
+        return []
+    return [
+        f"{len(failed):,} of {len(records):,} runs failed in training and are left out: "
+        f"{'; '.join(_failed_run(record) for record in failed)}."
+    ]
+
+
+def _failed_run(record: Record) -> str:
+    """`dna, gated with mu 0.1, seed 3, in epoch 12: Sum 'root': a parameter is not finite`."""
+    mu, share = record["method"]["mu"], record["fraction"]
+    strength = "" if mu is None else f" with mu {mu:g}" if isinstance(mu, int | float) else f" with mu {mu}"
+    rows = "" if share == 1 else f" {share:.0%}"
+    failure = record["failure"]
+    where = f"{record['dataset']}{rows}, {record['label']}{strength}, seed {record['seed']}"
+    return f"{where}, in epoch {failure['epoch']}: {failure['reason']}"
 
 
 def describe(*environments: Record) -> list[str]:

@@ -20,7 +20,7 @@ from typing import Any
 
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
-__all__ = ["FILE_NAME", "RecordFile", "identify", "read_records"]
+__all__ = ["FILE_NAME", "RecordFile", "identify", "is_failed", "read_records"]
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"
@@ -34,6 +34,14 @@ FIELDS = {
     "seed": int,
 }
 """What every record of a run holds."""
+
+SCORES = ("final", "best", "history")
+"""What the record of a failed run does not hold."""
+
+
+def is_failed(record: Record) -> bool:
+    """Whether the run broke in training: its record says in which epoch and why, and holds no scores."""
+    return record.get("status") == "failed"
 
 
 def identify(facts: Any) -> str:
@@ -68,7 +76,10 @@ class RecordFile:
     def check_complete(self) -> None:
         """Refuse records without what tables and figures are made from: written by hand, or by another program."""
         for line, record in enumerate(self.records, 1):
-            for name, kind in FIELDS.items():
+            needed = {**FIELDS, "failure": dict} if is_failed(record) else FIELDS
+            for name, kind in needed.items():
+                if is_failed(record) and name in SCORES:
+                    continue
                 if not isinstance(record.get(name), kind):
                     raise FileFormatError(f"{self.path}: line {line} is no whole result record: {name!r} is missing")
 

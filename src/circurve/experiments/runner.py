@@ -7,20 +7,24 @@ the size of a fleet, is the same as in an undisturbed study.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import circurve.learning
+from circurve.data.convert import Array
+from circurve.errors import TrainingError
 from circurve.experiments.datasets import StudyData, circuit_for
 from circurve.experiments.display import Display
 from circurve.experiments.environment import describe_environment
-from circurve.experiments.measure import measure_run
+from circurve.experiments.measure import describe_failed, measure_run
 from circurve.experiments.plan import Fleet, PlannedRun, describe_settings, plan_study
 from circurve.experiments.records import RecordFile
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
-from circurve.learning import Run
+from circurve.learning import Failure, FitResult, Run
+from circurve.learning.options import TrainingOptions
 
 __all__ = ["run_study"]
 
@@ -82,36 +86,60 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = fleet.data.part(fleet.fraction, fleet.rows_seed)
     circuit = circuit_for(fleet.data, train, protocol.units)
-    results = circurve.learning.fit_fleet(
-        circuit,
-        train,
-        [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train],
-        valid=fleet.data.valid,
-        test=fleet.data.test,
+    started = time.perf_counter()
+    options = TrainingOptions(
         epochs=fleet.epochs,
         batch_size=protocol.batch_size,
         step_size=protocol.step,
         select="last",
         device=study.device,
         track=True,
-        callbacks=[display.epoch],
-        progress=False,
     )
-    if any(result.stopped == "interrupted" for result in results):
-        raise KeyboardInterrupt
+    outcomes = _outcomes(circuit, train, work, options, display)
     missing = {run.id for run in work.missing}
-    pairs = [pair for pair in zip(work.train, results, strict=True) if pair[0].id in missing]
+    pairs = [pair for pair in zip(work.train, outcomes, strict=True) if pair[0].id in missing]
+    seconds = round(_seconds(outcomes, time.perf_counter() - started), 3)
     shared = _shared(study, fleet, circuit, environment)
+    costs = {
+        "seconds": round(seconds / len(outcomes), 3),
+        "fleet": {"key": fleet.key, "runs": len(outcomes), "seconds": seconds},
+    }
     records = []
-    for number, (run, result) in enumerate(pairs, 1):
+    for number, (run, outcome) in enumerate(pairs, 1):
         display.measure(number, len(pairs))
-        records.append(_record(study, fleet, run) | shared | measure_run(result, train))
-    seconds = round(results[0].seconds, 3)
-    for record in records:
-        record["seconds"] = round(seconds / len(results), 3)
-        record["fleet"] = {"key": fleet.key, "runs": len(results), "seconds": seconds}
+        found = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, train)
+        records.append(_record(study, fleet, run) | shared | found | costs)
     display.finish()
     return records
+
+
+def _outcomes(
+    circuit: Circuit, train: Array, work: _Work, options: TrainingOptions, display: Display
+) -> list[FitResult | Failure]:
+    """Of each run its result, or why it failed."""
+    data = work.fleet.data
+    runs = [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train]
+    try:
+        results = circurve.learning.fit_fleet(
+            circuit,
+            train,
+            runs,
+            valid=data.valid,
+            test=data.test,
+            callbacks=[display.epoch],
+            progress=False,
+            **options,
+        )
+    except TrainingError as error:
+        return [Failure(epoch, reason) for epoch, reason in error.failures]
+    if any(result.stopped == "interrupted" for result in results):
+        raise KeyboardInterrupt
+    return [result if result.failure is None else result.failure for result in results]
+
+
+def _seconds(outcomes: Sequence[FitResult | Failure], elapsed: float) -> float:
+    """The time that training took, without the building of the circuit where that is known."""
+    return next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed)
 
 
 def _record(study: Study, fleet: Fleet, run: PlannedRun) -> Record:

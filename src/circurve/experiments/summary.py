@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from circurve.experiments.records import identify
+from circurve.experiments.records import identify, is_failed
 
 __all__ = ["Chosen", "Spread", "choose", "choose_all", "score", "spread", "upper_half"]
 
@@ -71,10 +71,14 @@ def upper_half(shares: Sequence[float]) -> float:
 
 
 def choose(records: Iterable[Record], dataset: str, fraction: float, label: str) -> Chosen | None:
-    """The setting with the best mean validation log-likelihood over seeds, the first of equals; None without runs."""
+    """The setting with the best mean validation log-likelihood over seeds, the first of equals; None without runs.
+
+    Runs that failed do not count.
+    """
     settings: dict[str, list[Record]] = {}
     for record in records:
-        if (record["dataset"], record["fraction"], record["label"]) == (dataset, fraction, label):
+        case = (record["dataset"], record["fraction"], record["label"])
+        if case == (dataset, fraction, label) and not is_failed(record):
             settings.setdefault(identify(record["method"]), []).append(record)
     if not settings:
         return None

@@ -1,10 +1,10 @@
 """Learning: EM over fleets of runs, plain or regularised by curvature."""
 
 from circurve.learning import gates, schedules
+from circurve.learning.events import Callback, EpochEnd
 from circurve.learning.examples import Examples
 from circurve.learning.fit import fit, fit_fleet
-from circurve.learning.history import EpochRecord, FitResult, FleetResult
-from circurve.learning.loop import Callback, EpochEnd
+from circurve.learning.history import EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.options import Run
 
@@ -13,6 +13,7 @@ __all__ = [
     "EpochEnd",
     "EpochRecord",
     "Examples",
+    "Failure",
     "FitResult",
     "FleetResult",
     "Gated",

@@ -38,7 +38,10 @@ def candidates(run: Run) -> list[Run]:
 
 
 def choose(runs: Sequence[Run], groups: Sequence[Sequence[Run]], results: FleetResult) -> FleetResult:
-    """One result for each run: the best of its candidates by validation likelihood, with all of them as its path."""
+    """One result for each run: the best of its candidates by validation likelihood, with all of them as its path.
+
+    Candidates that failed do not count; if all of them did, the run has failed, as the first of them.
+    """
     chosen: list[FitResult] = []
     position = 0
     for run, group in zip(runs, groups, strict=True):
@@ -47,6 +50,7 @@ def choose(runs: Sequence[Run], groups: Sequence[Sequence[Run]], results: FleetR
         if not needs_choice(run):
             chosen.append(path[0])
             continue
-        best = FleetResult(path).best(by="valid_ll")
+        left = tuple(candidate for candidate in path if not candidate.failed)
+        best = FleetResult(left).best(by="valid_ll") if left else path[0]
         chosen.append(replace(best, path=path))
     return FleetResult(tuple(chosen))

@@ -3,55 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from inspect import signature
+from typing import Any, Unpack
 
-import torch
-
-from circurve.engine import BackendName, Params, Program, Samples, compile, stack
-from circurve.errors import OptionError
+from circurve.engine import Params, Program, Samples, compile, stack
+from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
+from circurve.learning.events import Callback
 from circurve.learning.examples import Examples, Prepared, check_alike, prepare, warn_of_lost_digits
 from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
-from circurve.learning.loop import Callback, Trainer
+from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
-from circurve.learning.options import PRECISIONS, Run, Settings
+from circurve.learning.option_texts import refuse_unknown
+from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.progress import progress_bar
-from circurve.learning.schedules import Schedule, by_overfitting
+from circurve.learning.schedules import by_overfitting
+from circurve.learning.signatures import show_options
 from circurve.model import Model, as_device
 
 __all__ = ["fit", "fit_fleet"]
 
 
-def fit(  # noqa: PLR0913 - the one call that most users write; everything goes into records at once
+class FleetOptions(TrainingOptions, total=False):
+    """All keywords of `fit_fleet`, for `fit`, which hands them on."""
+
+    valid: Any
+    test: Any
+    weights: Any
+    labels: Any
+    missing: int | None
+    refit: bool
+    start: Model | None
+    callbacks: Sequence[Callback]
+    progress: bool | None
+
+
+def fit(
     circuit: Circuit,
     train: Any,
     *,
-    valid: Any = None,
-    test: Any = None,
-    weights: Any = None,
-    labels: Any = None,
-    missing: int | None = None,
     method: Method | None = None,
-    seed: int = 0,
-    init: Initialization = "random",
-    epochs: int = 100,
-    batch_size: int | None = 200,
-    step_size: float | Schedule | None = None,
-    tolerance: float | None = None,
-    patience: int | None = None,
-    select: Literal["best", "last"] | None = None,
-    device: str | torch.device = "auto",
-    precision: Literal["float32", "float64", "tf32"] = "float32",
-    backend: BackendName = "auto",
-    memory_budget: int | None = None,
-    track: bool = False,
-    refit: bool = False,
-    start: Model | None = None,
-    callbacks: Sequence[Callback] = (),
-    progress: bool | None = None,
+    seed: int = Run.seed,
+    init: Initialization = Run.init,
+    **options: Unpack[FleetOptions],
 ) -> FitResult:
     """Train a circuit by EM.
 
@@ -60,50 +57,21 @@ def fit(  # noqa: PLR0913 - the one call that most users write; everything goes 
     missing values in all three. Data frames must have the same columns in the same order.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
     by validation likelihood, with all candidates trained in one pass (`result.path`).
-    seed fixes all that is random. init: how parameters start, "random" or "prototypes": each unit around a row of the
-    training data.
-    batch_size: None for full-batch EM. step_size: alpha, a number or a schedule; by default 0.1 for mini-batches and 1
-    for the full batch. epochs: passes over the data, at most: patience stops after so many without a better validation
-    log-likelihood, tolerance when an epoch raises the training log-likelihood by less.
-    select: which epoch's parameters to return, "best" by validation log-likelihood (the default when `valid` is given)
-    or "last". track: measure sharpness and gates in every epoch. refit: after a choice of mu or gate, train the winner
-    once more on training and validation data together. start: go on from this model's parameters.
-    device: "auto" is CUDA where there is one. precision: "tf32" is a faster choice on a GPU, "float64" for checks.
-    backend: "auto" takes the fastest that serves the circuit, "reference" is plain torch. memory_budget: bytes for
-    buffers. callbacks: functions that are given each epoch's event and stop the training by returning true. progress:
-    show a bar; None does on a terminal.
+    {run}
+    {settings}
+    refit: After a choice of mu or gate, train the winner again on training and validation data together.
+    start: Go on from this model's parameters.
+    callbacks: Functions that are given each epoch's event and stop the training by returning true.
+    progress: Show a bar; None does on a terminal.
     Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
+    A training that breaks, with parameters, statistics or likelihoods that are not finite, raises TrainingError.
     """
+    refuse_unknown(options, signature(fit).parameters, "fit")
     run = Run(method=method if method is not None else Vanilla(), seed=seed, init=init)
-    fleet = fit_fleet(
-        circuit,
-        train,
-        [run],
-        valid=valid,
-        test=test,
-        weights=weights,
-        labels=labels,
-        missing=missing,
-        epochs=epochs,
-        batch_size=batch_size,
-        step_size=step_size,
-        tolerance=tolerance,
-        patience=patience,
-        select=select,
-        device=device,
-        precision=precision,
-        backend=backend,
-        memory_budget=memory_budget,
-        track=track,
-        refit=refit,
-        start=start,
-        callbacks=callbacks,
-        progress=progress,
-    )
-    return fleet[0]
+    return fit_fleet(circuit, train, [run], **options)[0]
 
 
-def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
+def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything goes into records at once
     circuit: Circuit,
     train: Any,
     runs: Sequence[Run],
@@ -113,55 +81,31 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     weights: Any = None,
     labels: Any = None,
     missing: int | None = None,
-    epochs: int = 100,
-    batch_size: int | None = 200,
-    step_size: float | Schedule | None = None,
-    tolerance: float | None = None,
-    patience: int | None = None,
-    select: Literal["best", "last"] | None = None,
-    device: str | torch.device = "auto",
-    precision: Literal["float32", "float64", "tf32"] = "float32",
-    backend: BackendName = "auto",
-    memory_budget: int | None = None,
-    track: bool = False,
     refit: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
+    **options: Unpack[TrainingOptions],
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
 
     All runs share the data and the options of `fit`; seed, method, step size and init are each run's own. A run with
     mu="auto" or gate="auto" is trained once for each candidate, in the same pass; its result is the best of them by
-    validation likelihood.
+    validation likelihood. A run that breaks stops with `result.failed` and a warning, and the others go on; if all of
+    them break, TrainingError is raised.
     """
-    settings = Settings(
-        epochs=epochs,
-        batch_size=batch_size,
-        step_size=step_size,
-        tolerance=tolerance,
-        patience=patience,
-        select=select,
-        device=device,
-        precision=precision,
-        backend=backend,
-        memory_budget=memory_budget,
-        track=track,
-    )
+    refuse_unknown(options, signature(fit_fleet).parameters, "fit_fleet", [option.name for option in fields(Run)])
+    settings = Settings.of(options)
     _check(circuit, runs, callbacks)
-    choosing = any(needs_choice(run) for run in runs)
-    if refit and any(_follows_validation(run) for run in runs):
-        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
-    if valid is None:
-        _check_does_without_validation(runs, settings)
+    _check_validation(runs, settings, refit, given=valid is not None)
     held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
     given = {"train": Examples.of(train, weights, labels, missing)}
     given |= {name: Examples.of(part, missing=missing) for name, part in held.items()}
     prepared = {name: prepare(examples, circuit, name) for name, examples in given.items()}
     check_alike(prepared)
-    warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[precision])
+    warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
-    place, dtype = as_device(device), PRECISIONS[precision]
+    place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
     starts, of_run = _starts(program, fleet, prepared["train"], start)
@@ -169,24 +113,47 @@ def fit_fleet(  # noqa: PLR0913 - the same arguments as `fit`
     samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
-    if not choosing:
-        return results
+    results.check_any_left()
     chosen = choose(runs, groups, results)
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
-    first = [params.select([fleet.index(result.run)]) for result in chosen]
-    return FleetResult(
-        tuple(_refit(r, p, settings, samples) if r.path else r for r, p in zip(chosen, first, strict=True))
+    return _refit_all(chosen, _Training(settings, fleet, params, samples))
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A training that is done: what a refit starts from."""
+
+    settings: Settings
+    fleet: Sequence[Run]
+    params: Params  # of each run of the fleet at its start
+    samples: Mapping[str, Samples]
+
+
+def _refit_all(chosen: FleetResult, done: _Training) -> FleetResult:
+    """The same with the winner of each choice trained again; the others stay as they are."""
+    final = FleetResult(
+        tuple(
+            _refit(number, result, done) if result.path and not result.failed else result
+            for number, result in enumerate(chosen)
+        )
     )
+    final.check_any_left()
+    return final
 
 
-def _refit(winner: FitResult, params: Params, settings: Settings, samples: Mapping[str, Samples]) -> FitResult:
-    """Train the winner once more, on training and validation data together, up to the epoch that was chosen."""
+def _refit(number: int, winner: FitResult, done: _Training) -> FitResult:
+    """Train the winner again, on training and validation data together, up to the epoch that was chosen."""
+    samples = done.samples
     data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
-    trainer = Trainer(
-        winner.model.program, [winner.run], replace(settings, select="last", patience=None, tolerance=None), data
-    )
-    again = trainer.train(params, [lambda event: event.epoch >= winner.epoch])[0]
+    settings = replace(done.settings, select="last", patience=None, tolerance=None)
+    start = done.params.select([done.fleet.index(winner.run)])
+    trainer = Trainer(winner.model.program, [winner.run], settings, data)
+    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch])[0]
+    if again.failure is not None:
+        name, failure = winner.run.name(number), again.failure
+        warn_user(f"the refit of {name} failed in epoch {failure.epoch}: {failure.reason}; it keeps what was chosen")
+        return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped)
 
@@ -204,7 +171,12 @@ def _check(circuit: object, runs: object, callbacks: object) -> None:
         raise OptionError(f"callbacks must be a list of functions, not {callbacks!r}")
 
 
-def _check_does_without_validation(runs: Sequence[Run], settings: Settings) -> None:
+def _check_validation(runs: Sequence[Run], settings: Settings, refit: bool, given: bool) -> None:
+    """Refuse what needs validation data where there are none, and what a refit would take them away from."""
+    if refit and any(_follows_validation(run) for run in runs):
+        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
+    if given:
+        return
     if any(needs_choice(run) for run in runs):
         raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
     if any(_follows_validation(run) for run in runs):
@@ -234,3 +206,6 @@ def _same_structure(start: Model, circuit: Circuit) -> Program:
     if start.circuit is not circuit:
         raise OptionError("start: the model has another circuit; pass its own, model.circuit")
     return start.program
+
+
+show_options(fit, fit_fleet)

@@ -59,6 +59,10 @@ class GraphSteps:
         """Views of the parameters, which the next step changes in place."""
         return self.engine.params
 
+    def snapshot(self) -> Params:
+        """A copy of the parameters."""
+        return self.params.clone()
+
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch; nothing waits for the device until the totals are read."""
         self._prepare(batches, step_sizes, mus)
@@ -83,7 +87,7 @@ class GraphSteps:
             self.number = torch.zeros(1, dtype=torch.int64, device=device)
             self.alphas = torch.zeros(len(batches), self.engine.runs, dtype=torch.float64, device=device)
             self.mus = torch.zeros_like(self.alphas)
-            self.totals = torch.zeros(5, self.engine.runs, dtype=torch.float64, device=device)
+            self.totals = torch.zeros(Totals.ROWS, self.engine.runs, dtype=torch.float64, device=device)
             units = self.plan.units if self.plan.request.curvature else 0
             self.traces = torch.zeros(self.engine.runs, units, dtype=torch.float64, device=device)
             self.sent = ()

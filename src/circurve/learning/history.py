@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from circurve.errors import OptionError
+from circurve.errors import OptionError, TrainingError
 from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
 
-__all__ = ["EpochRecord", "FitResult", "FleetResult"]
+__all__ = ["EpochRecord", "Failure", "FitResult", "FleetResult"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,17 @@ class EpochRecord:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a run could not go on."""
+
+    epoch: int
+    """The epoch in which it broke."""
+
+    reason: str
+    """What broke first, such as "Sum 'root': a parameter is not finite"."""
+
+
+@dataclass(frozen=True)
 class FitResult:
     """A trained model with its history; the scores are those of this very model, computed exactly."""
 
@@ -66,10 +77,18 @@ class FitResult:
     """Mean trace of the Hessian over the training data; None unless `track=True`."""
 
     stopped: str
-    """Why training ended: "epochs", "tolerance", "patience", "callback" or "interrupted"."""
+    """Why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"."""
 
     path: tuple[FitResult, ...] = field(default=(), repr=False)
     """With mu="auto" or gate="auto": the results of all candidates, of which this is the best."""
+
+    failure: Failure | None = None
+    """What broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run broke in training and was stopped."""
+        return self.failure is not None
 
     @property
     def dof(self) -> float | None:
@@ -83,7 +102,7 @@ def _dof(train_ll: float, valid_ll: float | None) -> float | None:
     return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FleetResult(Sequence[FitResult]):
     """The results of all runs of a fleet, in the order in which they were given."""
 
@@ -103,9 +122,42 @@ class FleetResult(Sequence[FitResult]):
         return iter(self.results)
 
     def best(self, by: str = "valid_ll") -> FitResult:
-        """The result with the highest validation (or `by="train_ll"`, `"test_ll"`) log-likelihood."""
+        """The result with the highest validation (or `by="train_ll"`, `"test_ll"`) log-likelihood.
+
+        Runs that failed do not count; TrainingError if all of them did.
+        """
         if by not in ("train_ll", "valid_ll", "test_ll"):
             raise OptionError(f"by must be 'train_ll', 'valid_ll' or 'test_ll', not {by!r}")
         if any(getattr(result, by) is None for result in self.results):
             raise OptionError(f"by={by!r}, but the fleet was trained without that data")
-        return max(self.results, key=lambda result: float(getattr(result, by)))
+        self.check_any_left()
+        whole = [result for result in self.results if not result.failed]
+        return max(whole, key=lambda result: float(getattr(result, by)))
+
+    @property
+    def failed(self) -> tuple[int, ...]:
+        """The numbers of the runs that broke in training."""
+        return tuple(number for number, result in enumerate(self.results) if result.failed)
+
+    def name(self, number: int) -> str:
+        """What messages call a run: its label or its number, with its method and seed."""
+        return self.results[number].run.name(number)
+
+    def check_any_left(self) -> None:
+        """Raise TrainingError if every run failed; it names the first failure."""
+        if len(self.failed) < len(self.results):
+            return
+        number = min(self.failed, key=lambda n: self._failure(n).epoch)
+        failure, count = self._failure(number), len(self.results)
+        lead = "" if count == 1 else f"all {count} runs failed; the first: "
+        every = tuple((self._failure(n).epoch, self._failure(n).reason) for n in self.failed)
+        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {failure.epoch}: {failure.reason}", every)
+
+    def _failure(self, number: int) -> Failure:
+        failure = self.results[number].failure
+        assert failure is not None, "asked for failed runs only"
+        return failure
+
+    def __repr__(self) -> str:
+        lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]
+        return "\n".join([f"<FleetResult: {len(self.results)} runs, {len(self.failed)} failed>", *lines])

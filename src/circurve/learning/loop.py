@@ -3,216 +3,217 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from circurve.engine import Backend, Params, Program, Request, Samples, choose_backend, stack
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.errors import warn_user
-from circurve.learning.checks import check_at_least_zero
-from circurve.learning.history import EpochRecord, FitResult, FleetResult
+from circurve.errors import ParameterError, warn_user
+from circurve.learning.events import Callback, EpochEnd
+from circurve.learning.finite import finite_runs
+from circurve.learning.fleet import Finished, Fleet, Workers
+from circurve.learning.history import EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.initialize import generator
-from circurve.learning.methods import Grid, Strength, Vanilla
-from circurve.learning.options import Run, Settings, as_schedule
+from circurve.learning.options import Run, Settings
 from circurve.learning.plan import Plan
-from circurve.learning.schedules import Schedule, by_overfitting
-from circurve.learning.score import chunks, mean_log_likelihood
-from circurve.learning.steps import Batches, Steps, Totals
+from circurve.learning.rates import Rates
+from circurve.learning.score import Scorer, chunks
+from circurve.learning.steps import Batches, EpochSums
 from circurve.learning.steps_choice import steps_for
+from circurve.learning.watch import broken_parameter, broken_scores, broken_steps, describe_failure
 from circurve.model import Model
 
-__all__ = ["Callback", "EpochEnd", "Trainer"]
+__all__ = ["Trainer"]
 
-T = TypeVar("T")
-"""A number, a schedule, or what else says how strong or how long a step is."""
-
-
-@dataclass(frozen=True)
-class EpochEnd:
-    """What a callback is told after each epoch."""
-
-    epoch: int
-    epochs: int
-    records: dict[int, EpochRecord]
-    """The epoch's record of each run that is still training, by the run's number."""
-
-    model: Callable[[int], Model]
-    """The present model of a run, by the run's number."""
-
-
-Callback = Callable[[EpochEnd], bool | None]
-"""Called after each epoch; returning True ends the training of the whole fleet."""
+Scores = Mapping[str, Sequence[float]]
+"""Mean log-likelihoods of all active runs, by the name of the data."""
 
 
 class Trainer:
-    """Trains a fleet. Runs that have stopped leave the fleet, so that the others go on faster."""
+    """Trains a fleet. Runs that have stopped leave the fleet, so that the others go on faster.
+
+    A run that breaks (a parameter, a statistic or a log-likelihood is not finite) leaves it too, with the parameters of
+    its last whole epoch. The others repeat that epoch without it: a chunk with NaN can take another path through the
+    engine, and a run must not depend, not even in its last digit, on the runs beside it.
+    """
 
     def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Samples]) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
-        steps: list[float | Schedule] = [settings.step if run.step_size is None else run.step_size for run in runs]
-        self.step_sizes = _checked(steps, as_schedule)
-        mus: list[Strength] = [0.0 if isinstance(run.method, Vanilla) else run.method.mu for run in runs]
-        self.strengths = _checked(mus, _as_strength)
+        self.rates = Rates(runs, settings)
         self.shuffles = {run.seed: generator(run.seed, stream=1) for run in runs}
         self.select = settings.select or ("best" if "valid" in data else "last")
-        self.history: list[list[EpochRecord]] = [[] for _ in runs]
-        self.finished: dict[int, tuple[Params, int, str]] = {}
         self.warned = False
+        self.started = time.perf_counter()
 
     def train(self, params: Params, callbacks: Sequence[Callback] = ()) -> FleetResult:
         """EM from the given parameters (R = number of runs) until every run has stopped."""
-        self.started = time.perf_counter()
-        self.active = list(range(len(self.runs)))
-        self.plan, self.steps, self.scorer = self._bind(params, self.active)
-        self.chunk: int | None = None
-        self.best, self.best_ll = params, torch.full((params.runs,), -torch.inf, dtype=torch.float64)
-        self.best_epoch = [0] * len(self.runs)
+        self._check_start(params)
+        fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
         epoch = 0
         try:
             for epoch in range(1, self.settings.epochs + 1):
-                self._epoch(epoch)
-                if self._tell(epoch, callbacks):
-                    self._stop(dict.fromkeys(self.active, "callback"), epoch)
-                self._stop(self._reasons(epoch), epoch)
-                if not self.active:
+                orders = self._orders(fleet)
+                fleet, done = self._epoch(fleet, epoch, orders)
+                while not done:
+                    fleet, done = self._epoch(fleet, epoch, orders)
+                if fleet.active and self._tell(fleet, epoch, callbacks):
+                    fleet = self._stop(fleet, dict.fromkeys(fleet.active, "callback"), epoch)
+                fleet = self._stop(fleet, self._reasons(fleet, epoch), epoch)
+                if not fleet.active:
                     break
-            self._stop(dict.fromkeys(self.active, "epochs"), self.settings.epochs)
+            fleet = self._stop(fleet, dict.fromkeys(fleet.active, "epochs"), self.settings.epochs)
         except KeyboardInterrupt:
-            self._stop(dict.fromkeys(self.active, "interrupted"), epoch)
-        return self._results()
+            fleet = self._interrupt(fleet, epoch)
+        return self._results(fleet)
 
-    def _bind(self, params: Params, active: Sequence[int]) -> tuple[Plan, Steps, Backend]:
-        """What continues with these parameters: M-step, steps and an engine for scores."""
+    def _check_start(self, params: Params) -> None:
+        for place, finite in enumerate(finite_runs(params).tolist()):
+            if not finite:
+                raise ParameterError(f"the start of training: {broken_parameter(self.program, params, place)}")
+
+    def _bind(self, params: Params, active: Sequence[int]) -> Workers:
+        """What continues with these parameters: M-step, steps and a backend for scores."""
         methods = [self.runs[i].method for i in active]
         plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
-        steps = steps_for(self._engine(params), plan, self.data["train"], params, self.settings.memory_budget)
-        return plan, steps, steps.scorer
+        steps = steps_for(self._backend(params), plan, self.data["train"], params, self.settings.memory_budget)
+        return Workers(plan, steps, self._scorer(steps.scorer))
 
-    def _engine(self, params: Params) -> Backend:
+    def _backend(self, params: Params) -> Backend:
         return choose_backend(self.program, params, self.settings.backend, self.settings.precision)
 
-    @property
-    def params(self) -> Params:
-        """The present parameters of the runs that are still training."""
-        return self.steps.params
+    def _scorer(self, backend: Backend) -> Scorer:
+        return Scorer(backend, self.settings.memory_budget)
 
-    def _epoch(self, epoch: int) -> None:
-        train = self.data["train"]
-        size = self.settings.batch_size
-        batches = Batches.even(None if size is None else self._orders(len(train)), len(train), size)
+    def _orders(self, fleet: Fleet) -> dict[int, Tensor] | None:
+        """The order of the rows in this epoch, (N,) for each seed of an active run; None for full batches."""
+        if self.settings.batch_size is None:
+            return None
+        seeds = dict.fromkeys(self.runs[run].seed for run in fleet.active)
+        rows = len(self.data["train"])
+        return {seed: torch.randperm(rows, generator=self.shuffles[seed]) for seed in seeds}
+
+    def _batches(self, fleet: Fleet, orders: dict[int, Tensor] | None) -> Batches:
+        rows, device = len(self.data["train"]), fleet.kept.device
+        if orders is None:
+            return Batches.even(None, rows, None)
+        seeds = [self.runs[run].seed for run in fleet.active]
+        different = list(dict.fromkeys(seeds))
+        drawn = torch.stack([orders[seed] for seed in different]).to(device)
+        of_run = torch.tensor([different.index(seed) for seed in seeds], device=device)
+        return Batches.even(drawn.index_select(0, of_run), rows, self.settings.batch_size)  # (R, N)
+
+    def _epoch(self, fleet: Fleet, epoch: int, orders: dict[int, Tensor] | None) -> tuple[Fleet, bool]:
+        """One epoch of all active runs, and whether it counts; if runs broke, the fleet without them, as it was."""
+        batches = self._batches(fleet, orders)
         steps = len(batches)
         total = max(1, self.settings.epochs * steps - 1)
         progress = [((epoch - 1) * steps + i) / total for i in range(steps)]
-        alphas = _over_epoch([self.step_sizes[run] for run in self.active], progress)
-        mus = _over_epoch([self._mu(run) for run in self.active], progress)
-        seen = self.steps.run(batches, alphas, mus)
-        self._warn(seen.impossible())
-        self._record(epoch, seen, alphas[-1], mus[-1])
+        alphas = self.rates.step_sizes_at(fleet.active, progress)
+        mus = self.rates.strengths_at(fleet.active, progress, fleet.last())
+        workers = fleet.workers
+        sums = workers.steps.run(batches, alphas, mus).fetch(workers.steps.params)
+        broken = broken_steps(self.program, workers.steps.params, sums, workers.plan.methods)
+        scores: Scores = {}
+        if not broken:
+            self._warn(int(max(sums.impossible)))
+            held_out = [name for name in ("valid", "test") if name in self.data]
+            scores = {name: workers.scorer.score(workers.steps.params, self.data[name]) for name in held_out}
+            broken = broken_scores(scores)
+        if broken:
+            failures = {fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()}
+            rest = self._fail(fleet, failures)
+            return rest, not rest.active
+        rates = list(zip(alphas[-1], mus[-1], strict=True))
+        return fleet.after_epoch(self._records(fleet, epoch, (sums, scores), rates), self.select == "best"), True
 
-    def _mu(self, run: int) -> float | Schedule:
-        """The strength of a run's penalty in this epoch."""
-        strength = self.strengths[run]
-        if isinstance(strength, by_overfitting):
-            history = self.history[run]
-            return strength.value(_overfitting(history[-1]) if history else None)
-        assert not isinstance(strength, str | Grid), "a choice of mu is resolved before training"
-        return strength
-
-    def _orders(self, rows: int) -> Tensor:  # (R, N)
-        """The rows in the order of each run's seed, drawn once for all of its runs that are still training."""
-        seeds = [self.runs[run].seed for run in self.active]
-        different = list(dict.fromkeys(seeds))
-        orders = torch.stack([torch.randperm(rows, generator=self.shuffles[seed]) for seed in different])
-        of_run = torch.tensor([different.index(seed) for seed in seeds], device=self.params.device)
-        return orders.to(self.params.device).index_select(0, of_run)
-
-    def _score(self, name: str, params: Params, engine: Backend, chunk: int) -> list[float] | None:
-        if name not in self.data:
-            return None
-        values: list[float] = mean_log_likelihood(engine, params, self.data[name], chunk).tolist()
-        return values
-
-    def _record(self, epoch: int, seen: Totals, alphas: Sequence[float], mus: Sequence[float]) -> None:
-        train_ll, sharpness = seen.mean_log_likelihood().tolist(), seen.mean_trace().tolist()
-        tracked = self.settings.track
-        gates = self.plan.gate_summaries() if tracked else [None] * len(self.active)
-        if self.chunk is None:  # only now: the steps have taken what they need
-            self.chunk = chunk_size(self.scorer, backward=False, memory_budget=self.settings.memory_budget)
-        valid = self._score("valid", self.params, self.scorer, self.chunk)
-        test = self._score("test", self.params, self.scorer, self.chunk)
+    def _records(
+        self, fleet: Fleet, epoch: int, seen: tuple[EpochSums, Scores], rates: Sequence[tuple[float, float]]
+    ) -> list[EpochRecord]:
+        """The records of an epoch, one for each active run; rates: its step size and mu."""
+        sums, scores = seen
+        tracked, none = self.settings.track, [None] * len(fleet.active)
+        gates = fleet.workers.plan.gate_summaries() if tracked else none
         seconds = time.perf_counter() - self.started
-        for place, run in enumerate(self.active):
-            self.history[run].append(
-                EpochRecord(
-                    epoch=epoch,
-                    train_ll=train_ll[place],
-                    valid_ll=None if valid is None else valid[place],
-                    test_ll=None if test is None else test[place],
-                    step_size=alphas[place],
-                    mu=mus[place],
-                    seconds=seconds,
-                    sharpness=sharpness[place] if tracked else None,
-                    gates=gates[place],
-                )
+        return [
+            EpochRecord(
+                epoch=epoch,
+                train_ll=sums.train_ll(place),
+                valid_ll=scores.get("valid", none)[place],
+                test_ll=scores.get("test", none)[place],
+                step_size=step_size,
+                mu=mu,
+                seconds=seconds,
+                sharpness=sums.sharpness(place) if tracked else None,
+                gates=gates[place],
             )
-        if valid is not None:
-            self._keep_best(torch.tensor(valid, dtype=torch.float64), epoch)
+            for place, (step_size, mu) in enumerate(rates)
+        ]
 
-    def _keep_best(self, valid: Tensor, epoch: int) -> None:
-        better = valid > self.best_ll
-        for run, has_risen in zip(self.active, better.tolist(), strict=True):
-            if has_risen:
-                self.best_epoch[run] = epoch
-        self.best_ll = torch.where(better, valid, self.best_ll)
-        if self.select == "best":
-            chosen = better.to(self.params.device).view(-1, 1, 1, 1)
-            self.best = _where(chosen, self.params, self.best)
-
-    def _reasons(self, epoch: int) -> dict[int, str]:
+    def _reasons(self, fleet: Fleet, epoch: int) -> dict[int, str]:
         """Which runs stop after this epoch, and why."""
         reasons: dict[int, str] = {}
-        for run in self.active:
-            history, patience = self.history[run], self.settings.patience
-            tolerance = self.settings.tolerance
+        tolerance, patience = self.settings.tolerance, self.settings.patience
+        for run, best_epoch in zip(fleet.active, fleet.best_epoch, strict=True):
+            history = fleet.history[run]
             if tolerance is not None and epoch > 1 and history[-1].train_ll - history[-2].train_ll < tolerance:
                 reasons[run] = "tolerance"
-            if patience is not None and "valid" in self.data and epoch - self.best_epoch[run] >= patience:
+            if patience is not None and "valid" in self.data and epoch - best_epoch >= patience:
                 reasons[run] = "patience"
         return reasons
 
-    def _stop(self, reasons: dict[int, str], epoch: int) -> None:
+    def _stop(self, fleet: Fleet, reasons: Mapping[int, str], epoch: int) -> Fleet:
         """Put the runs named in `reasons` aside with the parameters to return, and go on with the others."""
         if not reasons:
-            return
-        kept = [place for place, run in enumerate(self.active) if run not in reasons]
-        for place, run in enumerate(self.active):
-            if run in reasons:
-                best = self.select == "best" and self.best_epoch[run] > 0
-                source, at = (self.best, self.best_epoch[run]) if best else (self.params, epoch)
-                self.finished[run] = (source.select([place]), at, reasons[run])
-        active = [self.active[place] for place in kept]
-        if not kept:
-            self.active = active
-            return
-        params, bests, best_ll = self.params.select(kept), self.best.select(kept), self.best_ll[kept]
-        plan, steps, scorer = self._bind(params, active)
-        plan.remember(self.plan, kept)
-        # all at once: an interruption must not find runs and parameters of different fleets
-        self.plan, self.steps, self.scorer, self.chunk, self.active, self.best, self.best_ll = (
-            plan, steps, scorer, None, active, bests, best_ll
-        )  # fmt: skip
+            return fleet
+        return self._put_aside(fleet, {run: self._finished(fleet, run, epoch, why) for run, why in reasons.items()})
 
-    def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
-        records = {run: self.history[run][-1] for run in self.active}
+    def _fail(self, fleet: Fleet, failures: Mapping[int, Failure]) -> Fleet:
+        """Put broken runs aside; the others go back to the state before this epoch."""
+        finished: dict[int, Finished] = {}
+        for run, failure in failures.items():
+            kept = self._finished(fleet, run, failure.epoch - 1, "failed")
+            finished[run] = replace(kept, failure=failure)
+            if len(self.runs) > 1:  # of a single run, the caller says it with an error
+                warn_user(describe_failure(self.runs[run].name(run), failure, kept.epoch))
+        fleet.workers.plan.recall(fleet.memories)
+        return self._put_aside(fleet, finished)
 
+    def _interrupt(self, fleet: Fleet, epoch: int) -> Fleet:
+        """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
+        params = fleet.workers.steps.snapshot()
+        finite = finite_runs(params).tolist()
+        broken = [run for place, run in enumerate(fleet.active) if not finite[place]]
+        reasons = {run: broken_parameter(self.program, params, fleet.active.index(run)) for run in broken}
+        if broken:
+            fleet = self._fail(fleet, {run: Failure(epoch, reason) for run, reason in reasons.items()})
+            params = params.select([place for place, is_finite in enumerate(finite) if is_finite])
+        return self._stop(replace(fleet, kept=params), dict.fromkeys(fleet.active, "interrupted"), epoch)
+
+    def _finished(self, fleet: Fleet, run: int, epoch: int, stopped: str) -> Finished:
+        """The parameters that a run returns: those of its best epoch, or those after the given one."""
+        place = fleet.active.index(run)
+        if self.select == "best" and fleet.best_epoch[place] > 0:
+            return Finished(fleet.best.select([place]), fleet.best_epoch[place], stopped)
+        return Finished(fleet.kept.select([place]), epoch, stopped)
+
+    def _put_aside(self, fleet: Fleet, finished: Mapping[int, Finished]) -> Fleet:
+        places = [place for place, run in enumerate(fleet.active) if run not in finished]
+        if not places:
+            return fleet.without(finished, None)
+        workers = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
+        workers.plan.remember(fleet.workers.plan, places)
+        return fleet.without(finished, workers)
+
+    def _tell(self, fleet: Fleet, epoch: int, callbacks: Sequence[Callback]) -> bool:
         def model(run: int) -> Model:
-            return Model(self.program.circuit, self.params.select([self.active.index(run)]), self.program)
+            return Model(self.program.circuit, fleet.kept.select([fleet.active.index(run)]), self.program)
 
-        event = EpochEnd(epoch, self.settings.epochs, records, model)
+        records = {run: fleet.history[run][-1] for run in fleet.active}
+        names = {run: self.runs[run].name(run) for run in fleet.active}
+        event = EpochEnd(epoch, self.settings.epochs, records, model, names)
         answers = [callback(event) for callback in callbacks]
         return any(answers)
 
@@ -221,78 +222,42 @@ class Trainer:
             self.warned = True
             warn_user(f"{most} training samples have probability zero under the present parameters; EM leaves them out")
 
-    def _sharpness(self, params: Params, engine: Backend) -> list[float | None]:
+    def _sharpness(self, params: Params, backend: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
         train, request = self.data["train"], Request(curvature=True)
-        most = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
+        most = chunk_size(backend, backward=True, memory_budget=self.settings.memory_budget)
         sums = within_memory(
-            engine, min(most, len(train)), lambda chunk: engine.statistics(params, chunks(train, chunk), request)
+            backend, min(most, len(train)), lambda chunk: backend.statistics(params, chunks(train, chunk), request)
         )
         assert sums.curvature is not None
         values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()
         return values
 
-    def _results(self) -> FleetResult:
-        params = stack([self.finished[run][0] for run in range(len(self.runs))])
-        engine = self._engine(params)
-        chunk = chunk_size(engine, backward=False, memory_budget=self.settings.memory_budget)
-        train, valid, test = (self._score(name, params, engine, chunk) for name in ("train", "valid", "test"))
-        assert train is not None
-        sharpness = self._sharpness(params, engine) if self.settings.track else [None] * params.runs
+    def _results(self, fleet: Fleet) -> FleetResult:
+        """The results of all runs, with the scores of the very parameters that they return."""
+        ended = [fleet.finished[run] for run in range(len(self.runs))]
+        params = stack([run.params for run in ended])
+        backend = self._backend(params)
+        scorer = self._scorer(backend)
+        scores = {name: scorer.score(params, samples) for name, samples in self.data.items()}
+        none = [None] * params.runs
+        sharpness = self._sharpness(params, backend) if self.settings.track else none
         seconds = time.perf_counter() - self.started
         return FleetResult(
             tuple(
                 FitResult(
-                    model=Model(self.program.circuit, self.finished[i][0], self.program),
-                    history=tuple(self.history[i]),
-                    run=run,
-                    epoch=self.finished[i][1],
-                    train_ll=train[i],
-                    valid_ll=None if valid is None else valid[i],
-                    test_ll=None if test is None else test[i],
+                    model=Model(self.program.circuit, end.params, self.program),
+                    history=fleet.history[i],
+                    run=self.runs[i],
+                    epoch=end.epoch,
+                    train_ll=scores["train"][i],
+                    valid_ll=scores.get("valid", none)[i],
+                    test_ll=scores.get("test", none)[i],
                     seconds=seconds,
                     sharpness=sharpness[i],
-                    stopped=self.finished[i][2],
+                    stopped=end.stopped,
+                    failure=end.failure,
                 )
-                for i, run in enumerate(self.runs)
+                for i, end in enumerate(ended)
             )
         )
-
-
-def _checked(given: Sequence[T], check: Callable[[Schedule], Schedule]) -> list[T]:
-    """Schedules with a check of their values, one for all runs that share a schedule; all else as it is."""
-    checked = {id(value): cast("T", check(value)) for value in given if callable(value)}
-    return [checked.get(id(value), value) for value in given]
-
-
-def _as_strength(mu: Schedule) -> Schedule:
-    def checked(progress: float) -> float:
-        strength = mu(progress)
-        check_at_least_zero("mu", strength)
-        return strength
-
-    return checked
-
-
-def _over_epoch(given: Sequence[float | Schedule], progress: Sequence[float]) -> list[tuple[float, ...]]:
-    """Each run's number or schedule at every step, (steps, runs); a schedule that runs share is asked once a step."""
-    schedules = dict.fromkeys(value for value in given if callable(value))
-    values = {schedule: [schedule(at) for at in progress] for schedule in schedules}
-    columns = [values[value] if callable(value) else [value] * len(progress) for value in given]
-    return list(zip(*columns, strict=True))
-
-
-def _overfitting(record: EpochRecord) -> float | None:
-    """The degree of overfitting, zero where validation data fit better than training data."""
-    if record.valid_ll is None or record.valid_ll >= record.train_ll:
-        return None if record.valid_ll is None else 0.0
-    return record.dof
-
-
-def _where(chosen: Tensor, new: Params, old: Params) -> Params:
-    """For each run the new parameters where chosen (R, 1, 1, 1), else the old ones."""
-    weights = zip(new.weights, old.weights, strict=True)
-    inputs = zip(new.inputs, old.inputs, strict=True)
-    return Params(
-        tuple(torch.where(chosen, a, b) for a, b in weights), tuple(torch.where(chosen, a, b) for a, b in inputs)
-    )

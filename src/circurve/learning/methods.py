@@ -12,10 +12,18 @@ from typing import Literal, TypeAlias
 
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
-from circurve.learning.gates import GATES, Gate, max_norm, power, top_fraction
+from circurve.learning.gates import GATES, Gate, gate_name, max_norm, power, top_fraction
+from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule, by_overfitting
 
-__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate"]
+__all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "describe"]
+
+PSEUDOCOUNT = "Added to each sum's counts in every step."
+MU = "Strength of the penalty of global and gated."
+SIMPLEX = "Scale the solution of each weight to sum 1, or solve for all weights of a sum together."
+PENALTY = "The paper's penalty, or the true trace."
+MU_SCALE = "mu against the counts of a batch, or against their mean: then it does not depend on the batch size."
+"""The help texts of options that several methods have."""
 
 MOST_COUNTS = 1e18
 """The largest pseudocount: beside counts of any data, float32 can still add it up."""
@@ -48,7 +56,7 @@ class Vanilla:
     The pseudocount is per sum node and M-step, shared out evenly among its children; inputs get the same per unit.
     """
 
-    pseudocount: float = 0.0
+    pseudocount: float = option(0.0, PSEUDOCOUNT)
 
     def __post_init__(self) -> None:
         check_at_least_zero("pseudocount", self.pseudocount, MOST_COUNTS)
@@ -69,11 +77,11 @@ class Global:
     training: with "float64", the roots of an exact simplex sum to one within 1e-10 before any division.
     """
 
-    mu: Strength
-    pseudocount: float = 0.0
-    simplex: Literal["normalize", "exact"] = "normalize"
-    penalty: Literal["surrogate", "exact"] = "surrogate"
-    mu_scale: Literal["count", "mean"] = "count"
+    mu: Strength = field(metadata={"help": MU})
+    pseudocount: float = option(0.0, PSEUDOCOUNT)
+    simplex: Literal["normalize", "exact"] = option("normalize", SIMPLEX)
+    penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
+    mu_scale: Literal["count", "mean"] = option("count", MU_SCALE)
     multiplier: float = 1.0
 
     def __post_init__(self) -> None:
@@ -92,14 +100,16 @@ class Gated:
     alone; a number below 1 is the weight of the past in a running mean of the curvature.
     """
 
-    mu: Strength
-    gate: Gate | str = field(default=max_norm)
-    estimator: Literal["mean_trace", "mean_ratio"] = "mean_trace"
-    gate_memory: float = 0.0
-    pseudocount: float = 0.0
-    simplex: Literal["normalize", "exact"] = "normalize"
-    penalty: Literal["surrogate", "exact"] = "surrogate"
-    mu_scale: Literal["count", "mean"] = "count"
+    mu: Strength = field(metadata={"help": MU})
+    gate: Gate | str = field(default=max_norm, metadata={"help": "How gated shares out the penalty."})
+    estimator: Literal["mean_trace", "mean_ratio"] = option("mean_trace", "The curvature that gates go by.")
+    gate_memory: float = option(
+        0.0, "Weight of the past in the curvature that gates go by, below 1; 0 takes each batch alone."
+    )
+    pseudocount: float = option(0.0, PSEUDOCOUNT)
+    simplex: Literal["normalize", "exact"] = option("normalize", SIMPLEX)
+    penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
+    mu_scale: Literal["count", "mean"] = option("count", MU_SCALE)
     multiplier: float = 1.0
 
     def __post_init__(self) -> None:
@@ -120,11 +130,26 @@ Method: TypeAlias = Vanilla | Global | Gated
 def _shown(method: Method) -> str:
     """`Gated(mu=0.1, gate=rank)`: what differs from the defaults, gates by their name."""
     parts = []
-    for option in fields(method):
-        value = getattr(method, option.name)
-        if value != option.default:
-            parts.append(f"{option.name}={getattr(value, '__name__', None) or repr(value)}")
+    for given in fields(method):
+        value = getattr(method, given.name)
+        if value != given.default:
+            parts.append(f"{given.name}={getattr(value, '__name__', None) or repr(value)}")
     return f"{type(method).__name__}({', '.join(parts)})"
+
+
+def describe(method: Method) -> str:
+    """A method in a few words: `vanilla`, `global, mu 0.1`, `gated by max_norm, mu 0.1`."""
+    gate = f" by {gate_name(method.gate)}" if isinstance(method, Gated) else ""
+    mu = None if isinstance(method, Vanilla) else method.mu
+    return f"{type(method).__name__.lower()}{gate}" + ("" if mu is None else f", mu {_in_words(mu)}")
+
+
+def _in_words(mu: Strength) -> str:
+    if isinstance(mu, Grid):
+        return "of a grid"
+    if isinstance(mu, by_overfitting):
+        return "by overfitting"
+    return "by schedule" if callable(mu) else mu if isinstance(mu, str) else f"{mu:g}"
 
 
 def as_gate(gate: object) -> Gate:

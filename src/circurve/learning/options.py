@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypedDict, cast
 
 import torch
 
@@ -11,10 +11,11 @@ from circurve.engine import BACKENDS, BackendName
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, is_number
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
-from circurve.learning.methods import Gated, Global, Method, Vanilla
+from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
+from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule, constant
 
-__all__ = ["PRECISIONS", "Run", "Settings", "as_schedule"]
+__all__ = ["PRECISIONS", "Run", "Settings", "TrainingOptions", "as_schedule"]
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
 
@@ -39,11 +40,16 @@ class Run:
     """One member of a fleet: what may differ from run to run. `step_size=None` takes the fleet's."""
 
     method: Method = field(default_factory=Vanilla)
-    seed: int = 0
+    seed: int = option(0, "Fixes all that is random.")
     step_size: float | Schedule | None = None
     label: str | None = None
-    init: Initialization = "random"
-    """How parameters start: "random", or "prototypes", where the units of all inputs start around rows of the data."""
+    """What messages and tables call the run; None is its number in the fleet."""
+
+    init: Initialization = option(
+        "random",
+        "Start at random, or with each unit around a row of the training data.",
+        python='"random" or "prototypes".',
+    )
 
     def __post_init__(self) -> None:
         check_count("seed", self.seed, at_least=0)
@@ -54,40 +60,53 @@ class Run:
         if self.step_size is not None:
             as_schedule(self.step_size)
 
+    def name(self, number: int) -> str:
+        """What messages call a run: `run 3 (global, mu 0.1, seed 0)`, or its label in place of the number."""
+        return f"{f'run {number}' if self.label is None else self.label} ({describe(self.method)}, seed {self.seed})"
+
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs of a fleet have in common."""
+    """What all runs of a fleet have in common: the options of training.
 
-    epochs: int = 100
-    batch_size: int | None = 200
-    """The most samples in a mini-batch; None is full-batch EM. An epoch's rows are shared out evenly among its batches:
-    a last batch of a few rows would move the parameters as far as a whole one does, and undo much of the epoch."""
+    `fit`, `fit_fleet` and the command line take names, defaults and help texts from here.
+    """
 
-    step_size: float | Schedule | None = None
-    """alpha; None is 0.1 for mini-batches and 1 for the full batch."""
-
-    tolerance: float | None = None
-    """Stop a run when an epoch raises its training log-likelihood by less than this."""
-
-    patience: int | None = None
-    """Stop a run when its validation log-likelihood has not risen for so many epochs."""
-
-    select: Literal["best", "last"] | None = None
-    """Which epoch's parameters to return; None is "best" with validation data, else "last"."""
-
-    device: str | torch.device = "auto"
-    precision: Literal["float32", "float64", "tf32"] = "float32"
-    """tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32."""
-
-    backend: BackendName = "auto"
-    """"auto" takes the fastest that can compute the circuit; "reference" (plain torch), "tree" and "fused" insist."""
-
-    memory_budget: int | None = None
-    """Bytes for buffers; None is a share of what is free."""
-
-    track: bool = False
-    """Measure sharpness and gates in every epoch, for the history."""
+    epochs: int = option(100, "Passes over the data.", python="Patience and tolerance may stop a run earlier.")
+    batch_size: int | None = option(
+        200,
+        "Rows in each step, or all of them.",
+        python="None is full-batch EM. An epoch's rows are shared out evenly among its batches: a last batch of a few "
+        "rows would move the parameters as far as a whole one does.",
+    )
+    step_size: float | Schedule | None = option(
+        None,
+        "How far a step goes, alpha: a number in (0, 1], or a schedule over the training.",
+        python="None is 0.1 for mini-batches and 1 for the full batch.",
+        shown="0.1; 1 for full batches",
+    )
+    tolerance: float | None = option(None, "Stop when an epoch raises the training log-likelihood by less.")
+    patience: int | None = option(None, "Stop after so many epochs in which the validation got no better.")
+    select: Literal["best", "last"] | None = option(
+        None,
+        "Keep the epoch of the best validation log-likelihood, or the last one.",
+        python='None is "best" with validation data, else "last".',
+        shown="best with validation data",
+    )
+    device: str | torch.device = option("auto", "Where to compute.", python='"auto" is CUDA where there is one.')
+    precision: Literal["float32", "float64", "tf32"] = option(
+        "float32",
+        "The numbers to compute with; tf32 is for GPUs.",
+        python="tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32.",
+    )
+    backend: BackendName = option(
+        "auto",
+        "Which code computes.",
+        python='"reference" is plain torch, "fused" insists on the CUDA kernels, "auto" takes the fastest that can '
+        "compute the circuit.",
+    )
+    memory_budget: int | None = option(None, "Bytes for buffers.", python="None is a share of what is free.")
+    track: bool = option(False, "Measure sharpness and gates in every epoch.")
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs, at_least=0)
@@ -102,7 +121,32 @@ class Settings:
         check_choice("backend", self.backend, BACKENDS)
         as_schedule(self.step)
 
+    @classmethod
+    def of(cls, options: TrainingOptions) -> Settings:
+        """The record of options that were given by name."""
+        return cls(**options)
+
+    def options(self) -> TrainingOptions:
+        """The same as keywords, for `fit` and `fit_fleet`."""
+        return cast("TrainingOptions", {own.name: getattr(self, own.name) for own in fields(self)})
+
     @property
     def step(self) -> float | Schedule:
         """The step size in force."""
         return self.step_size if self.step_size is not None else 0.1 if self.batch_size is not None else 1.0
+
+
+class TrainingOptions(TypedDict, total=False):
+    """The fields of `Settings` as keywords: `**options: Unpack[TrainingOptions]`."""
+
+    epochs: int
+    batch_size: int | None
+    step_size: float | Schedule | None
+    tolerance: float | None
+    patience: int | None
+    select: Literal["best", "last"] | None
+    device: str | torch.device
+    precision: Literal["float32", "float64", "tf32"]
+    backend: BackendName
+    memory_budget: int | None
+    track: bool

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from circurve.engine import CurvatureSums, Params, Program, Request, Statistics
 from circurve.engine.numerics import effective_step
-from circurve.learning.gates import Gate, NodeCurvature, apply_gate
+from circurve.learning.gates import Gate, NodeCurvature, apply_gate, is_ours
 from circurve.learning.methods import Gated, Global, Method, Vanilla, as_gate
 from circurve.learning.mstep import (
     LayerSums,
@@ -88,6 +88,18 @@ class Plan:
                 if old.key == new.key and new.memory is not None and old.memory is not None:
                     rows = [i for i, run in enumerate(old.runs) if run in place]
                     new.memory.take(old.memory, rows)
+
+    def memories(self) -> tuple[Tensor, ...]:
+        """A copy of the running curvature of all runs, for `recall`."""
+        return tuple(tensor.clone() for tensor in self._running())
+
+    def recall(self, memories: Sequence[Tensor]) -> None:
+        """Put back the running curvature as it was."""
+        for tensor, earlier in zip(self._running(), memories, strict=True):
+            tensor.copy_(earlier)
+
+    def _running(self) -> list[Tensor]:
+        return [tensor for gated in self.gated if gated.memory for tensor in (gated.memory.values, gated.memory.seen)]
 
     def gate_summaries(self) -> list[GateSummary | None]:
         """The gates of the last M-step, for each run that has any."""
@@ -194,6 +206,8 @@ class Plan:
             self.omega = self.fixed.clone()
             for gated in self.gated:
                 curvature = self._curvature(units, ratios, weight, gated)
+                if not is_ours(gated.gate):  # a run that broke is reported as such, not as a fault of the user's gate
+                    curvature = _without_nan(curvature)
                 self.omega.index_copy_(0, gated.index, apply_gate(gated.gate, curvature))
         return self.omega
 
@@ -268,6 +282,11 @@ def _ratios(measured: CurvatureSums | None) -> tuple[Tensor, ...] | None:
 def _form(method: Method) -> tuple[bool, bool]:
     """Whether the penalty and the simplex are exact."""
     return (False, False) if isinstance(method, Vanilla) else (method.penalty == "exact", method.simplex == "exact")
+
+
+def _without_nan(curvature: NodeCurvature) -> NodeCurvature:
+    parts = (curvature.local, curvature.total, curvature.flow_squared)
+    return NodeCurvature(*(torch.nan_to_num(part) for part in parts))
 
 
 def _pick(values: Tensor, runs: Tensor | None) -> Tensor:

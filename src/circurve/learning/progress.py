@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from circurve.learning.history import EpochRecord
-from circurve.learning.loop import Callback, EpochEnd
+from circurve.learning.events import Callback, EpochEnd
 
 __all__ = ["progress_bar"]
 
@@ -29,16 +28,21 @@ def progress_bar(epochs: int, shown: bool | None) -> Iterator[Sequence[Callback]
         task = bar.add_task("", total=epochs)
 
         def update(event: EpochEnd) -> None:
-            bar.update(task, completed=event.epoch, description=_summary(list(event.records.values())))
+            bar.update(task, completed=event.epoch, description=_summary(event))
 
         yield (update,)
 
 
-def _summary(records: list[EpochRecord]) -> str:
-    """Log-likelihoods of a run, or their means over a fleet."""
+def _summary(event: EpochEnd) -> str:
+    """Log-likelihoods of a run, or their means over a fleet with the best run by validation."""
+    records = list(event.records.values())
     count = len(records)
     text = f"train {sum(r.train_ll for r in records) / count:.4f}"
-    valid = [r.valid_ll for r in records if r.valid_ll is not None]
+    valid = {number: r.valid_ll for number, r in event.records.items() if r.valid_ll is not None}
     if valid:
-        text += f"  valid {sum(valid) / count:.4f}"
-    return text if count == 1 else f"{count} runs: {text}"
+        text += f"  valid {sum(valid.values()) / count:.4f}"
+    if count == 1:
+        return text
+    best = max(valid, key=lambda number: valid[number], default=None)
+    lead = "" if best is None or best not in event.names else f"  best {event.names[best]} {valid[best]:.4f}"
+    return f"{count} runs: {text}{lead}"

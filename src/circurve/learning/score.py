@@ -8,9 +8,24 @@ import torch
 from torch import Tensor
 
 from circurve.engine import Backend, Batch, Params, Samples
-from circurve.engine.memory import within_memory
+from circurve.engine.memory import chunk_size, within_memory
 
-__all__ = ["chunks", "mean_log_likelihood"]
+__all__ = ["Scorer", "chunks", "mean_log_likelihood"]
+
+
+class Scorer:
+    """Scores a fleet with a backend. The size of its chunks follows the memory that is free at the first score."""
+
+    def __init__(self, backend: Backend, memory_budget: int | None) -> None:
+        self.backend, self.memory_budget = backend, memory_budget
+        self.chunk: int | None = None
+
+    def score(self, params: Params, samples: Samples) -> list[float]:
+        """The mean log-likelihood of each run."""
+        if self.chunk is None:
+            self.chunk = chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
+        values: list[float] = mean_log_likelihood(self.backend, params, samples, self.chunk).tolist()
+        return values
 
 
 def chunks(samples: Samples, size: int) -> Iterator[Batch]:

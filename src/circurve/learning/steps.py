@@ -1,7 +1,8 @@
-"""The steps of an epoch: E-step and M-step, batch after batch, on the backend that serves the circuit best."""
+"""The steps of an epoch: E-step and M-step, batch after batch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,22 +13,26 @@ from torch import Tensor
 
 from circurve.engine import Backend, Batch, Params, Samples, Statistics
 from circurve.engine.memory import chunk_size, within_memory
+from circurve.learning.finite import finite_runs
 from circurve.learning.plan import Plan
 from circurve.learning.score import chunks
 
-__all__ = ["Batches", "PlainSteps", "Steps", "Totals"]
+__all__ = ["Batches", "EpochSums", "PlainSteps", "Steps", "Totals"]
 
 
 @dataclass(frozen=True)
 class Totals:
     """Sums over the batches of an epoch, one for each run, kept on the device until the epoch ends."""
 
-    values: Tensor  # (5, R) float64: log-likelihood, weight, impossible samples, broken samples, trace
+    values: Tensor  # (ROWS, R) float64
+
+    ROWS = 5
+    """Log-likelihood, weight, impossible samples, broken samples, trace."""
 
     @classmethod
     def zero(cls, runs: int, device: torch.device) -> Totals:
         """Before the first batch."""
-        return cls(torch.zeros(5, runs, dtype=torch.float64, device=device))
+        return cls(torch.zeros(cls.ROWS, runs, dtype=torch.float64, device=device))
 
     def add(self, sums: Statistics) -> None:
         """Another batch."""
@@ -38,17 +43,37 @@ class Totals:
         if sums.curvature is not None and sums.curvature.total is not None:
             self.values[4] += sums.curvature.trace()
 
-    def impossible(self) -> int:
-        """The most samples of probability zero that any run met."""
-        return int(self.values[2].max())
+    def fetch(self, params: Params) -> EpochSums:
+        """The totals on the host, with a check of the parameters after the epoch: one synchronisation for all."""
+        rows = torch.cat([self.values, finite_runs(params)[None].double()]).tolist()
+        return EpochSums(*(tuple(row) for row in rows))
 
-    def mean_log_likelihood(self) -> Tensor:  # (R,)
-        """-inf if a sample had probability zero."""
-        return torch.where(self.values[2] > 0, -torch.inf, self.values[0] / self.values[1])
 
-    def mean_trace(self) -> Tensor:  # (R,)
+@dataclass(frozen=True)
+class EpochSums:
+    """The totals of an epoch as plain numbers, one for each run."""
+
+    log_likelihood: tuple[float, ...]
+    weight: tuple[float, ...]
+    impossible: tuple[float, ...]
+    """How many samples have probability zero."""
+
+    broken: tuple[float, ...]
+    """How many samples have a log-probability of NaN."""
+
+    trace: tuple[float, ...]
+    finite: tuple[float, ...]
+    """1 if all parameters are finite after the epoch, else 0."""
+
+    def train_ll(self, place: int) -> float:
+        """The mean over samples: NaN if one of them is NaN, else -inf if one has probability zero."""
+        if self.broken[place] or not self.weight[place]:
+            return math.nan if self.broken[place] else -math.inf
+        return -math.inf if self.impossible[place] else self.log_likelihood[place] / self.weight[place]
+
+    def sharpness(self, place: int) -> float:
         """The mean trace of the Hessian, where it was asked for."""
-        return self.values[4] / self.values[1]
+        return self.trace[place] / self.weight[place] if self.weight[place] else math.nan
 
 
 @dataclass(frozen=True)
@@ -87,6 +112,9 @@ class Steps(Protocol):
     def scorer(self) -> Backend:
         """A backend for scores between epochs, whose use does not disturb the steps."""
 
+    def snapshot(self) -> Params:
+        """The present parameters, in memory that no later step changes."""
+
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch, with each run's step size and mu."""
 
@@ -104,6 +132,10 @@ class PlainSteps:
     def scorer(self) -> Backend:
         """The same backend."""
         return self.backend
+
+    def snapshot(self) -> Params:
+        """The parameters themselves: each M-step makes new ones."""
+        return self.params
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         totals = Totals.zero(self.params.runs, self.params.device)

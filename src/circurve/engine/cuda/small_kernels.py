@@ -6,7 +6,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from circurve.engine import numerics
 from circurve.engine.cuda.kernels import IMPOSSIBLE, per_weight
+
+LOG_ZERO = tl.constexpr(numerics.LOG_ZERO)
 
 __all__ = [
     "by_state",
@@ -77,7 +80,7 @@ def _log_state(parameters, unit, live, s, P: tl.constexpr, BERNOULLI: tl.constex
     else:
         p = tl.load(parameters + unit * P + s, mask=live & (s < P), other=1.0)
         logs = tl.log(p)
-    return tl.maximum(logs, -1e30)
+    return tl.where(logs < LOG_ZERO, LOG_ZERO, logs)  # NaN stays NaN, which a maximum would lose
 
 
 @triton.jit(do_not_specialize=VARIES)
