@@ -32,7 +32,7 @@ from circurve import (
     hclt,
     mixture,
 )
-from circurve.learning.mstep import FLOOR
+from circurve.engine.numerics import WEIGHT_FLOOR
 
 some = settings(max_examples=40, deadline=None)
 FAMILIES = [Bernoulli(), Categorical(3), Gaussian(), Poisson(), Bernoulli()]
@@ -266,7 +266,7 @@ def test_no_weight_falls_below_the_floor(case):
     for weights, layer in zip(result.model.params.weights, case.program.sums, strict=True):
         there = torch.ones(layer.shape, dtype=torch.bool) if layer.mask is None else torch.from_numpy(layer.mask)
         kept = weights[0][there]
-        assert float(kept.min()) >= FLOOR * (1 - 1e-9)
+        assert float(kept.min()) >= WEIGHT_FLOOR * (1 - 1e-9)
         assert torch.equal(weights[0][~there], torch.zeros_like(weights[0][~there]))
 
 
