@@ -102,8 +102,8 @@ VARIANTS = [
     Variant("kernels.counts", {"MODE": 1, **COUNTS, "EXACT": True}, DIVIDE | WGMMA),
     Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | MIN | WGMMA),
     Variant("small_kernels.pick", {"WEIGHTED": True, "BV": 32, "BN": 32}, NONE, {"rows": "*i64"}),
-    Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG | MAX),
-    Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG | MAX),
+    Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG),
+    Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG),
     Variant("small_kernels.leaf_table", {**BERNOULLI, "BK": 32, "C2": 128}, EXP | LOG | MAX),
     Variant("small_kernels.leaf_table", {**CATEGORICAL, "BK": 32, "C2": 128}, EXP | LOG | MAX),
     Variant("small_kernels.leaf_counts", {"S": 2, "S2": 2, "BK": 64, "BC": 32, "ADD": True}, DIVIDE),
@@ -130,7 +130,7 @@ VARIANTS = [
     Variant(
         "mstep_kernels.maximize", {**ROWS, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
     ),
-    Variant("mstep_kernels.maximize_inputs", {**BERNOULLI, "BU": 256}, DIVIDE | MAX | MIN, FLOAT64, LEARNING),
+    Variant("mstep_kernels.maximize_inputs", {**BERNOULLI, "BU": 256}, DIVIDE | MIN, FLOAT64, LEARNING),
     Variant("mstep_kernels.maximize_inputs", {**CATEGORICAL, "BU": 256}, DIVIDE | MAX, FLOAT64, LEARNING),
     Variant(
         "simplex_kernels.maximize_exactly",
@@ -142,10 +142,12 @@ VARIANTS = [
 ]
 
 HELPERS = {
+    "at_least",
     "between",
     "effective_step",
     "let_next_begin",
     "log_elements",
+    "not_finite",
     "per_weight",
     "product",
     "received",

@@ -11,7 +11,7 @@ import torch
 from circurve import Run, Vanilla
 from circurve.engine import Params, Samples
 from circurve.learning.graph_steps import GraphSteps
-from circurve.learning.steps import ReferenceSteps
+from circurve.learning.steps import PlainSteps
 
 MARKED = Run(Vanilla(pseudocount=0.125), seed=5)
 """The run that breaks: it is found by its method, wherever it sits in the fleet."""
@@ -40,7 +40,7 @@ def place_of(plan: Any) -> int | None:
 
 def break_parameters(monkeypatch: Any, epoch: int, fault: Fault, before: bool = False) -> None:
     """The fault strikes at the end of the epoch, or before its first step."""
-    for kind in (ReferenceSteps, GraphSteps):
+    for kind in (PlainSteps, GraphSteps):
         _break_run(monkeypatch, kind, epoch, fault, before)
 
 
@@ -50,7 +50,7 @@ def _break_run(monkeypatch: Any, kind: Any, epoch: int, fault: Fault, before: bo
     def strike(self: Any) -> None:
         place = place_of(self.plan)
         assert place is not None
-        if isinstance(self, ReferenceSteps):
+        if isinstance(self, PlainSteps):
             self.params = self.params.clone()  # an M-step never writes into the parameters before it
         fault(self.params, place)
 
@@ -68,14 +68,14 @@ def _break_run(monkeypatch: Any, kind: Any, epoch: int, fault: Fault, before: bo
 
 def break_statistics(monkeypatch: Any, call: int, change: Callable[[Any, int], Any]) -> None:
     """Change what the E-step of that number, from 1, returns for the marked run."""
-    calls, e_step = iter(range(1, 10**6)), ReferenceSteps._e_step
+    calls, e_step = iter(range(1, 10**6)), PlainSteps._e_step
 
     def broken(self: Any, rows: Any) -> Any:
         sums = e_step(self, rows)
         place = place_of(self.plan)
         return change(sums, place) if place is not None and next(calls) == call else sums
 
-    monkeypatch.setattr(ReferenceSteps, "_e_step", broken)
+    monkeypatch.setattr(PlainSteps, "_e_step", broken)
 
 
 def break_data(monkeypatch: Any, rows: int) -> None:

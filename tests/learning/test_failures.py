@@ -27,7 +27,7 @@ from circurve import (
 )
 from circurve.learning import Failure, FitResult, FleetResult
 from circurve.learning.graph_steps import GraphSteps
-from circurve.learning.steps import ReferenceSteps
+from circurve.learning.steps import PlainSteps
 
 TRAIN, VALID = binary_rows(60), binary_rows(120)[60:]
 CIRCUIT = small_circuit(TRAIN)
@@ -76,11 +76,16 @@ FAULTS = {
 }
 
 
+ANY_NODE = "(Sum|Input) "
+"""Within an epoch NaN spreads to the parameters of other nodes, and the first of all is named."""
+
+
 @pytest.mark.parametrize("before", [False, True], ids=["at the end of an epoch", "before its first step"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_parameter_is_noticed_in_its_epoch_and_named(monkeypatch, name, before):
     fault, node = FAULTS[name]
     break_parameters(monkeypatch, 3, fault, before)
+    node = ANY_NODE if before else node
     message = rf"^run 1 \(vanilla, seed 5\) failed in epoch 3: {node}.*: a parameter is not finite; it keeps the "
     fleet = fail_and_compare(message + r"parameters of epoch 2$", 3, track=True)
     assert fleet[1].epoch == 2
@@ -269,7 +274,7 @@ def test_a_refit_that_fails_keeps_what_was_chosen(monkeypatch):
 
 
 def test_an_interruption_in_the_middle_of_an_epoch_returns_nothing_broken(monkeypatch):
-    run = ReferenceSteps.run
+    run = PlainSteps.run
     epochs = iter(range(1, 100))
 
     def interrupted(self, *arguments):
@@ -280,7 +285,7 @@ def test_an_interruption_in_the_middle_of_an_epoch_returns_nothing_broken(monkey
             raise KeyboardInterrupt
         return totals
 
-    monkeypatch.setattr(ReferenceSteps, "run", interrupted)
+    monkeypatch.setattr(PlainSteps, "run", interrupted)
     with pytest.warns(CircurveWarning, match=r"run 1 .* failed in epoch 3: Sum '.*': a parameter is not finite"):
         fleet = quick_fleet(CIRCUIT, TRAIN, FLEET, **OPTIONS)
     assert [result.stopped for result in fleet] == ["interrupted", "failed", "interrupted"]
@@ -304,10 +309,10 @@ FUSED = {"backend": "fused", "precision": "float32", "epochs": 3, "batch_size": 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fused_kernels_notice_broken_parameters(monkeypatch, name):
     pytest.importorskip("triton")
-    fault, node = FAULTS[name]
+    fault, _ = FAULTS[name]
     break_parameters(monkeypatch, 2, fault, before=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    fail_and_compare(rf"failed in epoch 2: {node}.*: a parameter", 2, **FUSED, device=device)
+    fail_and_compare(rf"failed in epoch 2: {ANY_NODE}.*: a parameter", 2, **FUSED, device=device)
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")

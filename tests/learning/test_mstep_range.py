@@ -56,6 +56,7 @@ def step(
         log_likelihood=torch.zeros(runs, dtype=torch.float64),
         weight=fleet.batch,
         impossible=torch.zeros(runs, dtype=torch.int64),
+        broken=torch.zeros(runs, dtype=torch.int64),
         curvature=CurvatureSums(units, units, units, second_moment=moments),
     )
     plan = Plan(program, methods, inputs)

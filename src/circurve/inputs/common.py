@@ -65,7 +65,8 @@ def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) 
 def blend(parameters: Tensor, best: Tensor, weight: Tensor, step: Tensor) -> Tensor:
     """(1 - step) parameters + step best, in the dtype of `parameters`; a unit of weight zero is left as it is.
 
-    parameters, best: (R, G, K, P); weight: (R, G, K, 1); step: (R, 1, 1, 1). `best` may be NaN where the weight is 0.
+    parameters, best: (R, G, K, P); weight: (R, G, K, 1); step: (R, 1, 1, 1). `best` may be NaN where the
+    weight is 0. A weight of NaN gives NaN, which training notices.
     """
     moved = torch.lerp(parameters, best.to(parameters.dtype), step.to(parameters.dtype))
-    return torch.where(weight > 0, moved, parameters)
+    return torch.where(weight <= 0, parameters, moved)

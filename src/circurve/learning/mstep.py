@@ -75,7 +75,7 @@ def moved_inputs(family: Family, old: Tensor, statistics: Tensor, pseudocount: T
 
     statistics: (R, G, K, S); pseudocount and step: (R, 1, 1, 1).
     """
-    used = family.received(statistics) >= LIMITS[old.dtype].least_flow
+    used = ~(family.received(statistics) < LIMITS[old.dtype].least_flow)  # NaN must not be lost here
     return torch.where(used, family.maximize(old, statistics, pseudocount, step), old)
 
 
@@ -140,7 +140,7 @@ def _used(flow: Tensor) -> Tensor | None:  # (R, G, K, 1)
 
     Never None on a GPU, where checking would force a synchronisation.
     """
-    used = flow >= LIMITS[flow.dtype].least_flow
+    used = ~(flow < LIMITS[flow.dtype].least_flow)  # NaN must not be lost here: it is noticed in the parameters
     return None if flow.device.type == "cpu" and bool(used.all()) else used
 
 

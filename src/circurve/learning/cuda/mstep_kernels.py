@@ -12,7 +12,7 @@ import triton.language as tl
 
 from circurve.engine import numerics
 
-__all__ = ["between", "effective_step", "maximize", "maximize_inputs"]
+__all__ = ["at_least", "between", "effective_step", "maximize", "maximize_inputs", "not_finite"]
 
 LIMITS = numerics.LIMITS[torch.float32]
 LEAST_FLOW = tl.constexpr(LIMITS.least_flow)
@@ -35,6 +35,18 @@ def between(old, best, step):
 def effective_step(alpha):
     """The step size in float32, at least MIN_STEP if it is positive at all."""
     return tl.where(alpha > 0, tl.maximum(alpha, MIN_STEP), 0.0).to(tl.float32)
+
+
+@triton.jit
+def not_finite(flow):
+    """True for NaN and infinities. Such a row must become NaN: the check after an epoch looks at parameters only."""
+    return (flow - flow) != 0
+
+
+@triton.jit
+def at_least(x, least):
+    """max(x, least), but NaN stays NaN."""
+    return tl.where(x < least, least, x)
 
 
 @triton.jit
@@ -71,7 +83,9 @@ def maximize(
         children = tl.maximum(tl.sum(inside.to(tl.float32), axis=1), 1.0)
     n = tl.load(counts + at, mask=padded, other=0.0)
     place = tl.load(number) * R + r
-    used = (tl.sum(n, axis=1) >= LEAST_FLOW) & (tl.load(forms + r) == 0)
+    flow = tl.sum(n, axis=1)
+    ours = tl.load(forms + r) == 0
+    used = (flow >= LEAST_FLOW) & ours
     extra = tl.load(pseudocount + r).to(tl.float32) / children
     n = tl.where(inside, tl.where(used[:, None], n + extra[:, None], 1.0), 0.0)
     total = tl.sum(n, axis=1)
@@ -84,11 +98,11 @@ def maximize(
         m = tl.minimum(mu * gate * tl.load(multiplier + r) * per_count, MAX_STRENGTH).to(tl.float32)
         theta += tl.sqrt(theta) * tl.sqrt(theta + 4 * m[:, None])  # a product of roots: it cannot underflow
         theta = theta * _inverse(tl.sum(theta, axis=1))[:, None]
-    theta = tl.where(inside, tl.maximum(theta, WEIGHT_FLOOR), 0.0)
+    theta = tl.where(inside, at_least(theta, WEIGHT_FLOOR), 0.0)
     best = theta * _inverse(tl.sum(theta, axis=1))[:, None]
     step = effective_step(tl.load(alphas + place))
     moved = tl.where(used[:, None], between(old, best, step), old)
-    tl.store(weights + at, moved, mask=padded)
+    tl.store(weights + at, tl.where((not_finite(flow) & ours)[:, None], float("nan"), moved), mask=padded)
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -111,10 +125,11 @@ def maximize_inputs(
     inverse = 1.0 / tl.where(used, flow + extra, 1.0)
     if BERNOULLI:
         ones = tl.load(flows + unit.to(tl.int64) * S + 1, mask=live, other=0.0)
-        best = tl.minimum(tl.maximum((ones + extra / 2) * inverse, INPUT_FLOOR), 1.0 - INPUT_FLOOR)
+        best = tl.minimum(at_least((ones + extra / 2) * inverse, INPUT_FLOOR), 1.0 - INPUT_FLOOR)
         at = parameters + r * units + unit
         old = tl.load(at, mask=live, other=0.0)
-        tl.store(at, tl.where(used, between(old, best, step), old), mask=live)
+        moved = tl.where(used, between(old, best, step), old)
+        tl.store(at, tl.where(not_finite(flow), float("nan"), moved), mask=live)
     else:
         total = tl.zeros((BU,), dtype=tl.float32)
         for s in tl.static_range(P):
@@ -125,4 +140,5 @@ def maximize_inputs(
             best = tl.maximum((count + extra / P) * inverse, INPUT_FLOOR) / total
             at = parameters + (r * units + unit) * P + s
             old = tl.load(at, mask=live, other=0.0)
-            tl.store(at, tl.where(used, between(old, best, step), old), mask=live)
+            moved = tl.where(used, between(old, best, step), old)
+            tl.store(at, tl.where(not_finite(flow), float("nan"), moved), mask=live)

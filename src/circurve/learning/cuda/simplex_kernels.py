@@ -8,7 +8,15 @@ import triton
 import triton.language as tl
 
 from circurve.engine import numerics
-from circurve.learning.cuda.mstep_kernels import LEAST_FLOW, MAX_STRENGTH, WEIGHT_FLOOR, between, effective_step
+from circurve.learning.cuda.mstep_kernels import (
+    LEAST_FLOW,
+    MAX_STRENGTH,
+    WEIGHT_FLOOR,
+    at_least,
+    between,
+    effective_step,
+    not_finite,
+)
 
 __all__ = ["maximize_exactly"]
 
@@ -119,7 +127,8 @@ def maximize_exactly(
             there = there & ((old > 0) | beyond)
             children = tl.maximum(tl.sum(there.to(tl.float32), axis=1), 1.0)
         n = tl.load(counts + at, mask=inside, other=0.0)
-        used = tl.sum(n, axis=1) >= LEAST_FLOW
+        flow = tl.sum(n, axis=1)
+        used = flow >= LEAST_FLOW
         n = n + (tl.load(pseudocount + r).to(tl.float32) / children)[:, None]
         n = tl.where(there, tl.where(used[:, None], n, 1.0), 0.0)
         total = tl.sum(n, axis=1)
@@ -147,7 +156,8 @@ def maximize_exactly(
                 log_multiplier += tl.log(sums) * sums / tl.sum(falls, axis=1)[:, None]
         theta = _root(n, part, m, log_multiplier, cubic)
         theta = theta / tl.sum(theta, axis=1)[:, None]
-        theta = tl.where(there, tl.maximum(theta, WEIGHT_FLOOR), 0.0)
+        theta = tl.where(there, at_least(theta, WEIGHT_FLOOR), 0.0)
         best = theta / tl.sum(theta, axis=1)[:, None]
         step = effective_step(tl.load(alphas + place))
-        tl.store(weights + at, tl.where(used[:, None], between(old, best, step), old), mask=inside)
+        moved = tl.where(used[:, None], between(old, best, step), old)
+        tl.store(weights + at, tl.where(not_finite(flow)[:, None], float("nan"), moved), mask=inside)
