@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Params, Program, Samples, bind_engine, compile, log_prob
+from circurve.data import as_table, check
+from circurve.engine import Batch, Engine, Params, Program, bind_engine, compile, log_prob
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.parameters import by_node, from_nodes
 from circurve.errors import FileFormatError, OptionError, ParameterError
@@ -116,17 +116,16 @@ class Model:
         NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out exactly. A row
         of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy array.
         """
-        table = encode(as_matrix(x), self.circuit.families, missing=missing)
-        samples = Samples.of(table, self.device, self.dtype)
+        table = check(as_table(x, missing=missing).bare(), self.circuit.families).to(self.device)
         engine = bind_engine(self.program, self.params)
         chunk = chunk_size(engine, backward=False, memory_budget=memory_budget)
 
         def score(size: int) -> Tensor:  # (outputs, N)
-            starts = range(0, len(samples), size)
-            rows = (samples.rows(start, min(start + size, len(samples))) for start in starts)
+            starts = range(0, len(table), size)
+            rows = (Batch.rows(table, start, min(start + size, len(table)), self.dtype) for start in starts)
             return torch.cat([log_prob(engine, self.params, batch)[0] for batch in rows], dim=1)
 
-        values = within_memory(engine, max(1, min(chunk, len(samples))), score).T
+        values = within_memory(engine, max(1, min(chunk, len(table))), score).T
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.curvature.measure import batches_of, label, repaired_log_ratio, report_impossible, samples_of
-from circurve.data import as_matrix, encode
-from circurve.engine import Batch, Engine, Samples, observe
+from circurve.data import as_table, check
+from circurve.engine import Batch, Engine, observe
 from circurve.engine.functional import log_likelihood
 from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.reference import BySample, SumPass, forward
@@ -65,8 +65,8 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
     rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue is t_n. Rows where p_n is zero give NaN.
     """
     place = _sum_position(model, node)
-    table = encode(as_matrix(x), model.circuit.families, missing=missing)  # p_n needs no labels
-    samples = Samples.of(table, model.device, model.dtype)
+    table = check(as_table(x, missing=missing).bare(), model.circuit.families)  # p_n needs no labels
+    samples = table.to(model.device)
     engine = Engine(model.program, 1, model.device, model.dtype, careful=True)
     parts = []
     for batch in batches_of(engine, samples):
@@ -244,7 +244,7 @@ class _Loss:
         rows = len(possible)
         report_impossible(len(samples) - rows, rows)
         size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
-        batches = tuple(samples.pick(part[None]) for part in torch.split(possible, size))
+        batches = tuple(Batch.pick(samples, part[None], here.dtype) for part in torch.split(possible, size))
         blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
         return cls(here, batches, rows, torch.cat(blocks), _existing(here))
 

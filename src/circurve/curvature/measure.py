@@ -14,6 +14,7 @@ from torch import Tensor
 
 from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
+from circurve.data import Table, prepare
 from circurve.engine import (
     AnyEngine,
     Batch,
@@ -21,9 +22,9 @@ from circurve.engine import (
     Params,
     Program,
     Request,
-    Samples,
     Statistics,
     bind_engine,
+    chunks,
     observe,
     statistics,
 )
@@ -34,8 +35,6 @@ from circurve.engine.underflow import Repaired
 from circurve.errors import DataError, OptionError, warn_user
 from circurve.graph import Sum
 from circurve.inputs import LOG_ZERO
-from circurve.learning.examples import Examples, prepare
-from circurve.learning.score import chunks
 from circurve.model import Model
 
 __all__ = ["PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
@@ -167,7 +166,7 @@ def per_sample(
     return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
 
 
-def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
+def _per_sample(model: Model, samples: Table, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
     wanted = _wanted(model, nodes)
     samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     engine = model.engine()
@@ -181,14 +180,14 @@ def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
 
 
-def _sums(model: Model, samples: Samples) -> tuple[Statistics, Tensor]:
+def _sums(model: Model, samples: Table) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
     request = Request(curvature=True, mean_ratio=True)
     if model.circuit.outputs == 1:
         fastest = bind_engine(model.program, model.params)
         chunk = min(len(samples), chunk_size(fastest, backward=True))
         sums = within_memory(
-            fastest, chunk, lambda size: statistics(fastest, model.params, chunks(samples, size), request)
+            fastest, chunk, lambda size: statistics(fastest, model.params, chunks(samples, size, model.dtype), request)
         )
         return sums, sums.weight
     engine = model.engine(tables=True)
@@ -292,15 +291,15 @@ def repaired_log_ratio(engine: Engine, number: int, entries: Repaired) -> Tensor
     return log_ratio if mask is None else log_ratio.masked_fill(mask[entries.group, entries.unit] == 0, -torch.inf)
 
 
-def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
+def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Table:
     """Check data for a model and move them to its device."""
-    prepared = prepare(Examples(x, weights, labels, missing), model.circuit, "curvature")
-    return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
+    table = prepare(x, model.circuit, "curvature", weights=weights, labels=labels, missing=missing)
+    return table.to(model.device)
 
 
-def batches_of(engine: AnyEngine, samples: Samples) -> Iterator[Batch]:
+def batches_of(engine: AnyEngine, samples: Table) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
-    return chunks(samples, chunk_size(engine, backward=True))
+    return chunks(samples, chunk_size(engine, backward=True), engine.dtype)
 
 
 def report_impossible(impossible: int, weight: float) -> None:

@@ -1,7 +1,7 @@
 """The engine: a circuit compiled to index arrays, evaluated and differentiated layer by layer for fleets of runs."""
 
 from circurve.engine.backends import AnyEngine, Backend, bind_engine, chosen_backend
-from circurve.engine.batch import Batch, Samples
+from circurve.engine.batch import Batch, chunks
 from circurve.engine.bound import Engine
 from circurve.engine.compiler import compile
 from circurve.engine.estep import log_prob, observe, statistics
@@ -20,11 +20,11 @@ __all__ = [
     "Params",
     "Program",
     "Request",
-    "Samples",
     "Statistics",
     "backward",
     "bind_engine",
     "chosen_backend",
+    "chunks",
     "compile",
     "flows",
     "forward",

@@ -1,7 +1,7 @@
 """Learning: EM over fleets of runs, plain or regularised by curvature."""
 
+from circurve.data import Examples
 from circurve.learning import gates, schedules
-from circurve.learning.examples import Examples
 from circurve.learning.fit import fit, fit_fleet
 from circurve.learning.history import EpochRecord, FitResult, FleetResult
 from circurve.learning.loop import Callback, EpochEnd

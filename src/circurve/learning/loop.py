@@ -10,7 +10,8 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor
 
-from circurve.engine import AnyEngine, Params, Program, Request, Samples, bind_engine, stack, statistics
+from circurve.data import Table
+from circurve.engine import AnyEngine, Params, Program, Request, bind_engine, chunks, stack, statistics
 from circurve.engine.cuda import FusedEngine
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import warn_user
@@ -22,7 +23,7 @@ from circurve.learning.methods import Grid, Strength, Vanilla
 from circurve.learning.options import Run, Settings, as_schedule
 from circurve.learning.plan import Plan
 from circurve.learning.schedules import Schedule, by_overfitting
-from circurve.learning.score import chunks, mean_log_likelihood
+from circurve.learning.score import mean_log_likelihood
 from circurve.learning.steps import Batches, ReferenceSteps, Steps, Totals
 from circurve.model import Model
 
@@ -52,7 +53,7 @@ Callback = Callable[[EpochEnd], bool | None]
 class Trainer:
     """Trains a fleet. Runs that have stopped leave the fleet, so that the others go on faster."""
 
-    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Samples]) -> None:
+    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Table]) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
         steps: list[float | Schedule] = [settings.step if run.step_size is None else run.step_size for run in runs]
         self.step_sizes = _checked(steps, as_schedule)
@@ -231,7 +232,9 @@ class Trainer:
         train, request = self.data["train"], Request(curvature=True)
         most = chunk_size(engine, backward=True, memory_budget=self.settings.memory_budget)
         sums = within_memory(
-            engine, min(most, len(train)), lambda chunk: statistics(engine, params, chunks(train, chunk), request)
+            engine,
+            min(most, len(train)),
+            lambda chunk: statistics(engine, params, chunks(train, chunk, params.dtype), request),
         )
         assert sums.curvature is not None
         values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from circurve.engine import AnyEngine, Batch, Params, Samples, log_prob
+from circurve.data import Table
+from circurve.engine import AnyEngine, Params, chunks, log_prob
 from circurve.engine.memory import within_memory
 
-__all__ = ["chunks", "mean_log_likelihood"]
+__all__ = ["mean_log_likelihood"]
 
 
-def chunks(samples: Samples, size: int) -> Iterator[Batch]:
-    """All rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape."""
-    parts = -(-len(samples) // size)
-    even = -(-len(samples) // max(parts, 1))
-    for start in range(0, len(samples), max(even, 1)):
-        yield samples.rows(start, min(start + even, len(samples)))
-
-
-def mean_log_likelihood(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
+def mean_log_likelihood(engine: AnyEngine, params: Params, table: Table, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
-    return within_memory(engine, min(chunk, len(samples)), lambda size: _mean(engine, params, samples, size))
+    return within_memory(engine, min(chunk, len(table)), lambda size: _mean(engine, params, table, size))
 
 
-def _mean(engine: AnyEngine, params: Params, samples: Samples, chunk: int) -> Tensor:
+def _mean(engine: AnyEngine, params: Params, table: Table, chunk: int) -> Tensor:
     total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
     weight = torch.zeros_like(total)
-    for batch in chunks(samples, chunk):
+    for batch in chunks(table, chunk, params.dtype):
         values = log_prob(engine, params, batch)  # (R, outputs, N)
         if batch.labels is None:
             score = values[:, 0]

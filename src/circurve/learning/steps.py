@@ -10,10 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from circurve.engine import Engine, Params, Samples, Statistics, statistics
+from circurve.data import Table
+from circurve.engine import Batch, Engine, Params, Statistics, chunks, statistics
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.plan import Plan
-from circurve.learning.score import chunks
 
 __all__ = ["Batches", "ReferenceSteps", "Steps", "Totals"]
 
@@ -89,7 +89,7 @@ class Steps(Protocol):
 class ReferenceSteps:
     """Step by step, on any device."""
 
-    def __init__(self, engine: Engine, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> None:
+    def __init__(self, engine: Engine, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> None:
         self.engine, self.plan, self.train = engine, plan, train
         self.params = params
         self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
@@ -108,6 +108,7 @@ class ReferenceSteps:
 
     def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
         if rows is None:
-            return statistics(self.engine, self.params, chunks(self.train, chunk), self.plan.request)
-        parts = (self.train.pick(part) for part in torch.split(rows, chunk, dim=1))
+            whole = chunks(self.train, chunk, self.engine.dtype)
+            return statistics(self.engine, self.params, whole, self.plan.request)
+        parts = (Batch.pick(self.train, part, self.engine.dtype) for part in torch.split(rows, chunk, dim=1))
         return statistics(self.engine, self.params, parts, self.plan.request)

@@ -143,6 +143,6 @@ class BoundTree:
         if not memory.holds(views, batch):
             memory.marked = None  # until all of it is written
             mark_states(tally.plan, views, batch)
-            memory.marked = (views, batch)
+            memory.marked = (views, batch.key)
         outputs = upward(views, self.weights, tally, sent)
         return None if outputs is None else Risen(outputs, views, tally)

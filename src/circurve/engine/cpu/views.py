@@ -106,12 +106,14 @@ class TreeMemory:
         self._views: dict[tuple[int, bool], Views] = {}
         self._capacity = 0
         self._indicator = torch.empty(0, dtype=dtype)
-        self.marked: tuple[Views, Batch] | None = None
-        """The batch whose states the indicators show."""
+        self.marked: tuple[Views, object | None] | None = None
+        """The key of the batch whose states the indicators show."""
 
     def holds(self, views: Views, batch: Batch) -> bool:
-        """Whether this very batch is marked already, as in each step on a full batch but the first."""
-        return self.marked is not None and self.marked[0] is views and self.marked[1] is batch
+        """Whether the same samples are marked already, as in each step on a full batch but the first."""
+        if self.marked is None or batch.key is None:
+            return False
+        return self.marked[0] is views and self.marked[1] is batch.key
 
     def views(self, samples: int, plan: JointPlan) -> Views:
         """Views for a chunk of so many samples, with tables laid out like this."""
