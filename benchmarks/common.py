@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from circurve.learning.examples import prepare
 
 import circurve as cc
 from circurve.engine import Engine, Params, Program, Request, Samples, compile, stack
 from circurve.engine import statistics as e_step
 from circurve.engine.memory import chunk_size
-from circurve.learning.examples import prepare
 from circurve.learning.initialize import initial_params
 from circurve.learning.plan import Plan
 from circurve.learning.score import chunks

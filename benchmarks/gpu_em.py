@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyjuice_peer
 import torch
+from circurve.learning.examples import prepare
 from common import PeakMemory, interleaved, medians, seconds_of, write_result
 from gpu_steps import (
     CASES,
@@ -47,7 +48,6 @@ from circurve.engine import statistics as e_step
 from circurve.engine.memory import free_memory
 from circurve.engine.parameters import by_node
 from circurve.interop import from_pyjuice, to_pyjuice
-from circurve.learning.examples import prepare
 from circurve.learning.initialize import initial_params
 
 SIDES = ("plain", "curvature")

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from circurve.learning.examples import prepare
 from common import write_result
 from peers_cpu import sample_data
 from torch import Tensor
 
 import circurve as cc
 from circurve.engine import AnyEngine, Params, Program, Request, Samples, Statistics, bind_engine, compile, statistics
-from circurve.learning.examples import prepare
 
 CASES = {"nltcs": (16, 100), "plants": (69, 100), "bbc": (1058, 128)}
 ALL = Request(curvature=True, mean_ratio=True, second_moment=True)

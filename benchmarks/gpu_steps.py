@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from circurve.learning.examples import prepare
 from common import PeakMemory, median_seconds, seconds_of
 from peers_cpu import sample_data
 from pyjuice_peer import PSEUDOCOUNT, STEP_SIZE
@@ -16,7 +17,6 @@ from pyjuice_peer import PSEUDOCOUNT, STEP_SIZE
 import circurve as cc
 from circurve.engine import Params, Samples, bind_engine, compile
 from circurve.engine.cuda import FusedEngine
-from circurve.learning.examples import prepare
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.initialize import initial_params
 from circurve.learning.methods import Method

@@ -17,8 +17,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from circurve.data import as_matrix, encode
-from circurve.engine import Engine, Params, Program, Request, Samples, Statistics, compile, statistics
+from circurve.data import Table, as_table, check
+from circurve.engine import Batch, Engine, Params, Program, Request, Statistics, compile, statistics
 from circurve.engine.parameters import from_nodes
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Indicator, Poisson
@@ -43,6 +43,23 @@ def _units_free(*families: Family) -> list[tuple[Family, None]]:
 def _pointer(rng: random.Random, states: int) -> tuple[Family, int]:
     values = tuple(rng.randrange(states) for _ in range(rng.randint(1, 3)))
     return Indicator(values), len(values)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The rows of a checked table, cut into batches of one precision."""
+
+    table: Table
+    dtype: torch.dtype
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def rows(self, start: int, stop: int) -> Batch:
+        return Batch.rows(self.table, start, stop, self.dtype)
+
+    def pick(self, index: torch.Tensor) -> Batch:
+        return Batch.pick(self.table, index, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -80,8 +97,8 @@ class Case:
         return Engine(self.program, runs, torch.device("cpu"), dtype, chosen)
 
     def samples(self, dtype: torch.dtype = torch.float64) -> Samples:
-        table = encode(as_matrix(self.x), self.circuit.families)
-        return Samples.of(table, torch.device("cpu"), dtype, self.sample_weights, self.labels)
+        table = check(as_table(self.x), self.circuit.families)
+        return Samples(replace(table, weights=self.sample_weights, labels=self.labels), dtype)
 
     def statistics(
         self, dtype: torch.dtype = torch.float64, careful: bool | None = None, chunk: int | None = None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import circurve as cc
 from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters, random_weights, with_parameters
-from circurve.engine import Engine, Request, compile, log_prob, stack, statistics
+from circurve.engine import Batch, Engine, Request, compile, log_prob, stack, statistics
 from circurve.engine.cpu import messages
 from circurve.engine.cpu.engine import TreeEngine
 from circurve.engine.cpu.ranges import RANGES, Range
@@ -99,13 +99,19 @@ def test_samples_in_parts_have_the_same_sums(case, parts):
         compare(case)
 
 
+def flipped(batch: Batch) -> Batch:
+    """The same samples in the opposite order: other samples, so without the key."""
+    observed = None if batch.observed is None else batch.observed.flip(-1)
+    return replace(batch, x=batch.x.flip(-1), observed=observed, key=None)
+
+
 @given(case=trees())
 @few
 def test_a_batch_that_comes_again_is_not_mistaken_for_another(case):
     engine, samples = tuned(case), case.samples()
     whole, half = samples.rows(0, len(samples)), samples.rows(0, len(samples) // 2)
-    assert samples.rows(0, len(samples)) is whole
-    turned = replace(whole, x=whole.x.flip(-1), observed=None if whole.observed is None else whole.observed.flip(-1))
+    assert samples.rows(0, len(samples)).key is whole.key is not half.key
+    turned = flipped(whole)
     wanted = {id(batch): log_prob(tuned(case), case.params, batch) for batch in (whole, half, turned)}
     for batch in (whole, whole, turned, whole, half, whole, whole):
         assert_close(log_prob(engine, case.params, batch), wanted[id(batch)], 1e-12)
@@ -116,7 +122,7 @@ def test_a_batch_that_comes_again_is_not_mistaken_for_another(case):
 def test_a_batch_whose_marking_was_interrupted_is_marked_again(case):
     engine, samples = tuned(case), case.samples()
     whole = samples.rows(0, len(samples))
-    other = replace(whole, x=whole.x.flip(-1), observed=None if whole.observed is None else whole.observed.flip(-1))
+    other = flipped(whole)
     wanted = log_prob(engine, case.params, whole)
 
     def interrupted(plan, views, batch):

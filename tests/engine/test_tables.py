@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 
 import circurve as cc
-from circuits import ALL, Case, all_sums, assert_close, cases
-from circurve.engine import Engine, Params, Samples, compile, log_prob, stack, statistics
-from circurve.learning.examples import Examples, prepare
+from circuits import ALL, Case, Samples, all_sums, assert_close, cases
+from circurve.data import prepare
+from circurve.engine import Batch, Engine, Params, compile, log_prob, stack, statistics
 from circurve.learning.initialize import initial_params
 
 
@@ -16,10 +16,10 @@ def fleet(rows: np.ndarray, runs: int = 1, **options: object) -> tuple[list[Engi
     """The same HCLT without and with tables, random parameters, and the rows as samples."""
     circuit = cc.hclt(rows, units=3)
     program = compile(circuit)
-    prepared = prepare(Examples(rows, **options), circuit, "train")
-    params = stack([initial_params(program, seed, prepared.table) for seed in range(runs)])
+    table = prepare(cc.Examples(rows, **options), circuit, "train")
+    params = stack([initial_params(program, seed, table) for seed in range(runs)])
     engines = [Engine(program, runs, torch.device("cpu"), torch.float64, tables=tables) for tables in (False, True)]
-    return engines, params, Samples.of(prepared.table, torch.device("cpu"), torch.float64, prepared.weights)
+    return engines, params, Samples(table, torch.float64)
 
 
 def compare(engines: list[Engine], params: Params, batches: list) -> None:
@@ -79,8 +79,8 @@ def test_a_state_that_every_unit_excludes_is_impossible_and_gives_no_nan():
     engine = model.engine(tables=True)
     assert engine.tabulated
     rows = np.array([[0, 1], [1, 1]])
-    samples = Samples.of(prepare(rows, circuit, "train").table, torch.device("cpu"), torch.float64)
-    sums = statistics(engine, model.params, [samples.rows(0, 2)], ALL)
+    batch = Batch.rows(prepare(rows, circuit, "train"), 0, 2, torch.float64)
+    sums = statistics(engine, model.params, [batch], ALL)
     assert int(sums.impossible[0]) == 1
     assert all(bool(torch.isfinite(total).all()) for total in all_sums(sums))
     assert model.log_prob(rows)[1] == -np.inf

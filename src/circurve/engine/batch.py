@@ -22,7 +22,8 @@ class Batch:
     weights: Tensor | None  # (R or 1, N), at least zero
     labels: Tensor | None  # (R or 1, N), which output each sample belongs to
     key: object | None = None
-    """Batches with the same key (by identity) hold the same samples; None: nothing is known."""
+    """Batches with the same key (by identity) hold the same samples, and work on them may be skipped; None: nothing is
+    known. A batch made from another by changing its samples must not keep the key."""
 
     @property
     def size(self) -> int:

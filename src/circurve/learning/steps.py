@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -93,6 +93,8 @@ class ReferenceSteps:
         self.engine, self.plan, self.train = engine, plan, train
         self.params = params
         self.chunk = chunk_size(engine, backward=True, memory_budget=memory_budget)
+        self.whole: Batch | None = None
+        """All rows as one batch, kept for the next epoch of full-batch EM on a CPU."""
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         totals = Totals.zero(self.engine.runs, self.engine.device)
@@ -108,7 +110,13 @@ class ReferenceSteps:
 
     def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
         if rows is None:
-            whole = chunks(self.train, chunk, self.engine.dtype)
-            return statistics(self.engine, self.params, whole, self.plan.request)
+            return statistics(self.engine, self.params, self._all_rows(chunk), self.plan.request)
         parts = (Batch.pick(self.train, part, self.engine.dtype) for part in torch.split(rows, chunk, dim=1))
         return statistics(self.engine, self.params, parts, self.plan.request)
+
+    def _all_rows(self, chunk: int) -> Iterable[Batch]:
+        if chunk < len(self.train) or self.engine.device.type != "cpu":
+            return chunks(self.train, chunk, self.engine.dtype)
+        if self.whole is None:
+            self.whole = Batch.rows(self.train, 0, len(self.train), self.engine.dtype)
+        return [self.whole]
