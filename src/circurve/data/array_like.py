@@ -35,7 +35,7 @@ def _reflected(operation: Callable[[Any, Any], Any]) -> Callable[[ArrayLike, Any
 
 
 class ArrayLike:
-    """Operators and methods of `np.asarray(self)`, which is read-only. A subclass defines `__array__`.
+    """Operators and methods of `np.asarray(self)`, none of which change it. A subclass defines `__array__`.
 
     Results are numpy arrays. Like an array, it compares element by element and has no hash.
     """
@@ -48,7 +48,9 @@ class ArrayLike:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        return getattr(np.asarray(self), name)
+        array = np.asarray(self).view()
+        array.flags.writeable = False  # a method that changes an array fails, even on a copy that no one would see
+        return getattr(array, name)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(np.asarray(self))

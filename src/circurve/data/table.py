@@ -97,24 +97,27 @@ class Table(ArrayLike):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array = _with_gaps(*self._arrays(slice(None)))
         shared = self.observed is None and self.values.device.type == "cpu"
-        if copy is False and not (shared and dtype in (None, array.dtype)):
+        if copy is False and not (shared and (dtype is None or np.dtype(dtype) == array.dtype)):
             raise ValueError("a table with missing values, or in another type, cannot be read without a copy")
         if copy:
             return np.array(array, dtype=dtype)
-        array = array.view() if dtype is None else array.astype(dtype, copy=False).view()
-        array.flags.writeable = False
-        return array
+        return self._protected(array if dtype is None else array.astype(dtype, copy=False))
 
     def __getitem__(self, key: Any) -> Any:
         """A table for a slice, a list of row numbers or a mask of rows; a numpy array or a number for all else."""
         if isinstance(key, slice) or _lists_rows(key):
             return self.rows(key)
-        found = _with_gaps(*self._arrays(key))
-        found.flags.writeable = False
-        return found[()]
+        return self._protected(_with_gaps(*self._arrays(key)))[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError("a Table does not change: take a copy, np.array(table), and change that")
+
+    def _protected(self, array: Array) -> Array:
+        """Read-only where it shares memory with the table."""
+        if self.values.device.type == "cpu" and np.may_share_memory(array, self.values.detach().numpy()):
+            array = array.view()
+            array.flags.writeable = False
+        return array
 
     def _arrays(self, key: Any) -> tuple[Array, Array | None]:
         """Values and what is observed of them, of a part of the table."""
