@@ -87,7 +87,7 @@ class Table(ArrayLike):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy type of `np.asarray(table)`: a floating one where values are missing."""
-        return _with_gaps(*self._arrays(slice(0))).dtype
+        return np.asarray(self.rows(slice(0))).dtype
 
     @property
     def empty_rows(self) -> int:
