@@ -21,13 +21,12 @@ import numpy as np
 import torch
 
 import circurve as cc
-from circurve.engine import Engine, Params, Program, Request, Samples, compile, stack
+from circurve.data import prepare
+from circurve.engine import Batch, Engine, Params, Program, Request, chunks, compile, stack
 from circurve.engine import statistics as e_step
 from circurve.engine.memory import chunk_size
-from circurve.learning.examples import prepare
 from circurve.learning.initialize import initial_params
 from circurve.learning.plan import Plan
-from circurve.learning.score import chunks
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -193,12 +192,13 @@ class EMStep:
 
     def __init__(self, data: np.ndarray, units: int, device: str = "cpu", runs: int = 1) -> None:
         circuit = cc.hclt(data, units=units)
-        prepared = prepare(data, circuit, "train")
+        table = prepare(data, circuit, "train")
         place = torch.device(device)
         self.program: Program = compile(circuit)
-        starts = [initial_params(self.program, seed, prepared.table) for seed in range(runs)]
+        starts = [initial_params(self.program, seed, table) for seed in range(runs)]
         self.params: Params = stack(starts).to(place, torch.float32)
-        self.samples = Samples.of(prepared.table, place, torch.float32)
+        self.table = table.to(place)
+        self.whole = Batch.rows(self.table, 0, len(self.table), torch.float32)  # made once, as in training
         self.engine = Engine(self.program, runs, place, torch.float32, tables=True)
         self.plan = Plan(self.program, [cc.Vanilla()] * runs, self.params.inputs[0])
         self.chunk = chunk_size(self.engine, backward=True)
@@ -206,7 +206,9 @@ class EMStep:
 
     def __call__(self, request: Request | None = None, chunk: int | None = None) -> float:
         """Do the step; returns the mean log-likelihood before it."""
-        sums = e_step(self.engine, self.params, chunks(self.samples, chunk or self.chunk), request)
+        size = chunk or self.chunk
+        batches = [self.whole] if size >= len(self.table) else chunks(self.table, size, torch.float32)
+        sums = e_step(self.engine, self.params, batches, request)
         runs = self.params.runs
         self.params = self.plan.maximize(self.params, sums, [1.0] * runs, [0.0] * runs)
         return float(sums.mean_log_likelihood[0])

@@ -43,11 +43,11 @@ from gpu_steps import (
 from torch import Tensor
 
 import circurve as cc
-from circurve.engine import Params, Samples, bind_engine, compile
+from circurve.data import prepare
+from circurve.engine import Batch, Params, bind_engine, compile
 from circurve.engine import statistics as e_step
 from circurve.engine.memory import free_memory
 from circurve.interop import from_pyjuice, to_pyjuice
-from circurve.learning.examples import prepare
 from circurve.learning.initialize import initial_params
 
 SIDES = ("plain", "curvature")
@@ -64,9 +64,9 @@ CHECKED = 512
 
 def our_sums(model: cc.Model, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Log-likelihoods (N,) and the counts (units, child units) of each sum, children first."""
-    samples = Samples.of(prepare(x, model.circuit, "check").table, model.device, model.dtype)
+    table = prepare(x, model.circuit, "check").to(model.device)
     engine = bind_engine(model.program, model.params)
-    sums = e_step(engine, model.params, [samples.rows(0, len(samples))])
+    sums = e_step(engine, model.params, [Batch.rows(table, 0, len(table), model.dtype)])
     counts = by_node(model.program, Params(sums.counts, model.params.inputs))
     values: np.ndarray = model.log_prob(x)
     return values, [counts[node].double().cpu().numpy() for node in model.circuit.sums]
@@ -207,7 +207,7 @@ def peer_rows(name: str, circuit: cc.Circuit, data: np.ndarray, settings: Settin
 
 def start_model(circuit: cc.Circuit, data: np.ndarray, device: torch.device) -> cc.Model:
     program = compile(circuit)
-    params = initial_params(program, 0, prepare(data, circuit, "train").table)
+    params = initial_params(program, 0, prepare(data, circuit, "train"))
     return cc.Model(circuit, params.to(device, torch.float32), program)
 
 

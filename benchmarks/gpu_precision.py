@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from common import write_result
 from peers_cpu import sample_data
 from torch import Tensor
 
 import circurve as cc
-from circurve.engine import AnyEngine, Params, Program, Request, Samples, Statistics, bind_engine, compile, statistics
-from circurve.learning.examples import prepare
+from circurve.data import Table, prepare
+from circurve.engine import AnyEngine, Batch, Params, Program, Request, Statistics, bind_engine, compile, statistics
 
 CASES = {"nltcs": (16, 100), "plants": (69, 100), "bbc": (1058, 128)}
 ALL = Request(curvature=True, mean_ratio=True, second_moment=True)
@@ -48,8 +47,8 @@ def errors(found: Statistics, exact: Statistics) -> dict[str, float]:
     }
 
 
-def sums(program: Program, params: Params, samples: Samples, engine: AnyEngine) -> Statistics:
-    return statistics(engine, params, [samples.rows(0, len(samples))], ALL)
+def sums(program: Program, params: Params, table: Table, engine: AnyEngine) -> Statistics:
+    return statistics(engine, params, [Batch.rows(table, 0, len(table), params.dtype)], ALL)
 
 
 def measure(name: str, data_dir: Path | None, rows: int, epochs: int) -> list[dict[str, Any]]:
@@ -59,17 +58,14 @@ def measure(name: str, data_dir: Path | None, rows: int, epochs: int) -> list[di
     circuit = cc.hclt(data, units=units)
     model = cc.fit(circuit, data, epochs=epochs, device="cuda", progress=False).model
     program = compile(circuit)
-    table = prepare(np.asarray(data[:rows]), circuit, "check").table
-    device = model.device
+    table = prepare(data[:rows], circuit, "check").to(model.device)
     exact = model.params.to(dtype=torch.float64)
-    wide = Samples.of(table, device, torch.float64)
-    truth = sums(program, exact, wide, bind_engine(program, exact, "reference"))
-    narrow = Samples.of(table, device, torch.float32)
+    truth = sums(program, exact, table, bind_engine(program, exact, "reference"))
     found = []
     for label, (backend, precision) in PATHS.items():
         engine = bind_engine(program, model.params, backend, precision)  # type: ignore[arg-type]
         row = {"data": name, "units": units, "rows": rows, "epochs": epochs, "path": label}
-        found.append(row | errors(sums(program, model.params, narrow, engine), truth))
+        found.append(row | errors(sums(program, model.params, table, engine), truth))
         print(found[-1], flush=True)
     return found
 

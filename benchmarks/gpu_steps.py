@@ -14,9 +14,9 @@ from peers_cpu import sample_data
 from pyjuice_peer import PSEUDOCOUNT, STEP_SIZE
 
 import circurve as cc
-from circurve.engine import Params, Samples, bind_engine, compile
+from circurve.data import Table, prepare
+from circurve.engine import Params, bind_engine, compile
 from circurve.engine.cuda import FusedEngine
-from circurve.learning.examples import prepare
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.initialize import initial_params
 from circurve.learning.methods import Method
@@ -84,10 +84,10 @@ class OurSteps:
     """
 
     def __init__(self, circuit: cc.Circuit, data: np.ndarray, device: torch.device, load: Load) -> None:
-        table = prepare(data, circuit, "train").table
+        table = prepare(data, circuit, "train")
         start = initial_params(compile(circuit), 0, table).to(device, torch.float32)
         start = start.map(lambda values: values.repeat(load.runs, 1, 1, 1))
-        samples = Samples.of(table, device, torch.float32)
+        samples = table.to(device)
         methods = load.methods or (cc.Vanilla(pseudocount=PSEUDOCOUNT),) * load.runs
         self.engine_steps, self.compile_seconds = seconds_of(lambda: our_steps(circuit, start, samples, methods, load))
         self.batches = shuffled_batches(len(data), load.batch, device, load.runs)
@@ -99,7 +99,7 @@ class OurSteps:
         self.engine_steps.run(self.batches, alphas, mus)
 
 
-def our_steps(circuit: cc.Circuit, start: Params, samples: Samples, methods: Sequence[Method], load: Load) -> Steps:
+def our_steps(circuit: cc.Circuit, start: Params, samples: Table, methods: Sequence[Method], load: Load) -> Steps:
     """The one place where the engine is chosen: the same as in `circurve.learning.loop`."""
     program = compile(circuit)
     plan = Plan(program, methods, start.inputs[0], load.track)

@@ -17,8 +17,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from circurve.data import as_matrix, encode
-from circurve.engine import Params, Program, Reference, Request, Samples, Statistics, compile, from_nodes
+from circurve.data import Table, as_table, check
+from circurve.engine import Batch, Params, Program, Reference, Request, Statistics, compile, from_nodes
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Indicator, Poisson
 
@@ -42,6 +42,23 @@ def _units_free(*families: Family) -> list[tuple[Family, None]]:
 def _pointer(rng: random.Random, states: int) -> tuple[Family, int]:
     values = tuple(rng.randrange(states) for _ in range(rng.randint(1, 3)))
     return Indicator(values), len(values)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The rows of a checked table, cut into batches of one precision."""
+
+    table: Table
+    dtype: torch.dtype
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def rows(self, start: int, stop: int) -> Batch:
+        return Batch.rows(self.table, start, stop, self.dtype)
+
+    def pick(self, index: torch.Tensor) -> Batch:
+        return Batch.pick(self.table, index, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -73,8 +90,8 @@ class Case:
         return Reference(self.program, runs, torch.device("cpu"), dtype)
 
     def samples(self, dtype: torch.dtype = torch.float64) -> Samples:
-        table = encode(as_matrix(self.x), self.circuit.families)
-        return Samples.of(table, torch.device("cpu"), dtype, self.sample_weights, self.labels)
+        table = check(as_table(self.x), self.circuit.families)
+        return Samples(replace(table, weights=self.sample_weights, labels=self.labels), dtype)
 
     def statistics(self, dtype: torch.dtype = torch.float64, chunk: int | None = None) -> Statistics:
         """The E-step's sums over all samples, everything asked for."""

@@ -13,7 +13,7 @@ from circurve.curvature import (
     per_sample,
     top_eigenvalues,
 )
-from circurve.data import Dataset, load_data, load_dataset, take_fraction
+from circurve.data import Dataset, Examples, Table, load_data, load_dataset, take_fraction
 from circurve.errors import (
     CircurveError,
     CircurveWarning,
@@ -28,7 +28,7 @@ from circurve.errors import (
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
-from circurve.learning import Examples, Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
+from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
 from circurve.structures import (
     chow_liu_tree,
@@ -68,6 +68,7 @@ __all__ = [
     "Run",
     "StructureError",
     "Sum",
+    "Table",
     "TrainingError",
     "Vanilla",
     "__version__",

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import as_matrix, encode
-from circurve.engine import Backend, Params, Program, Samples, by_node, choose_backend, compile, from_nodes
+from circurve.data import as_table, check
+from circurve.engine import Backend, Batch, Params, Program, by_node, choose_backend, compile, from_nodes
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
@@ -118,18 +118,17 @@ class Model:
         NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out exactly. A row
         of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy array.
         """
-        table = encode(as_matrix(x), self.circuit.families, missing=missing)
-        samples = Samples.of(table, self.device, self.dtype)
+        table = check(as_table(x, missing=missing).bare(), self.circuit.families).to(self.device)
         backend = self.backend
         chunk = chunk_size(backend, backward=False, memory_budget=memory_budget)
 
         def score(size: int) -> Tensor:  # (outputs, N)
-            starts = range(0, len(samples), size)
-            rows = (samples.rows(start, min(start + size, len(samples))) for start in starts)
+            starts = range(0, len(table), size)
+            rows = (Batch.rows(table, start, min(start + size, len(table)), self.dtype) for start in starts)
             return torch.cat([backend.log_prob(self.params, batch)[0] for batch in rows], dim=1)
 
-        values = within_memory(backend, max(1, min(chunk, len(samples))), score).T
-        self._release_if_large(len(samples), backward=False)
+        values = within_memory(backend, max(1, min(chunk, len(table))), score).T
+        self._release_if_large(len(table), backward=False)
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 

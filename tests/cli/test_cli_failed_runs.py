@@ -10,7 +10,7 @@ import torch
 from cli_helpers import error_line, strict_json
 
 from circurve import Global, Vanilla
-from circurve.learning.steps import ReferenceSteps
+from circurve.learning.steps import PlainSteps
 
 SWEEP = "--units 3 --epochs 3 --methods vanilla,global --mu 0.1,1 --seeds 2"
 
@@ -20,7 +20,7 @@ def fault(monkeypatch):
     """Break, at the end of an epoch, every run of a method."""
 
     def put(epoch, is_meant):
-        run = ReferenceSteps.run
+        run = PlainSteps.run
         epochs = iter(range(1, 1000))
 
         def broken(self, *arguments):
@@ -32,7 +32,7 @@ def fault(monkeypatch):
                         self.params.weights[-1][place].view(-1)[0] = torch.nan
             return totals
 
-        monkeypatch.setattr(ReferenceSteps, "run", broken)
+        monkeypatch.setattr(PlainSteps, "run", broken)
 
     return put
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from circurve.data import Dataset, Matrix, load_data, read_table
+from circurve.data import Dataset, Table, load_data, read_table
 from circurve.data.text import digit_grid
 from circurve.errors import DataError
 
@@ -30,9 +30,9 @@ def write(tmp_path: Path) -> Write:
     return make
 
 
-def table(path: Path, header: bool | None = None) -> Matrix:
+def table(path: Path, header: bool | None = None) -> Table:
     found = read_table(path, header)
-    assert isinstance(found, Matrix)
+    assert isinstance(found, Table)
     return found
 
 
@@ -83,7 +83,7 @@ class TestDigitFiles:
         path = tmp_path / "large.data"
         path.write_bytes(raw.tobytes())
         start = time.perf_counter()
-        read = table(path).values
+        read = np.asarray(table(path))
         assert time.perf_counter() - start < 1.5
         np.testing.assert_array_equal(read, values)
 
@@ -95,16 +95,16 @@ class TestText:
         rows = [["a", "b", "c"], ["1.5", "-2", "3e2"], ["0", "10", "7"]]
         matrix = table(write("x.csv", ending.join(mark.join(row) for row in rows)))
         assert matrix.columns == ("a", "b", "c")
-        np.testing.assert_array_equal(matrix.values, [[1.5, -2, 300], [0, 10, 7]])
+        np.testing.assert_array_equal(np.asarray(matrix), [[1.5, -2, 300], [0, 10, 7]])
 
     def test_without_a_header_the_first_row_is_data(self, write: Write) -> None:
         matrix = table(write("x.csv", "1.5,2\n3,4\n"))
         assert matrix.columns is None
-        np.testing.assert_array_equal(matrix.values, [[1.5, 2], [3, 4]])
+        np.testing.assert_array_equal(np.asarray(matrix), [[1.5, 2], [3, 4]])
 
     def test_the_marks_of_missing_values(self, write: Write) -> None:
         text = "a,b,c,d,e,f,g,h\n1,,NA,NaN,?,null, n/a ,None\n2,2,2,2,2,2,2,2\n"
-        values = table(write("x.csv", text)).values
+        values = np.asarray(table(write("x.csv", text)))
         assert np.isnan(values[0, 1:]).all()
         np.testing.assert_array_equal(values[1], [2] * 8)
 
@@ -113,28 +113,28 @@ class TestText:
         [("10,0", "uint8"), ("-1,0", "int16"), ("40000,0", "int32"), ("3000000000,0", "int64"), ("1.5,0", "float64")],
     )
     def test_whole_numbers_take_the_smallest_type(self, write: Write, text: str, dtype: str) -> None:
-        values = table(write("x.csv", text)).values
+        values = np.asarray(table(write("x.csv", text)))
         assert values.dtype == dtype
         assert values.tolist() == [[float(field) for field in text.split(",")]]
 
     def test_whole_numbers_with_gaps_are_floats(self, write: Write) -> None:
-        assert table(write("x.csv", "1,\n0,1\n")).values.dtype == np.float64
+        assert np.asarray(table(write("x.csv", "1,\n0,1\n"))).dtype == np.float64
 
     def test_digits_below_a_header_are_read(self, write: Write) -> None:
         matrix = table(write("x.csv", b'\xef\xbb\xbf"my first", second\n0,1\n1,1\n'))
         assert matrix.columns == ("my first", "second")
-        assert matrix.values.dtype == np.uint8
-        assert matrix.values.tolist() == [[0, 1], [1, 1]]
+        assert np.asarray(matrix).dtype == np.uint8
+        assert np.asarray(matrix).tolist() == [[0, 1], [1, 1]]
 
     def test_quoted_names_may_hold_separators_and_line_ends(self, write: Write) -> None:
         matrix = table(write("x.csv", '"a, b","c\nd"\n1,2\n3,4\n'))
         assert matrix.columns == ("a, b", "c\nd")
-        assert matrix.values.tolist() == [[1, 2], [3, 4]]
+        assert np.asarray(matrix).tolist() == [[1, 2], [3, 4]]
 
     def test_a_single_column_with_a_name_of_two_words(self, write: Write) -> None:
         matrix = table(write("x.csv", "two words\n1\n22\n"))
         assert matrix.columns == ("two words",)
-        assert matrix.values.tolist() == [[1], [22]]
+        assert np.asarray(matrix).tolist() == [[1], [22]]
 
     @pytest.mark.parametrize(
         ("text", "rows"),
@@ -151,7 +151,7 @@ class TestText:
         self, write: Write, text: str, rows: list[list[float | None]]
     ) -> None:
         matrix = table(write("x.tsv", text))
-        np.testing.assert_array_equal(matrix.values, np.array(rows, dtype=float))
+        np.testing.assert_array_equal(np.asarray(matrix), np.array(rows, dtype=float))
         assert matrix.columns == (("a", "b", "c")[: len(rows[0])] if text.startswith("a") else None)
 
     @pytest.mark.parametrize("mark", [",", ";", " "])
@@ -159,32 +159,32 @@ class TestText:
         rows = [["a", "b"], ["1", "2.5"], ["3", "4"]]
         matrix = table(write("x.csv", "".join(mark.join(row) + "\t\n" for row in rows)))
         assert matrix.columns == ("a", "b")
-        assert matrix.values.tolist() == [[1, 2.5], [3, 4]]
+        assert np.asarray(matrix).tolist() == [[1, 2.5], [3, 4]]
 
     @pytest.mark.parametrize("header", ["a\n", ""])
     def test_quotes_around_nothing_are_a_missing_value_of_a_single_column(self, write: Write, header: str) -> None:
         matrix = table(write("x.csv", header + '1.5\n""\n\n  \n2.5\n""\n\n'))
         assert matrix.columns == (("a",) if header else None)
-        np.testing.assert_array_equal(matrix.values, [[1.5], [np.nan], [2.5], [np.nan]])
+        np.testing.assert_array_equal(np.asarray(matrix), [[1.5], [np.nan], [2.5], [np.nan]])
 
     def test_a_column_that_pandas_wrote_comes_back(self, tmp_path: Path) -> None:
         column = pd.DataFrame({"a": [np.nan, 1.5, np.nan, np.nan, 2.5, np.nan]})
         for header in (True, False):
             column.to_csv(tmp_path / "x.csv", index=False, header=header)
-            np.testing.assert_array_equal(table(tmp_path / "x.csv").values, column.values)
+            np.testing.assert_array_equal(np.asarray(table(tmp_path / "x.csv")), column.values)
 
     def test_quotes_around_nothing_are_a_blank_line_among_several_columns(self, write: Write) -> None:
-        assert table(write("x.csv", 'a,b\n1,22\n""\n3,4\n')).values.tolist() == [[1, 22], [3, 4]]
+        assert np.asarray(table(write("x.csv", 'a,b\n1,22\n""\n3,4\n'))).tolist() == [[1, 22], [3, 4]]
 
     def test_blank_lines_are_passed_over(self, write: Write) -> None:
-        assert table(write("x.csv", "\n\n1,22\n\n3,4\n\n")).values.tolist() == [[1, 22], [3, 4]]
+        assert np.asarray(table(write("x.csv", "\n\n1,22\n\n3,4\n\n"))).tolist() == [[1, 22], [3, 4]]
 
     def test_the_caller_can_say_whether_there_is_a_header(self, write: Write) -> None:
         path = write("x.csv", "0,1\n1,1\n")
-        assert table(path).values.tolist() == [[0, 1], [1, 1]]
+        assert np.asarray(table(path)).tolist() == [[0, 1], [1, 1]]
         named = table(path, header=True)
         assert named.columns == ("0", "1")
-        assert named.values.tolist() == [[1, 1]]
+        assert np.asarray(named).tolist() == [[1, 1]]
         mixed = table(write("y.csv", "name,2024\n1,2\n"), header=True)
         assert mixed.columns == ("name", "2024")
 
@@ -199,7 +199,7 @@ class TestText:
     @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
     def test_numbers_survive_the_way_through_a_file(self, write: Write, rows: list[list[float]]) -> None:
         path = write("x.csv", "\n".join(",".join(map(repr, row)) for row in rows))
-        np.testing.assert_array_equal(table(path).values, rows)
+        np.testing.assert_array_equal(np.asarray(table(path)), rows)
 
 
 class TestBrokenText:
@@ -249,7 +249,7 @@ class TestArrays:
         path = tmp_path / "x.npy"
         values = np.asfortranarray(np.array([[0, 1], [1, 1], [0, 0]], dtype=">i2"))
         np.save(path, values)
-        read = table(path).values
+        read = np.asarray(table(path))
         assert read.dtype == np.int16
         np.testing.assert_array_equal(read, values)
 
@@ -267,7 +267,7 @@ class TestArrays:
     def test_npz_with_one_array_gives_a_table(self, tmp_path: Path) -> None:
         path = tmp_path / "x.npz"
         np.savez(path, anything=np.eye(2))
-        np.testing.assert_array_equal(table(path).values, np.eye(2))
+        np.testing.assert_array_equal(np.asarray(table(path)), np.eye(2))
 
     def test_npz_with_other_arrays_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "x.npz"
@@ -343,7 +343,7 @@ class TestUnreadable:
         assert refusal(path) == f"{path}: unknown kind of file '.parquet'; known are {known}"
 
     def test_suffixes_may_be_in_capitals(self, write: Write) -> None:
-        assert table(write("X.CSV", "1,22\n")).values.tolist() == [[1, 22]]
+        assert np.asarray(table(write("X.CSV", "1,22\n"))).tolist() == [[1, 22]]
 
 
 class TestLoadData:

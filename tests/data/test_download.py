@@ -125,7 +125,8 @@ class TestDownload:
             "debd.COLLECTION['tiny'] = entry('tiny')\n"
             "print(load_dataset('tiny').train.sum(), early)"
         )
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        folders = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
         command = [sys.executable, "-c", program]
         running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         printed = {process.communicate()[0] for process in running}

@@ -25,8 +25,8 @@ from extreme_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import ALL, Case, all_sums
-from circurve.engine import Params, Samples, Statistics, choose_backend
+from circuits import ALL, Case, Samples, all_sums
+from circurve.engine import Params, Statistics, choose_backend
 from circurve.engine.cuda import Fused
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli
@@ -58,8 +58,7 @@ def prepared(case: Case) -> tuple[Fused, Samples]:
     assert isinstance(backend, Fused)
     backend.engine.launch.dot = TENSOR_CORES
     found = case.samples(torch.float32)
-    weights = None if found.weights is None else found.weights.to(DEVICE)
-    return backend, Samples(found.values.to(DEVICE), found.has_missing, weights, None, torch.float32)
+    return backend, Samples(found.table.to(DEVICE), torch.float32)
 
 
 def in_float64(case: Case) -> Statistics:

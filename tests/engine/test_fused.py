@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from shapes import SHAPES, case_of
 
 from circuits import ALL, Case, Shape, all_sums, assert_close, cases, with_parameters
-from circurve.engine import Batch, Request, Samples, Statistics, choose_backend, compile, stack
+from circurve.engine import Batch, Request, Statistics, choose_backend, compile, stack
 from circurve.engine.cuda import Fused, blueprint_for, why_not
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
@@ -41,15 +41,8 @@ def on_device(case: Case):
 
 
 def batch_of(case: Case, dtype: torch.dtype = torch.float32) -> Batch:
-    samples = case.samples(dtype)
-    moved = Samples(
-        samples.values.to(DEVICE),
-        samples.has_missing,
-        None if samples.weights is None else samples.weights.to(DEVICE),
-        None if samples.labels is None else samples.labels.to(DEVICE),
-        dtype,
-    )
-    return moved.rows(0, len(samples))
+    table = case.samples().table.to(DEVICE)
+    return Batch.rows(table, 0, len(table), dtype)
 
 
 def assert_same(found: Statistics, wanted: Statistics, tolerance: float = FLOAT32) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import circurve as cc
 from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters, random_weights, with_parameters
-from circurve.engine import Reference, Request, compile, stack
+from circurve.engine import Batch, Reference, Request, compile, stack
 from circurve.engine.numerics import MESSAGES, MessageRange
 from circurve.engine.tree import LatentTree, messages, tree_layout
 from circurve.engine.tree.tables import JointTables
@@ -97,14 +97,19 @@ def test_samples_in_parts_have_the_same_sums(case, parts):
         compare(case)
 
 
+def flipped(batch: Batch) -> Batch:
+    """The same samples in the opposite order: other samples, so without the key."""
+    observed = None if batch.observed is None else batch.observed.flip(-1)
+    return replace(batch, x=batch.x.flip(-1), observed=observed, key=None)
+
+
 @given(case=trees())
 @few
 def test_a_batch_that_comes_again_is_not_mistaken_for_another(case):
     tree, samples = tree_of(case), case.samples()
     whole, half = samples.rows(0, len(samples)), samples.rows(0, len(samples) // 2)
-    assert whole.key == samples.rows(0, len(samples)).key != half.key
-    flipped = None if whole.observed is None else whole.observed.flip(-1)
-    turned = replace(whole, x=whole.x.flip(-1), observed=flipped, key=None)
+    assert samples.rows(0, len(samples)).key is whole.key is not half.key
+    turned = flipped(whole)
     wanted = {id(batch): tree_of(case).log_prob(case.params, batch) for batch in (whole, half, turned)}
     for batch in (whole, whole, turned, whole, half, whole, whole):
         assert_close(tree.log_prob(case.params, batch), wanted[id(batch)], 1e-12)
@@ -115,8 +120,7 @@ def test_a_batch_that_comes_again_is_not_mistaken_for_another(case):
 def test_a_batch_whose_marking_was_interrupted_is_marked_again(case):
     tree, samples = tree_of(case), case.samples()
     whole = samples.rows(0, len(samples))
-    flipped = None if whole.observed is None else whole.observed.flip(-1)
-    other = replace(whole, x=whole.x.flip(-1), observed=flipped, key=None)
+    other = flipped(whole)
     wanted = tree.log_prob(case.params, whole)
 
     def interrupted(plan, views, batch):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from circurve import Bernoulli, Circuit, Gaussian, Indicator, Input, Model, Product, Sum, hclt
-from circurve.data import as_matrix, encode
-from circurve.engine import Batch, Params, Samples, bind_engine, log_prob, statistics
+from circurve.data import as_table, check
+from circurve.engine import Batch, Params, choose_backend
 
 X = np.random.default_rng(0).integers(0, 2, (12, 4))
 
@@ -38,8 +38,8 @@ def with_fault(params: Params, kind: str, value: float) -> Params:
 
 
 def batch_of(model: Model, weights: torch.Tensor | None = None) -> Batch:
-    table = encode(as_matrix(X), model.circuit.families)
-    return Samples.of(table, torch.device("cpu"), model.dtype, weights).rows(0, len(X))
+    table = check(as_table(X, weights=weights), model.circuit.families)
+    return Batch.rows(table, 0, len(X), model.dtype)
 
 
 @pytest.mark.parametrize("kind", ["weight", "input"])
@@ -47,8 +47,7 @@ def batch_of(model: Model, weights: torch.Tensor | None = None) -> Batch:
 def test_a_broken_parameter_gives_nan_for_its_own_run_alone(make, kind):
     model = model_of(make())
     params = with_fault(model.params, kind, torch.nan)
-    engine = bind_engine(model.program, params)
-    found = log_prob(engine, params, batch_of(model))[:, 0]
+    found = choose_backend(model.program, params).log_prob(params, batch_of(model))[:, 0]
     np.testing.assert_allclose(found[0].numpy(), model.log_prob(X), rtol=1e-12)
     assert found[1].isnan().all()
 
@@ -60,7 +59,7 @@ def test_statistics_count_nan_apart_from_probability_zero(make, kind):
     params = with_fault(model.params, kind, torch.nan)
     weights = torch.ones(len(X), dtype=torch.float64)
     weights[0] = 0.0
-    found = statistics(bind_engine(model.program, params), params, [batch_of(model, weights)])
+    found = choose_backend(model.program, params).statistics(params, [batch_of(model, weights)])
     assert found.broken.tolist() == [0, len(X) - 1]  # a sample without weight is nothing to report
     assert found.impossible.tolist() == [0, 0]
     assert found.weight.tolist() == [len(X) - 1, 0]
@@ -95,7 +94,6 @@ def test_nan_in_the_data_of_one_sample_breaks_that_sample_alone():
     model = Model.from_parameters(circuit, inputs={circuit.inputs[0]: [[0.0, 1.0], [1.0, 2.0]]})
     x = torch.tensor([[[0.5, torch.nan, 1.5]]], dtype=torch.float64)  # (1, V, N)
     batch = Batch(x, None, None, None)
-    engine = bind_engine(model.program, model.params)
-    assert log_prob(engine, model.params, batch)[0, 0].isnan().tolist() == [False, True, False]
-    found = statistics(engine, model.params, [batch])
+    assert model.backend.log_prob(model.params, batch)[0, 0].isnan().tolist() == [False, True, False]
+    found = model.backend.statistics(model.params, [batch])
     assert (found.broken.item(), found.impossible.item(), found.weight.item()) == (1, 0, 2)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from circuits import ALL, all_sums, assert_close
-from circurve.data import as_matrix, encode
-from circurve.engine import Request, Samples, Statistics, compile
+from circurve.data import as_table, check
+from circurve.engine import Batch, Request, Statistics, compile
 from circurve.engine.program import ProductLayer
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli
@@ -15,8 +15,8 @@ from circurve.structures import hmm
 
 
 def e_step(model: Model, x: np.ndarray, request: Request = ALL) -> Statistics:
-    samples = Samples.of(encode(as_matrix(x), model.circuit.families), model.device, model.dtype)
-    return model.backend.statistics(model.params, [samples.rows(0, len(x))], request)
+    table = check(as_table(x), model.circuit.families)
+    return model.backend.statistics(model.params, [Batch.rows(table, 0, len(x), model.dtype)], request)
 
 
 def all_finite(sums: Statistics) -> bool:

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from circuits import ALL, all_sums, assert_close
-from circurve.data import as_matrix, encode
-from circurve.engine import Reference, Samples, Statistics, from_nodes, stack
+from circurve.data import as_table, check
+from circurve.engine import Batch, Reference, Statistics, from_nodes, stack
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian, Indicator
 from circurve.model import Model
@@ -58,8 +58,8 @@ class Example:
 
     def statistics(self, dtype: torch.dtype, x: np.ndarray, weights: torch.Tensor | None = None) -> Statistics:
         model = self.model.to(dtype=dtype)
-        samples = Samples.of(encode(as_matrix(x), model.circuit.families), model.device, dtype, weights)
-        return model.backend.statistics(model.params, [samples.rows(0, len(x))], ALL)
+        table = check(as_table(x, weights=weights), model.circuit.families)
+        return model.backend.statistics(model.params, [Batch.rows(table, 0, len(x), dtype)], ALL)
 
 
 def log_normal(x: torch.Tensor, means: list[float]) -> torch.Tensor:  # (N,) -> (units, N)
@@ -91,16 +91,16 @@ GAPS = [20.0, 37.0, 50.0, 68.0, 75.0, 300.0]
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_unit_far_below_its_sibling_is_exact(gap, masked, dtype):
-    check(Example(gap, masked), dtype)
+    check_example(Example(gap, masked), dtype)
 
 
 @pytest.mark.parametrize("gap", [353.0, 400.0, 620.0, 660.0, 700.0, 2000.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_masked_unit_is_exact_however_far_below(gap, dtype):
-    check(Example(gap, masked=True), dtype)
+    check_example(Example(gap, masked=True), dtype)
 
 
-def check(example: Example, dtype: torch.dtype) -> None:
+def check_example(example: Example, dtype: torch.dtype) -> None:
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4 + 1e-6 * example.gap
     wanted = reference(example, example.x)
     model = example.model.to(dtype=dtype)
@@ -169,8 +169,7 @@ def test_a_fleet_repairs_each_run_with_its_own_weights():
     other = {mixed: [[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]], root: [0.5, 0.5]}
     second = from_nodes(model.program, other, inputs).to(dtype=torch.float32)
     fleet = stack([first, second])
-    samples = Samples.of(encode(as_matrix(example.x), model.circuit.families), torch.device("cpu"), torch.float32)
-    batch = samples.rows(0, 5)
+    batch = Batch.rows(check(as_table(example.x), model.circuit.families), 0, 5, torch.float32)
     together, single = (Reference.of(model.program, params) for params in (fleet, first))
     both, values = together.statistics(fleet, [batch], ALL), together.log_prob(fleet, batch)
     for run, params in enumerate((first, second)):

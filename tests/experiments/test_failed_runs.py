@@ -20,13 +20,13 @@ from circurve.experiments.provenance import provenance
 from circurve.experiments.records import FILE_NAME, line_of, read_records
 from circurve.experiments.render import as_markdown
 from circurve.experiments.summary import choose
-from circurve.learning.steps import ReferenceSteps
+from circurve.learning.steps import PlainSteps
 
 Record = dict[str, Any]
 
 
 def break_in_epoch(monkeypatch: pytest.MonkeyPatch, epoch: int, meant: Any) -> None:
-    original = ReferenceSteps.run
+    original = PlainSteps.run
     epochs = iter(range(1, 10**6))
 
     def broken(self: Any, *arguments: Any) -> Any:
@@ -38,7 +38,7 @@ def break_in_epoch(monkeypatch: pytest.MonkeyPatch, epoch: int, meant: Any) -> N
                     self.params.weights[-1][place].view(-1)[0] = torch.nan
         return totals
 
-    monkeypatch.setattr(ReferenceSteps, "run", broken)
+    monkeypatch.setattr(PlainSteps, "run", broken)
 
 
 def test_a_failed_run_is_recorded_with_its_epoch_and_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

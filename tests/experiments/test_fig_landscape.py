@@ -8,9 +8,9 @@ import torch
 from figure_records import round_trip
 
 import circurve as cc
-from circurve.data import as_matrix, encode
+from circurve.data import Table, as_table, check
 from circurve.data.synthetic import noisy_triangle
-from circurve.engine import Params, Samples, stack
+from circurve.engine import Params, stack
 from circurve.experiments import fig_landscape, fig_plane
 from circurve.experiments.fig_plane import evaluate, from_coordinates, principal_plane, to_coordinates
 from circurve.experiments.figures import FIGURES
@@ -30,8 +30,8 @@ def fleet(models: list[cc.Model]) -> Params:
     return stack([model.params for model in models])
 
 
-def samples(rows: object, model: cc.Model) -> Samples:
-    return Samples.of(encode(as_matrix(rows), model.circuit.families), model.device, model.dtype)
+def samples(rows: object, model: cc.Model) -> Table:
+    return check(as_table(rows), model.circuit.families)
 
 
 def test_coordinates_lead_back_to_the_parameters(models: list[cc.Model]) -> None:

@@ -14,7 +14,7 @@ import circurve.learning
 from circurve.curvature import concentration, reversals
 from circurve.errors import OptionError
 from circurve.experiments import RecordFile, Setting, run_study
-from circurve.experiments.datasets import load_study_data
+from circurve.experiments.datasets import digest, load_study_data, training_rows
 from circurve.experiments.plan import plan_study
 from circurve.experiments.records import FILE_NAME, line_of, read_records
 
@@ -89,7 +89,7 @@ def test_shares_of_the_rows_are_drawn_by_seed_and_share_a_fleet_only_when_whole(
         (1, 0, 6),
     ]
     data = fleets[0].data
-    halves = [data.part(0.5, seed) for seed in (0, 1)]
+    halves = [training_rows(data, 0.5, seed) for seed in (0, 1)]
     assert [len(half) for half in halves] == [30, 30]
     assert not np.array_equal(*halves)
 
@@ -192,8 +192,9 @@ def test_other_data_are_other_runs_and_other_seeds_are_new_ones(tmp_path: Path) 
     assert before < after
     data = cc.load_data(tmp_path / "first.npz")
     assert data.test is not None
-    data.test[0] = 1 - data.test[0]
-    np.savez(tmp_path / "first.npz", train=data.train, valid=data.valid, test=data.test)
+    test = np.array(data.test)
+    test[0] = 1 - test[0]
+    np.savez(tmp_path / "first.npz", train=data.train, valid=data.valid, test=test)
     changed = {run.id for fleet in plan_study(study) for run in fleet.runs}
     assert len(before & changed) == len(before) // 2
 
@@ -230,8 +231,8 @@ def test_a_table_without_parts_is_split_the_same_way_every_time(tmp_path: Path) 
     rows = np.random.default_rng(0).integers(0, 2, (50, 3))
     np.save(tmp_path / "table.npy", rows)
     first, second = (load_study_data(str(tmp_path / "table.npy"), None) for _ in range(2))
-    assert (len(first.data.train), len(first.valid), len(first.test)) == (40, 5, 5)
-    assert first.digest == second.digest
+    assert (len(first.train), len(first.valid), len(first.test)) == (40, 5, 5)
+    assert digest(first) == digest(second)
 
 
 def test_a_set_without_validation_rows_keeps_its_test_rows() -> None:
@@ -239,7 +240,7 @@ def test_a_set_without_validation_rows_keeps_its_test_rows() -> None:
     data = load_study_data("triangle", None)
     assert triangle.valid is None
     assert np.array_equal(data.test, np.asarray(triangle.test))
-    assert len(data.data.train) + len(data.valid) == len(triangle.train)
+    assert len(data.train) + len(data.valid) == len(triangle.train)
 
 
 def test_the_hash_is_of_values_and_not_of_integer_types(tmp_path: Path) -> None:
@@ -247,5 +248,5 @@ def test_the_hash_is_of_values_and_not_of_integer_types(tmp_path: Path) -> None:
     digests = []
     for kind in (np.int64, np.uint8):
         np.savez(tmp_path / "data.npz", train=rows[:30].astype(kind), valid=rows[30:40], test=rows[40:])
-        digests.append(load_study_data(str(tmp_path / "data.npz"), None).digest)
+        digests.append(digest(load_study_data(str(tmp_path / "data.npz"), None)))
     assert digests[0] == digests[1]

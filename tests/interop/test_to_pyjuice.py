@@ -12,16 +12,16 @@ from standin_pyjuice import below, log_values
 
 import circurve as cc
 from circuits import Case, cases
+from circurve.data import prepare
 from circurve.engine import compile
 from circurve.interop import from_pyjuice, to_pyjuice
-from circurve.learning.examples import prepare
 from circurve.learning.initialize import initial_params
 
 
 def trained(circuit: cc.Circuit, data: np.ndarray, seed: int = 0) -> cc.Model:
     """A model with random parameters, as training starts from."""
     program = compile(circuit)
-    return cc.Model(circuit, initial_params(program, seed, prepare(data, circuit, "test").table), program)
+    return cc.Model(circuit, initial_params(program, seed, prepare(data, circuit, "test")), program)
 
 
 def assert_goes_both_ways(model: cc.Model, x: np.ndarray) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from circurve import Run, Vanilla
-from circurve.engine import Params, Samples
+from circurve.data import Table
+from circurve.engine import Params
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.steps import PlainSteps
 
@@ -80,14 +81,14 @@ def break_statistics(monkeypatch: Any, call: int, change: Callable[[Any, int], A
 
 def break_data(monkeypatch: Any, rows: int) -> None:
     """A NaN in the table with so many rows once it is on the device, past all checks of the table."""
-    make = Samples.of.__func__  # type: ignore[attr-defined]
+    move = Table.to
 
-    def broken(cls: Any, *arguments: Any) -> Samples:
-        samples: Samples = make(cls, *arguments)
-        if len(samples) != rows:
-            return samples
-        values = samples.values.clone()
+    def broken(self: Table, device: Any) -> Table:
+        table = move(self, device)
+        if len(table) != rows or table.schema is None:  # before its check
+            return table
+        values = table.values.clone()
         values[1, 0] = torch.nan
-        return replace(samples, values=values)
+        return replace(table, values=values)
 
-    monkeypatch.setattr(Samples, "of", classmethod(broken))
+    monkeypatch.setattr(Table, "to", broken)

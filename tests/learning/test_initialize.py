@@ -24,9 +24,9 @@ from circurve import (
     Sum,
     mixture,
 )
+from circurve.data import prepare
 from circurve.engine import Params, compile
 from circurve.inputs import Family
-from circurve.learning.examples import Examples, prepare
 from circurve.learning.initialize import PROTOTYPES, ROWS, initial_params
 
 TRAIN = binary_rows(90)
@@ -34,12 +34,11 @@ CIRCUIT = small_circuit(TRAIN)
 
 
 def start(circuit: Circuit, data: Any, seed: int = 0, init: Any = "prototypes") -> Params:
-    return initial_params(compile(circuit), seed, prepare(data, circuit, "train").table, init)
+    return initial_params(compile(circuit), seed, prepare(data, circuit, "train"), init)
 
 
 def weighted_start(circuit: Circuit, data: Any, weights: Any, init: Any) -> Params:
-    prepared = prepare(Examples(data, weights), circuit, "train")
-    return initial_params(compile(circuit), 0, prepared.table, init, prepared.weights)
+    return initial_params(compile(circuit), 0, prepare(data, circuit, "train", weights=weights), init)
 
 
 def same(one: Params, other: Params) -> bool:

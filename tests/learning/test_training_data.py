@@ -135,11 +135,17 @@ WRONG_WEIGHTS = [
 ]
 
 
+def where_found(message: str, part: str) -> str:
+    """Examples refuses what is no row of numbers itself; `fit` refuses the rest and says for which part."""
+    early = ("weights have", "weights must", "labels have", "labels must")
+    return message if message.startswith(early) else f"{part} data: {message}"
+
+
 @pytest.mark.parametrize(("weights", "message"), WRONG_WEIGHTS, ids=[message[:40] for _, message in WRONG_WEIGHTS])
 def test_wrong_weights_are_refused(weights, message):
     with refuses(f"train data: {message}"):
         quick(CIRCUIT, X, weights=weights)
-    with refuses(f"valid data: {message}"):
+    with refuses(where_found(message, "valid")):
         quick(CIRCUIT, X, valid=Examples(X, weights=weights))
 
 
@@ -172,7 +178,7 @@ WRONG_LABELS = [
 def test_wrong_labels_are_refused(labels, message):
     with refuses(f"train data: {message}"):
         quick(two_roots(), X, labels=labels)
-    with refuses(f"test data: {message}"):
+    with refuses(where_found(message, "test")):
         quick(two_roots(), X, labels=X[:, 0], test=Examples(X, labels=labels))
 
 

@@ -34,7 +34,7 @@ from circurve import (
     gates,
     hessian_trace,
 )
-from circurve.engine import Samples
+from circurve.engine import Batch
 from circurve.learning.plan import GateSummary
 from circurve.learning.schedules import linear
 
@@ -247,8 +247,8 @@ def test_a_batch_size_beyond_the_data_is_one_batch_of_all_rows():
 
 @pytest.mark.parametrize(("size", "sizes"), [(40, [30, 30, 30]), (89, [45, 45]), (1, [1] * 90), (25, [22, 23, 22, 23])])
 def test_rows_are_shared_evenly_among_the_batches_and_each_is_seen_once(monkeypatch, size, sizes):
-    drawn, pick = [], Samples.pick
-    monkeypatch.setattr(Samples, "pick", lambda self, index: (drawn.append(index), pick(self, index))[1])
+    drawn, pick = [], Batch.pick
+    monkeypatch.setattr(Batch, "pick", lambda table, index, dtype: (drawn.append(index), pick(table, index, dtype))[1])
     quick(CIRCUIT, TRAIN, batch_size=size, epochs=2)
     for epoch in (drawn[: len(sizes)], drawn[len(sizes) :]):
         assert [index.shape[1] for index in epoch] == sizes

@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from circurve.data import as_table
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.inputs import Bernoulli, Categorical, Gaussian
 from circurve.structures import infer_families
-from circurve.structures.arguments import as_families, observed_matrix
+from circurve.structures.arguments import as_families
 
 
 @pytest.mark.parametrize(
@@ -48,21 +49,21 @@ def test_families_of_another_form_are_refused(families, message):
 
 def test_fitting_arrays_are_not_copied():
     data = np.zeros((3, 2))
-    assert observed_matrix(data).values is data
-    assert observed_matrix(data, missing=-1).values is data
+    assert np.shares_memory(np.asarray(as_table(data)), data)
+    assert np.shares_memory(np.asarray(as_table(data, missing=-1)), data)
 
 
 @pytest.mark.parametrize(("given", "expected"), [(np.int8, np.float32), (np.int64, np.float64), (float, float)])
 def test_a_mark_for_missing_values_becomes_nan(given, expected):
-    matrix = observed_matrix(np.array([[1, -1], [0, 1]], dtype=given), missing=-1)
-    np.testing.assert_array_equal(matrix.values, [[1, np.nan], [0, 1]])
-    assert matrix.values.dtype == expected
+    table = as_table(np.array([[1, -1], [0, 1]], dtype=given), missing=-1)
+    np.testing.assert_array_equal(table, [[1, np.nan], [0, 1]])
+    assert np.asarray(table).dtype == table.dtype == expected
 
 
 @pytest.mark.parametrize("missing", [0.5, True, "none"])
 def test_a_mark_that_is_no_whole_number_is_refused(missing):
     with pytest.raises(OptionError, match="missing must be a whole number or None"):
-        observed_matrix([[1]], missing)
+        as_table([[1]], missing=missing)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import typer
 from circurve.cli.options import DataArgument, DataDirOption, HeaderOption, JsonOption, MissingOption
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of
-from circurve.data import DatasetInfo, cache_folder, download_dataset, list_datasets
+from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
 from circurve.data.catalogue import SOURCES, check_collected
 from circurve.data.convert import Array, Names
 from circurve.data.debd import COLLECTION
@@ -96,10 +96,10 @@ def download(names: NamesArgument = None, everything: AllOption = False, as_json
     print_facts({"cache": str(cache_folder())})
 
 
-def missing_share(parts: list[Array]) -> float:
+def missing_share(parts: list[Table]) -> float:
     """The share of values that are missing."""
-    missing = sum(int(np.isnan(part).sum()) for part in parts if part.dtype.kind == "f")
-    return missing / sum(part.size for part in parts)
+    missing = sum(int((~part.observed).sum()) for part in parts if part.observed is not None)
+    return missing / sum(part.values.numel() for part in parts)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 from circurve.curvature import curvature
-from circurve.data.convert import Array
+from circurve.data import Table
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.model import Model
 
@@ -20,7 +20,7 @@ def check_one_output(model: Model) -> None:
         raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
 
 
-def mean_log_likelihood(model: Model, values: Array, what: str) -> float:
+def mean_log_likelihood(model: Model, values: Table, what: str) -> float:
     """The mean of log p over rows, in nats; -inf if a row has probability zero. `what` opens messages."""
     check_one_output(model)
     try:
@@ -36,7 +36,7 @@ def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> flo
     return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
-def sharpness(model: Model, values: Array) -> float | None:
+def sharpness(model: Model, values: Table) -> float | None:
     """The mean over rows of the trace of the Hessian; rows of probability zero are left out, None if no other is there.
 
     The rows have been scored before, and whatever there was to warn about was said then.

@@ -1,4 +1,4 @@
-"""From DATASET|FILE and the options around it to a data set in parts, with NaN for what is missing."""
+"""From DATASET|FILE and the options around it to a data set in parts, with missing values marked."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from circurve.cli.options import Part, Shares
-from circurve.data import Dataset, Matrix, encode, load_data, read_table, split_rows
-from circurve.data.convert import Array, Names
+from circurve.data import Dataset, Table, as_table, check, load_data, read_table, split_rows
+from circurve.data.convert import Names
 from circurve.data.folders import find_datasets
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.inputs import Family
 from circurve.structures import infer_families
-from circurve.structures.arguments import observed_matrix
 
 __all__ = [
     "SPLITS",
@@ -72,8 +71,7 @@ def files_of(source: Source) -> list[Path]:
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
     data = load_data(source.data, source.data_dir, source.header)
-    parts = {split: observed_matrix(Matrix(part), source.missing) for split, part in parts_of(data).items()}
-    return _with_parts(data, {split: part.values for split, part in parts.items()})
+    return _with_parts(data, {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()})
 
 
 def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
@@ -99,18 +97,18 @@ def _check_values(name: str, data: Dataset) -> None:
         warnings.simplefilter("ignore", CircurveWarning)  # it comes when the circuit is built
         families = common_families(data)
     try:
-        encode(Matrix(data.train, data.columns), families)
+        check(data.train, families)
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
 
 
-def parts_of(data: Dataset) -> dict[str, Array]:
+def parts_of(data: Dataset) -> dict[str, Table]:
     """The parts that are there, by name."""
     parts = {split: getattr(data, split) for split in SPLITS}
     return {split: part for split, part in parts.items() if part is not None}
 
 
-def choose(data: Dataset, split: Part) -> dict[str, Array]:
+def choose(data: Dataset, split: Part) -> dict[str, Table]:
     """The parts that were asked for, by name; a single table is taken whole, as `test` or what `split` names."""
     parts = parts_of(data)
     if len(parts) == 1:
@@ -122,27 +120,27 @@ def choose(data: Dataset, split: Part) -> dict[str, Array]:
     return {split.value: parts[split.value]}
 
 
-def rows_of(parts: dict[str, Array]) -> dict[str, int | None]:
+def rows_of(parts: dict[str, Table]) -> dict[str, int | None]:
     """The number of rows of each part, None for one that is not there."""
     return {split: len(parts[split]) if split in parts else None for split in SPLITS}
 
 
 def common_families(data: Dataset) -> tuple[Family, ...]:
     """One family for each column that takes the values of all parts: a rare category may be in `test` alone."""
-    return infer_families(*(Matrix(part, data.columns) for part in parts_of(data).values()))
+    return infer_families(*parts_of(data).values())
 
 
-def _with_parts(data: Dataset, parts: dict[str, Array]) -> Dataset:
+def _with_parts(data: Dataset, parts: dict[str, Table]) -> Dataset:
     train, valid, test = ({**parts_of(data), **parts}.get(split) for split in SPLITS)
     return Dataset(data.name, data.train if train is None else train, valid, test, data.columns)
 
 
-def _load_file(path: Path, source: Source, columns: Names) -> Array:
+def _load_file(path: Path, source: Source, columns: Names) -> Table:
     table = read_table(path, source.header)
     if isinstance(table, Dataset):
         raise DataError(f"{path}: expected one table, found the parts of a data set")
     check_columns(path, table.columns, columns)
-    return observed_matrix(table, source.missing).values
+    return as_table(table, missing=source.missing)
 
 
 def check_columns(what: object, found: Names, trained: Names) -> None:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.curvature.measure import batches_of, label, report_impossible, samples_of
-from circurve.data import as_matrix, encode
-from circurve.engine import Batch, Params, Reference, Samples
+from circurve.data import as_table, check
+from circurve.engine import Batch, Params, Reference
 from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.errors import OptionError
@@ -62,8 +62,7 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
     rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue is t_n. Rows where p_n is zero give NaN.
     """
     place = _sum_position(model, node)
-    table = encode(as_matrix(x), model.circuit.families, missing=missing)  # p_n needs no labels
-    samples = Samples.of(table, model.device, model.dtype)
+    samples = check(as_table(x, missing=missing).bare(), model.circuit.families).to(model.device)  # p_n needs no labels
     reference = Reference.of(model.program, model.params)
     parts = [_ratios(reference, model, batch, *place) for batch in batches_of(reference, samples)]
     ratio = torch.cat(parts).double().cpu().numpy()  # (N, K, C)
@@ -224,7 +223,7 @@ class _Loss:
         rows = len(possible)
         report_impossible(len(samples) - rows, rows)
         size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
-        batches = tuple(samples.pick(part[None]) for part in torch.split(possible, size))
+        batches = tuple(Batch.pick(samples, part[None], here.dtype) for part in torch.split(possible, size))
         blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
         reference = Reference.of(here.program, here.params)
         return cls(here, batches, rows, torch.cat(blocks), _existing(here), reference)

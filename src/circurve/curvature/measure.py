@@ -14,15 +14,14 @@ from torch import Tensor
 
 from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
-from circurve.engine import Backend, Batch, Program, Reference, Request, Samples, Statistics
+from circurve.data import Table, prepare
+from circurve.engine import Backend, Batch, Program, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.reference import root_flow
 from circurve.engine.reference.sums import decomposition, weak_decomposition
 from circurve.errors import DataError, OptionError, ParameterError, warn_user
 from circurve.graph import Sum
-from circurve.learning.examples import Examples, prepare
 from circurve.learning.finite import finite_runs, first_broken_node
-from circurve.learning.score import chunks
 from circurve.model import Model
 
 __all__ = ["PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
@@ -157,7 +156,7 @@ def per_sample(
     return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
 
 
-def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
+def _per_sample(model: Model, samples: Table, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
     wanted = _wanted(model, nodes)
     samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     reference = Reference.of(model.program, model.params)
@@ -167,19 +166,21 @@ def _per_sample(model: Model, samples: Samples, nodes: Sequence[Sum | str] | Sum
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
 
 
-def _sums(model: Model, samples: Samples) -> tuple[Statistics, Tensor]:
+def _sums(model: Model, samples: Table) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
     backend, request = model.backend, Request(curvature=True, mean_ratio=True)
     chunk = min(len(samples), chunk_size(backend, backward=True))
-    sums = within_memory(backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size), request))
+    sums = within_memory(
+        backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size, model.dtype), request)
+    )
     return sums, sums.weight if samples.labels is None else _entering(model, samples)
 
 
-def _entering(model: Model, samples: Samples) -> Tensor:  # (outputs,)
+def _entering(model: Model, samples: Table) -> Tensor:  # (outputs,)
     """The weight of the possible samples of each output."""
     backend = model.backend
     total = torch.zeros(model.circuit.outputs, dtype=torch.float64, device=model.device)
-    for batch in chunks(samples, chunk_size(backend, backward=False)):
+    for batch in chunks(samples, chunk_size(backend, backward=False), model.dtype):
         root = root_flow(batch, backend.log_prob(model.params, batch))
         total += root.flow[0].sum(-1, dtype=torch.float64)
     return total
@@ -215,11 +216,11 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
     return torch.where(down.root.possible[0], found, torch.nan)
 
 
-def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Samples:
+def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Table:
     """Check data for a model and move them to its device. A model that is broken is named, not the data."""
     check_finite(model)
-    prepared = prepare(Examples(x, weights, labels, missing), model.circuit, "curvature")
-    return Samples.of(prepared.table, model.device, model.dtype, prepared.weights, prepared.labels)
+    table = prepare(x, model.circuit, "curvature", weights=weights, labels=labels, missing=missing)
+    return table.to(model.device)
 
 
 def check_finite(model: Model) -> None:
@@ -229,9 +230,9 @@ def check_finite(model: Model) -> None:
         raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
-def batches_of(backend: Backend, samples: Samples) -> Iterator[Batch]:
+def batches_of(backend: Backend, samples: Table) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
-    return chunks(samples, chunk_size(backend, backward=True))
+    return chunks(samples, chunk_size(backend, backward=True), backend.dtype)
 
 
 def report_impossible(impossible: int, weight: float) -> None:

@@ -61,7 +61,7 @@ def recall(entry: DebdSet, split: str) -> Array | None:  # (N, V)
 def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
     """The rows of a file whose content is right, packed beside it for the next time, if that can be written."""
     text = text_path(entry.name, split)
-    rows = parse_text(raw, text, header=False).values
+    rows = parse_text(raw, text, header=False).values.numpy()
     if rows.dtype == np.uint8 and rows.max() <= 1:
         with suppress(OSError):
             _write_bits(_bits_path(text), rows, entry.blob(split))

@@ -1,116 +1,85 @@
-"""A `Matrix` and the families of its columns -> a `Table` that the engine takes without further questions."""
+"""A `Table` and the families of its columns -> a table that the engine takes without further questions."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data.convert import Array, column_label, first_true
-from circurve.data.matrix import Matrix
-from circurve.errors import DataError, OptionError
+from circurve.data.convert import Array, Names, column_label, first_true
+from circurve.data.table import Column, Schema, Table
+from circurve.errors import DataError
 from circurve.inputs import Family
 
-__all__ = ["Table", "encode"]
+__all__ = ["check"]
 
 INTEGERS = (np.int8, np.int16, np.int32)
 LARGEST = int(np.iinfo(np.int32).max)
 
+LARGEST_WEIGHT = 1e18
+"""Weights, their squares and their inverses must be finite in float32; one this much smaller than the largest is 0."""
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Checked data: every observed value is one that its column's family can take."""
-
-    values: Tensor
-    """(N, V): int8, int16 or int32 with -1 for missing if all families are discrete, else float64 with NaN."""
-
-    has_missing: bool
-    """Whether any value is missing."""
-
-    empty_rows: int
-    """How many rows have no observed value; their probability is 1."""
+Hidden = NDArray[np.bool_] | None
+"""Which values are missing, (N, V); None if none is."""
 
 
-def encode(
-    matrix: Matrix, families: Sequence[Family], *, missing: int | None = None, missing_mask: Any = None
-) -> Table:
-    """Check each column against its family and store the table compactly, in memory of its own.
+def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
+    """Check each column against its family, weights and labels; store the values compactly, in memory of their own.
 
-    NaN is always missing; so are values equal to `missing` (-1, say) and entries where `missing_mask` (N, V) is true.
-    Families judge values one by one, so columns of equal family are checked together.
+    Values become int8, int16 or int32 if all families are discrete, else float64, with 0 where nothing is observed. A
+    table that has these families in its schema was checked already. Families judge values one by one, so columns of
+    equal family are checked together. outputs: how many outputs of a circuit the labels may name.
     """
-    width = matrix.values.shape[1]
+    width = table.shape[1]
     if width != len(families):
         raise DataError(f"data has {width} columns, the circuit has {len(families)} variables")
-    hidden = _hidden(matrix.values, missing, missing_mask)
+    if table.schema is None or table.schema.families != tuple(families):
+        table = _encode(table.to("cpu"), families)
+    weights = None if table.weights is None else _check_weights(table.weights)
+    return replace(table, weights=weights, labels=_check_labels(table.labels, outputs))
+
+
+def _encode(table: Table, families: Sequence[Family]) -> Table:
+    values = table.values.detach().numpy()
+    hidden = None if table.observed is None or bool(table.observed.all()) else ~table.observed.numpy()
     if all(family.discrete for family in families):
-        coded = _as_integers(matrix, families, hidden)
+        coded = _as_integers(values, table.columns, families, hidden)
     else:
-        coded = _as_floats(matrix, families, hidden)
-    _check_families(coded, families, matrix, hidden is not None)
-    return Table(
+        coded = _as_floats(values, table.columns, families, hidden)
+    _check_families(coded, table.columns, families, hidden)
+    names = table.columns or [None] * len(families)
+    return replace(
+        table,
         values=torch.from_numpy(coded),
-        has_missing=hidden is not None,
-        empty_rows=0 if hidden is None else int(hidden.all(axis=1).sum()),
+        observed=None if hidden is None else torch.from_numpy(~hidden),
+        schema=Schema(tuple(Column(name, family) for name, family in zip(names, families, strict=True))),
     )
 
 
-def _hidden(values: Array, missing: int | None, missing_mask: Any) -> NDArray[np.bool_] | None:
-    """Which values are missing, (N, V); None if none is."""
-    parts = [np.isnan(values)] if values.dtype.kind == "f" else []
-    if missing is not None:
-        if isinstance(missing, bool) or not isinstance(missing, int | np.integer):
-            raise OptionError(f"missing must be a whole number or None, not {missing!r}")
-        parts.append(values == int(missing))
-    if missing_mask is not None:
-        parts.append(_as_mask(missing_mask, values.shape))
-    hidden = None
-    for part in parts:
-        if part.any():
-            hidden = part if hidden is None else hidden | part
-    return hidden
-
-
-def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    try:
-        array = np.asarray(mask.detach().cpu() if isinstance(mask, Tensor) else mask)
-    except ValueError:
-        raise DataError(f"missing_mask must be boolean of shape {shape}, but its rows differ in length") from None
-    if array.dtype != np.bool_ or array.shape != shape:
-        raise DataError(f"missing_mask must be boolean of shape {shape}, not {array.dtype} of shape {array.shape}")
-    return array
-
-
-def _as_integers(matrix: Matrix, families: Sequence[Family], hidden: NDArray[np.bool_] | None) -> Array:
-    filled = matrix.values if hidden is None else np.where(hidden, 0, matrix.values)
-    _check_whole(filled, range(len(families)), families, matrix)
+def _as_integers(values: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> Array:
+    filled = values if hidden is None else np.where(hidden, 0, values)
+    _check_whole(filled, range(len(families)), columns, families)
     largest = filled.max()
     dtype = next(kind for kind in INTEGERS if largest <= np.iinfo(kind).max)
-    coded: Array = np.array(filled, dtype=dtype, order="C")
+    return np.array(filled, dtype=dtype, order="C")
+
+
+def _as_floats(values: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> Array:
+    coded: Array = np.array(values, dtype=np.float64, order="C")
     if hidden is not None:
-        coded[hidden] = -1
-    return coded
-
-
-def _as_floats(matrix: Matrix, families: Sequence[Family], hidden: NDArray[np.bool_] | None) -> Array:
-    coded: Array = np.array(matrix.values, dtype=np.float64, order="C")
+        coded[hidden] = 0
     discrete = [v for v, family in enumerate(families) if family.discrete]
-    if hidden is not None:
-        coded[hidden] = np.nan
     if discrete:
-        whole = coded[:, discrete]
-        filled = whole if hidden is None else np.where(hidden[:, discrete], 0, whole)
-        _check_whole(filled, discrete, families, matrix)
+        _check_whole(coded[:, discrete], discrete, columns, families)
     return coded
 
 
-def _check_whole(block: Array, numbers: Sequence[int], families: Sequence[Family], matrix: Matrix) -> None:
+def _check_whole(block: Array, numbers: Sequence[int], columns: Names, families: Sequence[Family]) -> None:
     """Values of discrete families are whole numbers from 0 to LARGEST; `numbers` are the columns of `block`."""
     whole = block.dtype.kind != "f" or bool((np.floor(block) == block).all())
     if whole and block.min() >= 0 and block.max() <= LARGEST:
@@ -121,38 +90,34 @@ def _check_whole(block: Array, numbers: Sequence[int], families: Sequence[Family
     reason = beyond if value == np.floor(value) else "not a whole number"
     hint = "; if -1 marks missing values, say missing=-1" if value == -1 else ""
     raise DataError(
-        f"{column_label(matrix.columns, column)}, row {row}: {value:.15g} is {reason}, "
+        f"{column_label(columns, column)}, row {row}: {value:.15g} is {reason}, "
         f"but {families[column].name} takes whole numbers >= 0{hint}"
     )
 
 
-def _check_families(coded: Array, families: Sequence[Family], matrix: Matrix, has_missing: bool) -> None:
+def _check_families(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> None:
     groups: dict[Family, list[int]] = {}
     for number, family in enumerate(families):
         groups.setdefault(family, []).append(number)
     for family, numbers in groups.items():
-        block = coded if len(numbers) == len(families) else coded[:, numbers]
-        observed = block[_observed(block)] if has_missing else block.reshape(-1)
+        part = slice(None) if len(numbers) == len(families) else numbers
+        block = coded[:, part]
+        observed = block.reshape(-1) if hidden is None else block[~hidden[:, part]]
         if family.check_values(observed) is not None:
-            _raise_first_misfit(coded, families, matrix)
+            _raise_first_misfit(coded, columns, families, hidden)
 
 
-def _observed(coded: Array) -> NDArray[np.bool_]:
-    observed: NDArray[np.bool_] = ~np.isnan(coded) if coded.dtype.kind == "f" else coded >= 0
-    return observed
-
-
-def _raise_first_misfit(coded: Array, families: Sequence[Family], matrix: Matrix) -> None:
+def _raise_first_misfit(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> None:
     """Name the first column with a value its family refuses, and the first row where it does."""
     for number, family in enumerate(families):
-        rows = np.flatnonzero(_observed(coded[:, number]))
+        rows = np.arange(len(coded)) if hidden is None else np.flatnonzero(~hidden[:, number])
         column = coded[rows, number]
         if family.check_values(column) is None:
             continue
         first = _first_refused(family, column)
         reason = family.check_values(column[first : first + 1])
         raise DataError(
-            f"{column_label(matrix.columns, number)}, row {rows[first]}: value {column[first]:.15g} "
+            f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g} "
             f"does not fit {family!r}: {reason}"
         )
 
@@ -160,3 +125,28 @@ def _raise_first_misfit(coded: Array, families: Sequence[Family], matrix: Matrix
 def _first_refused(family: Family, column: Array) -> int:
     """The shortest prefix that is refused ends with the first wrong value; found by bisection."""
     return bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
+
+
+def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
+    wrong = ~(weights.isfinite() & (weights >= 0))
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise DataError(f"the weight of row {row} is {float(weights[row]):g}; weights are finite and >= 0")
+    largest = float(weights.max())
+    if largest == 0:
+        raise DataError("all weights are zero")
+    if not 1 / LARGEST_WEIGHT <= largest <= LARGEST_WEIGHT:
+        raise DataError(f"the largest weight is {largest:g}; scale them so that it lies between 1e-18 and 1e18")
+    return torch.where(weights < largest / LARGEST_WEIGHT, 0.0, weights)
+
+
+def _check_labels(labels: Tensor | None, outputs: int) -> Tensor | None:  # (N,) -> (N,)
+    if labels is None:
+        if outputs > 1:
+            raise DataError(f"the circuit has {outputs} outputs: say with labels which one each row belongs to")
+        return None
+    wrong = (labels < 0) | (labels >= outputs)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        raise DataError(f"the label of row {row} is {int(labels[row])}; the circuit has outputs 0 to {outputs - 1}")
+    return labels if outputs > 1 else None

@@ -11,8 +11,9 @@ import numpy as np
 from circurve.data.catalogue import is_name, load_dataset
 from circurve.data.convert import Array
 from circurve.data.dataset import SPLITS, Dataset
+from circurve.data.entry import as_table
 from circurve.data.folders import read_folder
-from circurve.data.matrix import Matrix, as_matrix
+from circurve.data.table import Table
 from circurve.data.text import read_text, unreadable
 from circurve.errors import DataError
 
@@ -21,7 +22,7 @@ __all__ = ["load_data", "read_table"]
 SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".npy", ".npz")
 
 
-def read_table(path: str | Path, header: bool | None = None) -> Matrix | Dataset:
+def read_table(path: str | Path, header: bool | None = None) -> Table | Dataset:
     """Read a data file; an .npz with an array `train` gives a Dataset, everything else one table.
 
     .csv, .tsv and .txt are text with comma, semicolon, tab or space; .data is the same, by default without a header.
@@ -51,7 +52,7 @@ def load_data(name_or_path: str | Path, data_dir: str | Path | None = None, head
     table = read_table(name_or_path, header)
     if isinstance(table, Dataset):
         return table
-    return Dataset(Path(name_or_path).stem, table.values, columns=table.columns)
+    return Dataset(Path(name_or_path).stem, table)
 
 
 def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
@@ -63,10 +64,10 @@ def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
     return bool(path.suffix) or os.sep in name_or_path or path.is_file() or (path.is_dir() and data_dir is None)
 
 
-def _read_npz(path: Path) -> Matrix | Dataset:
+def _read_npz(path: Path) -> Table | Dataset:
     arrays = _load_arrays(path)
     if "train" in arrays and set(arrays) <= set(SPLITS):
-        parts = {split: _as_table(array, f"{path}: array '{split}'").values for split, array in arrays.items()}
+        parts = {split: _as_table(array, f"{path}: array '{split}'") for split, array in arrays.items()}
         try:
             return Dataset(path.stem, parts["train"], parts.get("valid"), parts.get("test"))
         except DataError as error:
@@ -77,9 +78,9 @@ def _read_npz(path: Path) -> Matrix | Dataset:
     raise DataError(f"{path}: expected the arrays train, valid, test, or a single array, found {names}")
 
 
-def _as_table(array: Array, source: str) -> Matrix:
+def _as_table(array: Array, source: str) -> Table:
     try:
-        return as_matrix(array)
+        return as_table(array)
     except DataError as error:
         raise DataError(f"{source}: {error}") from None
 

@@ -38,7 +38,7 @@ def find_datasets(folder: Path) -> dict[str, Path]:
 
 def read_dataset(name: str, folder: Path) -> Dataset:
     """The set of that name whose files lie in the folder."""
-    train, valid, test = (read_text(folder / f"{name}.{split}.data", header=False).values for split in SPLITS)
+    train, valid, test = (read_text(folder / f"{name}.{split}.data", header=False) for split in SPLITS)
     return Dataset(name, train, valid, test)
 
 

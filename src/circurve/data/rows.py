@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data.convert import Array
 from circurve.data.dataset import Dataset
+from circurve.data.table import Table
 from circurve.errors import DataError, OptionError
 
 __all__ = ["check_seed", "split_rows", "take_fraction"]
@@ -18,29 +19,37 @@ SPLIT, FRACTION = 0, 1
 """What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent."""
 
 
+Rows = TypeVar("Rows", Table, Array)
+
+
 def split_rows(
-    values: Array, valid: float = 0.1, test: float = 0.1, seed: int = 0
-) -> tuple[Array, Array | None, Array | None]:
-    """Training, validation and test rows, drawn at random; rows keep their order, and a share of 0 gives None."""
+    values: Rows, valid: float = 0.1, test: float = 0.1, seed: int = 0
+) -> tuple[Rows, Rows | None, Rows | None]:
+    """Training, validation and test rows, drawn at random; rows keep their order, and a share of 0 gives None.
+
+    A table gives tables, with names, weights and labels; anything else gives arrays.
+    """
     for option, share in (("valid", valid), ("test", test)):
         if not 0 <= share < 1:
             raise OptionError(f"{option} must be a share of the rows from 0 to below 1, not {share!r}")
     check_seed(seed)
-    values = np.asanyarray(values)
-    count = len(values)
+    source = values if isinstance(values, Table) else np.asanyarray(values)
+    count = len(source)
     held, tested = (max(1, round(count * share)) if share else 0 for share in (valid, test))
     if held + tested >= count:
         raise DataError(f"{count} rows are too few for shares of {valid} for validation and {test} for test")
     parts = np.split(_shuffled(count, seed, SPLIT), [tested, tested + held])
-    tests, valids, trains = (values[np.sort(part)] for part in parts)
+    tests, valids, trains = (source[np.sort(part)] for part in parts)
     return trains, valids if held else None, tests if tested else None
 
 
 @overload
 def take_fraction(data: Dataset, share: float, seed: int = 0) -> Dataset: ...
 @overload
+def take_fraction(data: Table, share: float, seed: int = 0) -> Table: ...
+@overload
 def take_fraction(data: Array, share: float, seed: int = 0) -> Array: ...
-def take_fraction(data: Dataset | Array, share: float, seed: int = 0) -> Dataset | Array:
+def take_fraction(data: Dataset | Table | Array, share: float, seed: int = 0) -> Dataset | Table | Array:
     """A share of the rows, at random but in their order; of a `Dataset`, a share of its training rows.
 
     The fractions of one seed are nested: 5 % contains 1 %. There is always at least one row.
@@ -50,7 +59,7 @@ def take_fraction(data: Dataset | Array, share: float, seed: int = 0) -> Dataset
     if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
         raise OptionError(f"share must be a number above 0 and at most 1, not {share!r}")
     check_seed(seed)
-    values = np.asanyarray(data)
+    values = data if isinstance(data, Table) else np.asanyarray(data)
     count = len(values)
     taken = max(1, round(count * float(share)))
     return values[np.sort(_shuffled(count, seed, FRACTION)[:taken])]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data.convert import Array, Names, column_label, first_true
-from circurve.data.matrix import Matrix
+from circurve.data.table import Table, table_of
 from circurve.errors import DataError
 
 __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
@@ -49,7 +49,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read ({error.strerror or error})")
 
 
-def read_text(path: Path, header: bool | None = None) -> Matrix:
+def read_text(path: Path, header: bool | None = None) -> Table:
     """Read a table of numbers; empty fields, NA, NaN, ? and null are missing.
 
     `header` says whether the first row names the columns; None: it does if it holds text and not one number.
@@ -58,11 +58,11 @@ def read_text(path: Path, header: bool | None = None) -> Matrix:
     return parse_text(read_bytes(path), path, header)
 
 
-def parse_text(raw: bytes, path: Path, header: bool | None = None) -> Matrix:
+def parse_text(raw: bytes, path: Path, header: bool | None = None) -> Table:
     """The same for content that was read already; `path` is for messages."""
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if header is not True and (grid := digit_grid(raw)) is not None:
-        return Matrix(grid)
+        return table_of(grid)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -76,7 +76,7 @@ def parse_text(raw: bytes, path: Path, header: bool | None = None) -> Matrix:
         return _general(_Source(path, None, len(fields)), _rows(text, separator, path))
     columns = tuple(field.strip() for field in fields)
     if line == 1 and (grid := digit_grid(raw[raw.find(b"\n") + 1 :])) is not None and grid.shape[1] == len(columns):
-        return Matrix(grid, columns)
+        return table_of(grid, columns)
     return _general(_Source(path, columns, len(columns)), rows)
 
 
@@ -173,7 +173,7 @@ class _Source:
     width: int
 
 
-def _general(source: _Source, rows: Rows) -> Matrix:
+def _general(source: _Source, rows: Rows) -> Table:
     known = _Numbers()
     numbers = array("d")
     lines = array("q")
@@ -192,7 +192,7 @@ def _general(source: _Source, rows: Rows) -> Matrix:
         row, column = first_true(infinite)
         label = column_label(source.columns, column)
         raise DataError(f"{source.path}:{lines[row]}: {label} is not finite ({values[row, column]})")
-    return Matrix(_compact(values), source.columns)
+    return table_of(_compact(values), source.columns)
 
 
 def _text_found(source: _Source, line: int, fields: list[str]) -> DataError:

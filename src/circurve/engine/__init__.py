@@ -1,7 +1,7 @@
 """The engine: a circuit compiled to index arrays, and backends that compute values, flows and statistics from it."""
 
 from circurve.engine.backend import Backend
-from circurve.engine.batch import Batch, Samples
+from circurve.engine.batch import Batch, chunks
 from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice
 from circurve.engine.compiler import compile
 from circurve.engine.inspect import flows, values
@@ -20,10 +20,10 @@ __all__ = [
     "Program",
     "Reference",
     "Request",
-    "Samples",
     "Statistics",
     "by_node",
     "choose_backend",
+    "chunks",
     "compile",
     "explain_choice",
     "flows",

@@ -31,6 +31,10 @@ class Backend(Protocol):
     def device(self) -> torch.device:
         """Where it computes."""
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision it computes in."""
+
     max_samples: int | None
     """The most samples at once that the device's memory turned out to hold (`memory.within_memory`); None: no bound."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from circurve.data import Table
 
-__all__ = ["Batch", "Samples"]
+__all__ = ["Batch", "chunks"]
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,42 @@ class Batch:
     weights: Tensor | None  # (R or 1, N), at least zero
     labels: Tensor | None  # (R or 1, N), which output each sample belongs to
     key: object | None = None
-    """Batches with the same key hold the same samples: what was prepared for one serves the other."""
+    """Batches with the same key (by identity) hold the same samples, and work on them may be skipped; None: nothing is
+    known. A batch made from another by changing its samples must not keep the key."""
 
     @property
     def size(self) -> int:
         """N."""
         return int(self.x.shape[-1])
+
+    @classmethod
+    def rows(cls, table: Table, start: int, stop: int, dtype: torch.dtype) -> Batch:
+        """Consecutive rows of a checked table, the same for all runs. The key of all rows is the table."""
+        return cls._cut(table, slice(start, stop), dtype, table if (start, stop) == (0, len(table)) else None)
+
+    @classmethod
+    def pick(cls, table: Table, index: Tensor, dtype: torch.dtype) -> Batch:  # (R, N)
+        """Chosen rows of a checked table, other ones for each run."""
+        return cls._cut(table, index, dtype, None)
+
+    @classmethod
+    def _cut(cls, table: Table, part: slice | Tensor, dtype: torch.dtype, key: object | None) -> Batch:
+        if table.schema is None:
+            raise ValueError("batches are cut from a table that circurve.data.check has checked")
+
+        def by_run(field: Tensor) -> Tensor:  # (N, ...) -> (R or 1, N, ...)
+            return field[part].unsqueeze(0) if isinstance(part, slice) else field[part]
+
+        def columns_first(field: Tensor) -> Tensor:  # (N, V) -> (R or 1, V, N)
+            return by_run(field).transpose(1, 2).to(dtype, memory_format=torch.contiguous_format)
+
+        return cls(
+            columns_first(table.values),
+            None if table.observed is None else columns_first(table.observed),
+            None if table.weights is None else by_run(table.weights).to(dtype),
+            None if table.labels is None else by_run(table.labels),
+            key,
+        )
 
     def parts(self, size: int) -> Iterator[Batch]:
         """The same samples, at most `size` at a time."""
@@ -39,76 +69,9 @@ class Batch:
             yield Batch(x, *others)
 
 
-@dataclass(frozen=True)
-class Samples:
-    """A checked table on a device, with the weights and labels of its rows."""
-
-    values: Tensor  # (N, V), integers with -1 for missing, or floats with NaN
-    has_missing: bool
-    weights: Tensor | None  # (N,)
-    labels: Tensor | None  # (N,)
-    dtype: torch.dtype
-    token: object = field(default_factory=object, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        table: Table,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: Tensor | None = None,
-        labels: Tensor | None = None,
-    ) -> Samples:
-        """Move a table to the device once; batches are then cut from it there."""
-        return cls(
-            table.values.to(device),
-            table.has_missing,
-            None if weights is None else weights.to(device, dtype),
-            None if labels is None else labels.to(device),
-            dtype,
-        )
-
-    def __len__(self) -> int:
-        return int(self.values.shape[0])
-
-    def __add__(self, other: Samples) -> Samples:
-        """The rows of both; a table without weights counts each of its rows once."""
-        weights = None
-        if self.weights is not None or other.weights is not None:
-            parts = [
-                part.values.new_ones(len(part), dtype=part.dtype) if part.weights is None else part.weights
-                for part in (self, other)
-            ]
-            weights = torch.cat(parts)
-        labels = None if self.labels is None or other.labels is None else torch.cat([self.labels, other.labels])
-        values = torch.cat([self.values, other.values])
-        return Samples(values, self.has_missing or other.has_missing, weights, labels, self.dtype)
-
-    def rows(self, start: int, stop: int) -> Batch:
-        """Consecutive rows, the same for all runs."""
-        return replace(self._part(slice(start, stop)), key=(self.token, start, stop))
-
-    def _part(self, part: slice) -> Batch:
-        return self._batch(
-            self.values[part].unsqueeze(0),
-            None if self.weights is None else self.weights[part].unsqueeze(0),
-            None if self.labels is None else self.labels[part].unsqueeze(0),
-        )
-
-    def pick(self, index: Tensor) -> Batch:  # (R, N)
-        """Chosen rows, other ones for each run."""
-        return self._batch(
-            self.values[index],
-            None if self.weights is None else self.weights[index],
-            None if self.labels is None else self.labels[index],
-        )
-
-    def _batch(self, values: Tensor, weights: Tensor | None, labels: Tensor | None) -> Batch:
-        columns = values.transpose(1, 2)  # (R or 1, V, N)
-        observed = None
-        if self.has_missing:
-            present = ~columns.isnan() if columns.is_floating_point() else columns >= 0
-            observed = present.to(self.dtype)
-            columns = torch.where(present, columns, torch.zeros((), dtype=columns.dtype, device=columns.device))
-        x = columns.to(self.dtype, memory_format=torch.contiguous_format)
-        return Batch(x, observed, weights, labels)
+def chunks(table: Table, size: int, dtype: torch.dtype) -> Iterator[Batch]:
+    """All rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape."""
+    parts = -(-len(table) // size)
+    even = -(-len(table) // max(parts, 1))
+    for start in range(0, len(table), max(even, 1)):
+        yield Batch.rows(table, start, min(start + even, len(table)), dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from circurve.engine.backend import Backend
+from circurve.engine.host_memory import available_memory
 from circurve.errors import OptionError, warn_user
 
 __all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
@@ -36,7 +36,7 @@ def free_memory(device: torch.device) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free) + int(reserved)
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return available_memory()
 
 
 def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None) -> int:

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from circurve.curvature import Curvature, curvature
-from circurve.experiments.datasets import StudyData, circuit_for, load_study_data
+from circurve.data import Dataset
+from circurve.experiments.datasets import circuit_for, digest, load_study_data
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.protocols import Protocol, protocol_for
 from circurve.experiments.spec import DEFAULT_DATASETS, chosen_datasets
@@ -40,19 +41,19 @@ def decomposition_data(
     data = load_study_data(name, options.data_dir)
     result = _train(data, protocol, options.device, progress)
     progress(f"{data.name}: measuring curvature")
-    curv = curvature(result.model, data.data.train)
+    curv = curvature(result.model, data.train)
     described = describe_units(result.model.circuit, curv)
     notes = [
         protocol.in_words(),
-        f"Data set {data.name} (SHA-256 {data.digest[:12]}), seed {protocol.seeds[0]}, vanilla; "
+        f"Data set {data.name} (SHA-256 {digest(data)[:12]}), seed {protocol.seeds[0]}, vanilla; "
         f"test log-likelihood {result.test_ll:.3f}, trace {curv.trace:,.4g}.",
     ]
     return {"dataset": data.name, **described, "notes": [*notes, *_notes(described)]}
 
 
-def _train(data: StudyData, protocol: Protocol, device: str, progress: Callable[[str], None]) -> FitResult:
+def _train(data: Dataset, protocol: Protocol, device: str, progress: Callable[[str], None]) -> FitResult:
     """Plain EM by the protocol, with its first seed."""
-    train = data.data.train
+    train = data.train
 
     def tell(event: EpochEnd) -> None:
         progress(f"{data.name}: epoch {event.epoch} of {event.epochs}")

@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from circurve.data import Dataset, as_matrix, encode
+from circurve.data import Dataset, Table, as_table, check
 from circurve.data.synthetic import noisy_triangle
-from circurve.engine import Samples
 from circurve.experiments.fig_plane import Surfaces, evaluate, from_coordinates, principal_plane, to_coordinates
 from circurve.experiments.options import ReproduceOptions
 from circurve.graph import Circuit
@@ -120,8 +119,8 @@ def _grid(places: Array, points: int) -> tuple[Array, Array]:
 
 
 def _evaluate(model: Model, points: Array, data: Dataset) -> Surfaces:
-    def samples(rows: Any) -> Samples:
-        return Samples.of(encode(as_matrix(rows), model.circuit.families), model.device, model.dtype)
+    def samples(rows: Any) -> Table:
+        return check(as_table(rows), model.circuit.families).to(model.device)
 
     return evaluate(model.program, from_coordinates(points, model.params), samples(data.train), samples(data.test))
 

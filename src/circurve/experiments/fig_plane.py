@@ -18,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.engine import Params, Program, Request, Samples, choose_backend
+from circurve.data import Table
+from circurve.engine import Params, Program, Request, choose_backend, chunks
 from circurve.engine.memory import chunk_size
-from circurve.learning.score import chunks, mean_log_likelihood
+from circurve.learning.score import mean_log_likelihood
 
 __all__ = ["Plane", "Surfaces", "evaluate", "from_coordinates", "principal_plane", "to_coordinates"]
 
@@ -94,13 +95,14 @@ def _on_simplex(weights: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-def evaluate(program: Program, params: Params, train: Samples, test: Samples) -> Surfaces:
+def evaluate(program: Program, params: Params, train: Table, test: Table) -> Surfaces:
     """Likelihoods and the exact trace of the Hessian for every run of a fleet, a few hundred runs at a time."""
     found = []
     for start in range(0, params.runs, RUNS_AT_ONCE):
         part = params.select(range(start, min(start + RUNS_AT_ONCE, params.runs)))
         backend = choose_backend(program, part)
-        sums = backend.statistics(part, chunks(train, chunk_size(backend, backward=True)), Request(curvature=True))
+        batches = chunks(train, chunk_size(backend, backward=True), part.dtype)
+        sums = backend.statistics(part, batches, Request(curvature=True))
         assert sums.curvature is not None
         test_ll = mean_log_likelihood(backend, part, test, chunk_size(backend, backward=False))
         trace = sums.curvature.trace() / sums.weight

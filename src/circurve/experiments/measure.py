@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
-from circurve.data.convert import Array
+from circurve.data import Table
 from circurve.errors import CircurveWarning, DataError
 from circurve.learning import Failure, FitResult
 from circurve.learning.history import EpochRecord
@@ -25,7 +25,7 @@ POINTS = 60
 DEPTH_BINS = 10
 
 
-def measure_run(result: FitResult, train: Array) -> dict[str, Any]:
+def measure_run(result: FitResult, train: Table) -> dict[str, Any]:
     """Scores of the last and of the best epoch, the history, and the curvature of the last epoch's model.
 
     `train_ll` and `sharpness` of an epoch before the last are those of the history: means over the epoch's batches,
@@ -52,7 +52,7 @@ def describe_failed(failure: Failure) -> dict[str, Any]:
     return {"status": "failed", "failure": {"epoch": failure.epoch, "reason": failure.reason}}
 
 
-def _curvature(result: FitResult, train: Array) -> Curvature | None:
+def _curvature(result: FitResult, train: Table) -> Curvature | None:
     """None if every training row has probability zero; single rows of that kind were warned of in training."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from circurve.data import Dataset
 from circurve.errors import OptionError
-from circurve.experiments.datasets import StudyData
 from circurve.experiments.environment import describe_environment
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.plan import load_all
@@ -127,15 +127,15 @@ class _Work:
     file: RecordFile
     command: str | None
     progress: Callable[[str], None]
-    data: dict[str, StudyData]
+    data: dict[str, Dataset]
 
     def run(self, study: Study) -> list[Record]:
         return run_study(study, self.file, command=self.command, data=self.data)
 
 
-def _load(targets: Sequence[str], options: ReproduceOptions) -> dict[str, StudyData]:
+def _load(targets: Sequence[str], options: ReproduceOptions) -> dict[str, Dataset]:
     """The data of all targets, before any training: what is missing should not come to light hours later."""
-    data: dict[str, StudyData] = {}
+    data: dict[str, Dataset] = {}
     for name in targets:
         study = TABLES[name].study(options) if name in TABLES else _figure_spec(name).study(options)
         data |= {} if study is None else load_all(study, data)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from circurve.data import Dataset
 from circurve.errors import OptionError
-from circurve.experiments.datasets import StudyData, load_study_data
+from circurve.experiments.datasets import digest, load_study_data, training_rows
 from circurve.experiments.records import identify
 from circurve.experiments.spec import Setting, Study, describe_setting
 
@@ -40,7 +41,10 @@ class Fleet:
     key: str
     """The hash of its runs' ids: which runs a run was trained with."""
 
-    data: StudyData
+    data: Dataset
+    digest: str
+    """The hash of the data."""
+
     fraction: float
     rows_seed: int
     """The seed that chose the rows; of no effect if the fraction is 1."""
@@ -51,7 +55,7 @@ class Fleet:
     @property
     def rows(self) -> int:
         """How many rows it is trained on."""
-        return len(self.data.part(self.fraction, self.rows_seed))
+        return len(training_rows(self.data, self.fraction, self.rows_seed))
 
     @property
     def name(self) -> str:
@@ -60,16 +64,16 @@ class Fleet:
 
     def cost(self, runs: int) -> float:
         """Proportional to the arithmetic of training so many of its runs with one circuit size."""
-        return float(runs * self.epochs * self.rows * self.data.data.train.shape[1])
+        return float(runs * self.epochs * self.rows * self.data.train.shape[1])
 
 
-def load_all(study: Study, known: Mapping[str, StudyData] | None = None) -> dict[str, StudyData]:
+def load_all(study: Study, known: Mapping[str, Dataset] | None = None) -> dict[str, Dataset]:
     """The data sets of a study as it names them; `known` ones are not loaded again."""
     known = known or {}
     return {name: known[name] if name in known else load_study_data(name, study.data_dir) for name in study.datasets}
 
 
-def plan_study(study: Study, known: Mapping[str, StudyData] | None = None) -> list[Fleet]:
+def plan_study(study: Study, known: Mapping[str, Dataset] | None = None) -> list[Fleet]:
     """All fleets of a study, in the order of training; all data are loaded first, so that gaps show at once.
 
     With all training rows, all seeds are in one fleet; a share of them is drawn by the seed, and so each seed has a
@@ -82,14 +86,15 @@ def plan_study(study: Study, known: Mapping[str, StudyData] | None = None) -> li
     return [fleet for data in loaded for fleet in _plan_dataset(study, data)]
 
 
-def _plan_dataset(study: Study, data: StudyData) -> Iterator[Fleet]:
+def _plan_dataset(study: Study, data: Dataset) -> Iterator[Fleet]:
+    known = digest(data)
     for fraction in study.fractions:
         groups = [study.seeds] if fraction == 1 else [(seed,) for seed in study.seeds]
         for seeds in groups:
-            epochs = study.protocol.epochs_for(len(data.part(fraction, seeds[0])))
+            epochs = study.protocol.epochs_for(len(training_rows(data, fraction, seeds[0])))
             facts = {
                 "results": RESULTS_VERSION,
-                "data": data.digest,
+                "data": known,
                 "fraction": fraction,
                 "settings": describe_settings(study, epochs),
             }
@@ -97,7 +102,7 @@ def _plan_dataset(study: Study, data: StudyData) -> Iterator[Fleet]:
             most = study.max_runs or _most_runs(data, study.protocol.units)
             for start in range(0, len(planned), most):
                 part = tuple(planned[start : start + most])
-                yield Fleet(identify([run.id for run in part]), data, fraction, seeds[0], epochs, part)
+                yield Fleet(identify([run.id for run in part]), data, known, fraction, seeds[0], epochs, part)
 
 
 def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: dict[str, Any]) -> list[PlannedRun]:
@@ -124,6 +129,6 @@ def describe_settings(study: Study, epochs: int) -> dict[str, Any]:
     }
 
 
-def _most_runs(data: StudyData, units: int) -> int:
-    weights = int(data.data.train.shape[1]) * units**2
+def _most_runs(data: Dataset, units: int) -> int:
+    weights = int(data.train.shape[1]) * units**2
     return min(MOST_RUNS, max(1, WEIGHTS_AT_ONCE // weights))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import circurve.learning
-from circurve.data.convert import Array
+from circurve.data import Dataset, Table
 from circurve.errors import TrainingError
-from circurve.experiments.datasets import StudyData, circuit_for
+from circurve.experiments.datasets import circuit_for, training_rows
 from circurve.experiments.display import Display
 from circurve.experiments.environment import describe_environment
 from circurve.experiments.measure import describe_failed, measure_run
@@ -49,7 +49,7 @@ def run_study(
     file: RecordFile,
     *,
     command: str | None = None,
-    data: Mapping[str, StudyData] | None = None,
+    data: Mapping[str, Dataset] | None = None,
     shown: bool | None = None,
 ) -> list[Record]:
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
@@ -84,7 +84,7 @@ def _work(fleet: Fleet, file: RecordFile) -> _Work:
 def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[Record]:
     fleet, protocol = work.fleet, study.protocol
     display.start(fleet.name, len(work.train), fleet.epochs)
-    train = fleet.data.part(fleet.fraction, fleet.rows_seed)
+    train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
     circuit = circuit_for(fleet.data, train, protocol.units)
     started = time.perf_counter()
     options = TrainingOptions(
@@ -114,7 +114,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
 
 
 def _outcomes(
-    circuit: Circuit, train: Array, work: _Work, options: TrainingOptions, display: Display
+    circuit: Circuit, train: Table, work: _Work, options: TrainingOptions, display: Display
 ) -> list[FitResult | Failure]:
     """Of each run its result, or why it failed."""
     data = work.fleet.data
@@ -159,7 +159,7 @@ def _shared(study: Study, fleet: Fleet, circuit: Circuit, environment: Record) -
     settings = {
         **describe_settings(study, fleet.epochs),
         "rows": fleet.rows,
-        "variables": fleet.data.data.train.shape[1],
+        "variables": fleet.data.train.shape[1],
         "parameters": circuit.describe().parameters,
     }
-    return {"settings": settings, "environment": {**environment, "data_hash": fleet.data.digest}}
+    return {"settings": settings, "environment": {**environment, "data_hash": fleet.digest}}

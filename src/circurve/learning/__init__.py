@@ -1,8 +1,8 @@
 """Learning: EM over fleets of runs, plain or regularised by curvature."""
 
+from circurve.data import Examples
 from circurve.learning import gates, schedules
 from circurve.learning.events import Callback, EpochEnd
-from circurve.learning.examples import Examples
 from circurve.learning.fit import fit, fit_fleet
 from circurve.learning.history import EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla

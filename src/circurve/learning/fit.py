@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import Any, Unpack
 
-from circurve.engine import Params, Program, Samples, compile, stack
+from circurve.data import Table, check_alike, prepare, warn_of_lost_digits
+from circurve.engine import Params, Program, compile, stack
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
 from circurve.learning.events import Callback
-from circurve.learning.examples import Examples, Prepared, check_alike, prepare, warn_of_lost_digits
 from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
@@ -99,9 +99,8 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     _check(circuit, runs, callbacks)
     _check_validation(runs, settings, refit, given=valid is not None)
     held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
-    given = {"train": Examples.of(train, weights, labels, missing)}
-    given |= {name: Examples.of(part, missing=missing) for name, part in held.items()}
-    prepared = {name: prepare(examples, circuit, name) for name, examples in given.items()}
+    prepared = {"train": prepare(train, circuit, "train", weights=weights, labels=labels, missing=missing)}
+    prepared |= {name: prepare(part, circuit, name, missing=missing) for name, part in held.items()}
     check_alike(prepared)
     warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
@@ -110,7 +109,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     fleet = [run for group in groups for run in group]
     starts, of_run = _starts(program, fleet, prepared["train"], start)
     params = starts.to(place, dtype).select(of_run)
-    samples = {n: Samples.of(p.table, place, dtype, p.weights, p.labels) for n, p in prepared.items()}
+    samples = {name: table.to(place) for name, table in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
     results.check_any_left()
@@ -127,7 +126,7 @@ class _Training:
     settings: Settings
     fleet: Sequence[Run]
     params: Params  # of each run of the fleet at its start
-    samples: Mapping[str, Samples]
+    samples: Mapping[str, Table]
 
 
 def _refit_all(chosen: FleetResult, done: _Training) -> FleetResult:
@@ -189,14 +188,12 @@ def _follows_validation(run: Run) -> bool:
     return not isinstance(run.method, Vanilla) and isinstance(run.method.mu, by_overfitting)
 
 
-def _starts(
-    program: Program, runs: Sequence[Run], train: Prepared, start: Model | None
-) -> tuple[Params, Sequence[int]]:
+def _starts(program: Program, runs: Sequence[Run], train: Table, start: Model | None) -> tuple[Params, Sequence[int]]:
     """All different starting parameters, and which of them each run has: runs of one seed and init start alike."""
     if start is not None:
         return start.params, [0] * len(runs)
     kinds = list(dict.fromkeys((run.seed, run.init) for run in runs))
-    drawn = stack([initial_params(program, seed, train.table, init, train.weights) for seed, init in kinds])
+    drawn = stack([initial_params(program, seed, train, init) for seed, init in kinds])
     return drawn, [kinds.index((run.seed, run.init)) for run in runs]
 
 

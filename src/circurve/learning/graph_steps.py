@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from circurve.engine import Params, Samples
+from circurve.data import Table
+from circurve.engine import Params
 from circurve.engine.batch import Batch
 from circurve.engine.cuda import Fused
 from circurve.engine.cuda.estep import FusedSums
@@ -34,7 +35,7 @@ class GraphSteps:
     """
 
     def __init__(
-        self, backend: Fused, plan: Plan, train: Samples, params: Params, memory_budget: int | None = None
+        self, backend: Fused, plan: Plan, train: Table, params: Params, memory_budget: int | None = None
     ) -> None:
         engine = backend.engine
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
@@ -42,7 +43,8 @@ class GraphSteps:
         """A recorded step must find its memory where it was, so scores have a backend of their own."""
 
         engine.load(params)
-        engine.expect_missing(train.has_missing)
+        engine.expect_missing(train.observed is not None)
+        self.weights = None if train.weights is None else train.weights.to(engine.dtype)
         engine.inputs = [values.clone(memory_format=torch.contiguous_format) for values in params.inputs]
         self.states = self._states(train) if not engine.blueprint.written else None
         self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
@@ -174,14 +176,14 @@ class GraphSteps:
         if self.states is not None:
             shape = (self.rows.shape[1], engine.variables, engine.stride)
             states = torch.empty(shape, dtype=torch.int8, device=engine.device)
-            engine.launch.pick(PickFrom(self.states, self.rows, self.number, train.weights), start, states)
+            engine.launch.pick(PickFrom(self.states, self.rows, self.number, self.weights), start, states)
         if self.states is None or train.labels is not None:
             rows = self.rows.index_select(0, self.number)[0, :, start:stop]  # (R or 1, N)
             index = rows.clamp_min(0)
             if train.labels is not None:
                 labels = engine.padded_labels(train.labels[index])
             if self.states is None:
-                batch = train.pick(index)
+                batch = Batch.pick(train, index, engine.dtype)
                 states, _ = engine.accept(batch)
                 engine.sample_weights[:, : stop - start] *= rows >= 0
         sums.add(states, labels, batch)
@@ -226,11 +228,9 @@ class GraphSteps:
         alpha = self.alphas.index_select(0, self.number)[0].view(-1, 1, 1, 1)
         return effective_step(alpha).to(self.engine.dtype)
 
-    def _states(self, train: Samples) -> Tensor:  # (rows, V) int8
+    def _states(self, train: Table) -> Tensor:  # (rows, V) int8
         """The states of all rows; a missing value is the last one of all tables."""
-        values = train.values
-        if not train.has_missing:
-            return values.to(torch.int8).contiguous()
-        missing = values.isnan() if values.is_floating_point() else values < 0
-        states = values.nan_to_num(0).to(torch.int8)
-        return torch.where(missing, self.engine.blueprint.states, states).to(torch.int8).contiguous()
+        states = train.values.to(torch.int8)
+        if train.observed is not None:
+            states = torch.where(train.observed, states, self.engine.blueprint.states).to(torch.int8)
+        return states.contiguous()

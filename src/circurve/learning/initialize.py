@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -45,10 +45,8 @@ def generator(seed: int, stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % (1 << 63))
 
 
-def initial_params(
-    program: Program, seed: int, table: Table, init: Initialization = "random", weights: Tensor | None = None
-) -> Params:
-    """Parameters for one run, float64. Rows whose weight (N,) is 0 count as absent; other weights do not matter.
+def initial_params(program: Program, seed: int, table: Table, init: Initialization = "random") -> Params:
+    """Parameters for one run, float64. Rows whose weight is 0 count as absent; other weights do not matter.
 
     random: weights near uniform, inputs spread around their column.
     prototypes: unit k of every input starts around the value that row i_k has there (see `PROTOTYPES`), the rows drawn
@@ -56,7 +54,7 @@ def initial_params(
     of its weight to the child unit of the same number, so that the values of one row stay together.
     """
     source = generator(seed, stream=0)
-    used = torch.arange(len(table.values)) if weights is None else weights.nonzero().flatten()
+    used = torch.arange(len(table)) if table.weights is None else table.weights.nonzero().flatten()
     rows = None
     if init == "prototypes":
         rows = used[_draw_rows(len(used), max(layer.units for layer in program.inputs), source)]
@@ -65,10 +63,10 @@ def initial_params(
     for layer in program.inputs:
         drawn = []
         for node in layer.nodes:
-            column = _observed(table.values[looked_at, node.variable].numpy())
+            column = _observed(table, looked_at, node.variable)
             start = layer.family.initialize(column, layer.units, source)
             if rows is not None:
-                values = table.values[rows[: layer.units], node.variable].double()
+                values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))
                 start = _around(layer.family, values, start, column, source)
             drawn.append(start)
         inputs.append(torch.stack(drawn).unsqueeze(0))
@@ -76,9 +74,12 @@ def initial_params(
     return Params(edges, tuple(inputs))
 
 
-def _observed(column: NDArray[Any]) -> Column:
-    present = ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
-    return column[present].astype(np.float64)
+def _observed(table: Table, rows: Tensor, variable: int) -> Column:
+    """The observed values of a column in some rows."""
+    values = table.values[rows, variable]
+    present = values if table.observed is None else values[table.observed[rows, variable]]
+    column: Column = present.numpy().astype(np.float64)
+    return column
 
 
 def _draw_rows(count: int, units: int, source: torch.Generator) -> Tensor:  # (units,)
@@ -102,11 +103,11 @@ def _mixed(layer: SumLayer, weight: Tensor) -> Tensor:  # (1, G, K, C) -> (1, G,
 
 
 def _around(family: Family, values: Tensor, start: Tensor, column: Column, source: torch.Generator) -> Tensor:
-    """Parameters (K, P) around the values (K,); those of `start` where a value is missing or the family has none."""
+    """Parameters (K, P) around the values (K,); those of `start` where a value is NaN or the family has none."""
     prototype = PROTOTYPES.get(type(family))
     if prototype is None:
         return start
-    missing = values.isnan() if not family.discrete else ~(values >= 0)
+    missing = values.isnan()
     placed = prototype(family, torch.where(missing, 0.0, values), column, source)
     return torch.where(missing.unsqueeze(-1), start, placed)
 

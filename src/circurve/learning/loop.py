@@ -9,7 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from circurve.engine import Backend, Params, Program, Request, Samples, choose_backend, stack
+from circurve.data import Table
+from circurve.engine import Backend, Params, Program, Request, choose_backend, chunks, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import ParameterError, warn_user
 from circurve.learning.events import Callback, EpochEnd
@@ -20,7 +21,7 @@ from circurve.learning.initialize import generator
 from circurve.learning.options import Run, Settings
 from circurve.learning.plan import Plan
 from circurve.learning.rates import Rates
-from circurve.learning.score import Scorer, chunks
+from circurve.learning.score import Scorer
 from circurve.learning.steps import Batches, EpochSums
 from circurve.learning.steps_choice import steps_for
 from circurve.learning.watch import broken_parameter, broken_scores, broken_steps, describe_failure
@@ -40,7 +41,7 @@ class Trainer:
     engine, and a run must not depend, not even in its last digit, on the runs beside it.
     """
 
-    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Samples]) -> None:
+    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Table]) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
         self.rates = Rates(runs, settings)
         self.shuffles = {run.seed: generator(run.seed, stream=1) for run in runs}
@@ -227,7 +228,9 @@ class Trainer:
         train, request = self.data["train"], Request(curvature=True)
         most = chunk_size(backend, backward=True, memory_budget=self.settings.memory_budget)
         sums = within_memory(
-            backend, min(most, len(train)), lambda chunk: backend.statistics(params, chunks(train, chunk), request)
+            backend,
+            min(most, len(train)),
+            lambda chunk: backend.statistics(params, chunks(train, chunk, params.dtype), request),
         )
         assert sums.curvature is not None
         values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from circurve.engine import Backend, Batch, Params, Samples
+from circurve.data import Table
+from circurve.engine import Backend, Params, chunks
 from circurve.engine.memory import chunk_size, within_memory
 
-__all__ = ["Scorer", "chunks", "mean_log_likelihood"]
+__all__ = ["Scorer", "mean_log_likelihood"]
 
 
 class Scorer:
@@ -20,31 +19,23 @@ class Scorer:
         self.backend, self.memory_budget = backend, memory_budget
         self.chunk: int | None = None
 
-    def score(self, params: Params, samples: Samples) -> list[float]:
+    def score(self, params: Params, table: Table) -> list[float]:
         """The mean log-likelihood of each run."""
         if self.chunk is None:
             self.chunk = chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
-        values: list[float] = mean_log_likelihood(self.backend, params, samples, self.chunk).tolist()
+        values: list[float] = mean_log_likelihood(self.backend, params, table, self.chunk).tolist()
         return values
 
 
-def chunks(samples: Samples, size: int) -> Iterator[Batch]:
-    """All rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape."""
-    parts = -(-len(samples) // size)
-    even = -(-len(samples) // max(parts, 1))
-    for start in range(0, len(samples), max(even, 1)):
-        yield samples.rows(start, min(start + even, len(samples)))
-
-
-def mean_log_likelihood(backend: Backend, params: Params, samples: Samples, chunk: int) -> Tensor:  # (R,) float64
+def mean_log_likelihood(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
-    return within_memory(backend, min(chunk, len(samples)), lambda size: _mean(backend, params, samples, size))
+    return within_memory(backend, min(chunk, len(table)), lambda size: _mean(backend, params, table, size))
 
 
-def _mean(backend: Backend, params: Params, samples: Samples, chunk: int) -> Tensor:
+def _mean(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:
     total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
     weight = torch.zeros_like(total)
-    for batch in chunks(samples, chunk):
+    for batch in chunks(table, chunk, params.dtype):
         values = backend.log_prob(params, batch)  # (R, outputs, N)
         if batch.labels is None:
             score = values[:, 0]

@@ -11,11 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from circurve.engine import Backend, Batch, Params, Samples, Statistics
+from circurve.data import Table
+from circurve.engine import Backend, Batch, Params, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.finite import finite_runs
 from circurve.learning.plan import Plan
-from circurve.learning.score import chunks
 
 __all__ = ["Batches", "EpochSums", "PlainSteps", "Steps", "Totals"]
 
@@ -122,10 +122,10 @@ class Steps(Protocol):
 class PlainSteps:
     """Step by step, on any backend."""
 
-    def __init__(self, backend: Backend, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> None:
+    def __init__(self, backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> None:
         self.backend, self.plan, self.train = backend, plan, train
         self.params = params
-        self._whole: tuple[Batch, ...] | None = None
+        self._whole: Batch | None = None
         self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
 
     @property
@@ -152,13 +152,13 @@ class PlainSteps:
     def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
         if rows is None:
             return self.backend.statistics(self.params, self._all_rows(chunk), self.plan.request)
-        parts = (self.train.pick(part) for part in torch.split(rows, chunk, dim=1))
+        parts = (Batch.pick(self.train, part, self.params.dtype) for part in torch.split(rows, chunk, dim=1))
         return self.backend.statistics(self.params, parts, self.plan.request)
 
     def _all_rows(self, chunk: int) -> Iterable[Batch]:
         """All rows in chunks; a single chunk is made once and kept for the next step."""
         if chunk < len(self.train):
-            return chunks(self.train, chunk)
+            return chunks(self.train, chunk, self.params.dtype)
         if self._whole is None:
-            self._whole = tuple(chunks(self.train, chunk))
-        return self._whole
+            self._whole = Batch.rows(self.train, 0, len(self.train), self.params.dtype)
+        return [self._whole]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from circurve.engine import Backend, Params, Samples
+from circurve.data import Table
+from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.plan import Plan
@@ -14,11 +15,11 @@ __all__ = ["steps_for"]
 
 
 @singledispatch
-def steps_for(backend: Backend, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> Steps:
+def steps_for(backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> Steps:
     """EM steps for a fleet with these parameters."""
     return PlainSteps(backend, plan, train, params, memory_budget)
 
 
 @steps_for.register
-def _(backend: Fused, plan: Plan, train: Samples, params: Params, memory_budget: int | None) -> Steps:
+def _(backend: Fused, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> Steps:
     return GraphSteps(backend, plan, train, params, memory_budget)

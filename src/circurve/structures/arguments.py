@@ -1,4 +1,4 @@
-"""The arguments that all builders share: a data matrix, one family for each variable, counts."""
+"""The arguments that all builders share: one family for each variable, and counts."""
 
 from __future__ import annotations
 
@@ -7,32 +7,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from circurve.data import Matrix, as_matrix
 from circurve.errors import OptionError
 from circurve.inputs import Bernoulli, Family
 
-__all__ = ["Families", "as_families", "check_count", "observed_matrix"]
+__all__ = ["Families", "as_families", "check_count"]
 
 Families: TypeAlias = int | tuple[Family, int] | Sequence[Family]
 """One family for each variable: a sequence of them, `(family, count)`, or a count alone for binary variables."""
-
-
-def observed_matrix(data: object, missing: int | None = None) -> Matrix:
-    """Anything that `circurve.data.as_matrix` takes, with NaN also where a value equals `missing`.
-
-    Integers stay integers where nothing is missing, and an array that fits already is not copied.
-    """
-    matrix = as_matrix(data)
-    if missing is None:
-        return matrix
-    if isinstance(missing, bool) or not isinstance(missing, int | np.integer):
-        raise OptionError(f"missing must be a whole number or None, not {missing!r}")
-    hidden = matrix.values == int(missing)
-    if not hidden.any():
-        return matrix
-    values = matrix.values.astype(np.promote_types(matrix.values.dtype, np.float32))
-    values[hidden] = np.nan
-    return Matrix(values, matrix.columns)
 
 
 def as_families(families: Families | Family, variables: int | None = None) -> tuple[Family, ...]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from circurve.data.convert import column_label
+from circurve.data import as_table
+from circurve.data.convert import Array, column_label
 from circurve.errors import DataError, warn_user
 from circurve.inputs import Bernoulli, Categorical, Family, Gaussian
-from circurve.structures.arguments import observed_matrix
 
 __all__ = ["MAX_STATES", "Codes", "Columns", "discretize", "infer_families", "row_chunks", "scan_columns"]
 
@@ -72,11 +72,12 @@ def row_chunks(rows: int, width: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def scan_columns(*tables: np.ndarray) -> Columns:  # each (N, V)
+def scan_columns(*sources: ArrayLike) -> Columns:  # each (N, V)
     """Range, wholeness, missing values, median and spread of each column over all tables.
 
     Values are finite or NaN. Cost O(N V).
     """
+    tables: list[Array] = [np.asarray(source) for source in sources]
     widths = {table.shape[1] for table in tables}
     if len(widths) != 1:
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
@@ -136,11 +137,11 @@ def infer_families(*tables: object, missing: int | None = None) -> tuple[Family,
     """
     if not tables:
         raise DataError("infer_families needs at least one table")
-    matrices = [observed_matrix(table, missing) for table in tables]
-    columns = scan_columns(*(matrix.values for matrix in matrices))
+    checked = [as_table(table, missing=missing) for table in tables]
+    columns = scan_columns(*checked)
     suspects = np.flatnonzero(columns.whole & (columns.low == -1) & (columns.high < MAX_STATES))
     if suspects.size:
-        first = column_label(matrices[0].columns, int(suspects[0]))
+        first = column_label(checked[0].columns, int(suspects[0]))
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
         warn_user(
             f"{first}{more}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1"

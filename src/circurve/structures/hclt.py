@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from circurve.data import as_table
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family
-from circurve.structures.arguments import Families, as_families, check_count, observed_matrix
+from circurve.structures.arguments import Families, as_families, check_count
 from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.columns import infer_families
 from circurve.structures.tree import Tree
@@ -34,11 +35,11 @@ def hclt(
     O(N V^2) for binary columns.
     """
     check_count("units", units)
-    matrix = observed_matrix(data, missing)
-    variables = matrix.values.shape[1]
-    chosen = infer_families(matrix) if families is None else as_families(families, variables)
+    table = as_table(data, missing=missing)
+    variables = table.shape[1]
+    chosen = infer_families(table) if families is None else as_families(families, variables)
     if tree is None:
-        tree = chow_liu_tree(matrix, chosen)
+        tree = chow_liu_tree(table, chosen)
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != variables:

@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from circurve.data import as_table
 from circurve.errors import OptionError
 from circurve.inputs import Family
-from circurve.structures.arguments import Families, as_families, check_count, observed_matrix
+from circurve.structures.arguments import Families, as_families, check_count
 from circurve.structures.columns import MAX_STATES, Codes, Columns, discretize, families_of, row_chunks, scan_columns
 
 __all__ = ["mutual_information"]
@@ -66,7 +67,7 @@ def mutual_information(
         raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
     if check_count("bins", bins, at_least=2) > MAX_STATES:
         raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
-    matrix = observed_matrix(data, missing).values
+    matrix = np.asarray(as_table(data, missing=missing))
     columns = scan_columns(matrix)
     chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
     discrete = [family.discrete for family in chosen]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -37,8 +38,12 @@ class LatentTree:
         self.device = torch.device("cpu")
         self.max_samples: int | None = None
         self._plans = JointPlans(layout)
-        self._reference = Reference(program, runs, self.device, dtype)
         self._bound: dict[int, BoundTree] = {}
+
+    @cached_property
+    def _reference(self) -> Reference:
+        """What computes chunks with impossible samples; made when the first one comes."""
+        return Reference(self.program, self.runs, self.device, self.dtype)
 
     def describe(self) -> str:
         """What computes, for people."""

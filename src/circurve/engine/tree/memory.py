@@ -117,7 +117,7 @@ class TreeMemory:
 
     def is_marked(self, views: Views, key: object | None) -> bool:
         """True if the indicators show the states of the batch with this key, as in full-batch EM after one step."""
-        return key is not None and self._marked is not None and self._marked[0] is views and self._marked[1] == key
+        return key is not None and self._marked is not None and self._marked[0] is views and self._marked[1] is key
 
     def mark(self, views: Views | None, key: object | None) -> None:
         """Say which batch the indicators show; None while they are written."""

@@ -1,4 +1,4 @@
-"""Matrices against families: what a table holds, and which value of which column is refused."""
+"""Tables against families: what a checked table holds, and which value of which column is refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from circurve.data import Table, as_matrix, encode
+from circurve.data import Table, as_table, check
 from circurve.errors import DataError, OptionError
 from circurve.inputs import Bernoulli
 
@@ -44,14 +44,14 @@ class Below(Bernoulli):
 
 def refusal(data: object, families: list[Bernoulli], **options: object) -> str:
     with pytest.raises(DataError) as caught:
-        encode(as_matrix(data), families, **options)  # type: ignore[arg-type]
+        check(as_table(data, **options), families)  # type: ignore[arg-type]
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
 def coded(data: object, families: list[Bernoulli], **options: object) -> Table:
-    return encode(as_matrix(data), families, **options)  # type: ignore[arg-type]
+    return check(as_table(data, **options), families)  # type: ignore[arg-type]
 
 
 class TestDiscreteTables:
@@ -71,14 +71,15 @@ class TestDiscreteTables:
         table = coded(np.array([[0, largest]], dtype=given), [UpTo(limit=2**31)] * 2)
         assert table.values.dtype == dtype
         assert table.values.tolist() == [[0, largest]]
-        assert not table.has_missing
+        assert table.observed is None
         assert table.empty_rows == 0
 
-    def test_nan_becomes_minus_one_and_empty_rows_are_counted(self) -> None:
+    def test_nan_is_marked_and_filled_with_zero_and_empty_rows_are_counted(self) -> None:
         table = coded([[1, None], [None, None], [0, 1], [None, None]], [Bernoulli()] * 2)
         assert table.values.dtype == torch.int8
-        assert table.values.tolist() == [[1, -1], [-1, -1], [0, 1], [-1, -1]]
-        assert table.has_missing
+        assert table.values.tolist() == [[1, 0], [0, 0], [0, 1], [0, 0]]
+        assert table.observed is not None
+        assert table.observed.tolist() == [[True, False], [False, False], [True, True], [False, False]]
         assert table.empty_rows == 2
 
     def test_the_table_has_memory_of_its_own(self) -> None:
@@ -96,22 +97,23 @@ class TestDiscreteTables:
 
     def test_a_table_with_nothing_observed_is_allowed(self) -> None:
         table = coded([[None, None]], [Bernoulli()] * 2)
-        assert table.values.tolist() == [[-1, -1]]
+        np.testing.assert_array_equal(table, [[np.nan, np.nan]])
         assert table.empty_rows == 1
 
 
 class TestMixedTables:
-    def test_values_are_float64_with_nan_for_missing(self) -> None:
+    def test_values_are_float64_with_zero_for_missing(self) -> None:
         data = np.array([[0, 0.5], [np.nan, -3]], dtype=np.float32)
         table = coded(data, [Bernoulli(), Below()])
         assert table.values.dtype == torch.float64
-        np.testing.assert_array_equal(table.values.numpy(), [[0, 0.5], [np.nan, -3]])
-        assert table.has_missing
+        assert table.values.tolist() == [[0, 0.5], [0, -3]]
+        np.testing.assert_array_equal(table, [[0, 0.5], [np.nan, -3]])
+        assert table.observed is not None
 
     def test_integers_are_taken_for_continuous_families(self) -> None:
         table = coded(np.array([[-5], [7]]), [Below()])
         assert table.values.tolist() == [[-5.0], [7.0]]
-        assert not table.has_missing
+        assert table.observed is None
 
     def test_discrete_columns_are_held_to_whole_numbers(self) -> None:
         data = [[0.5, 1], [0.5, 0.25]]
@@ -128,18 +130,18 @@ class TestMixedTables:
 class TestMissing:
     def test_a_sentinel_marks_missing_values(self) -> None:
         table = coded(np.array([[0, -1], [1, 1]]), [Bernoulli()] * 2, missing=-1)
-        assert table.has_missing
-        assert table.values.tolist() == [[0, -1], [1, 1]]
+        assert table.observed is not None
+        np.testing.assert_array_equal(table, [[0, np.nan], [1, 1]])
 
     def test_any_whole_number_can_be_the_sentinel(self) -> None:
         table = coded(np.array([[0, 255]], dtype=np.uint8), [Bernoulli()] * 2, missing=255)
-        assert table.values.tolist() == [[0, -1]]
-        assert not coded(np.array([[0, 1]], dtype=np.uint8), [Bernoulli()] * 2, missing=-1).has_missing
-        assert not coded(np.array([[0, 1]]), [Bernoulli()] * 2, missing=10**30).has_missing
+        np.testing.assert_array_equal(table, [[0, np.nan]])
+        assert coded(np.array([[0, 1]], dtype=np.uint8), [Bernoulli()] * 2, missing=-1).observed is None
+        assert coded(np.array([[0, 1]]), [Bernoulli()] * 2, missing=10**30).observed is None
 
     def test_the_sentinel_counts_beside_nan_in_floats(self) -> None:
         table = coded([[-1.0, None, 0.5]], [Bernoulli(), Bernoulli(), Below()], missing=-1)
-        np.testing.assert_array_equal(table.values.numpy(), [[np.nan, np.nan, 0.5]])
+        np.testing.assert_array_equal(table, [[np.nan, np.nan, 0.5]])
 
     @pytest.mark.parametrize("missing", [True, 1.5, "NA"])
     def test_other_sentinels_are_refused(self, missing: object) -> None:
@@ -149,13 +151,13 @@ class TestMissing:
     @pytest.mark.parametrize("kind", [np.array, torch.tensor, list, pd.DataFrame])
     def test_a_mask_marks_missing_values_whatever_they_are(self, kind: type) -> None:
         table = coded([[0, 77], [1, 1]], [Bernoulli()] * 2, missing_mask=kind([[False, True], [False, False]]))
-        assert table.values.tolist() == [[0, -1], [1, 1]]
-        assert table.has_missing
+        np.testing.assert_array_equal(table, [[0, np.nan], [1, 1]])
+        assert table.observed is not None
 
     def test_sentinel_mask_and_nan_add_up(self) -> None:
         mask = np.array([[True, False, False, False]])
         table = coded([[1.0, -1.0, np.nan, 1.0]], [Bernoulli()] * 4, missing=-1, missing_mask=mask)
-        assert table.values.tolist() == [[-1, -1, -1, 1]]
+        np.testing.assert_array_equal(table, [[np.nan, np.nan, np.nan, 1]])
 
     def test_masks_of_another_shape_or_type_are_refused(self) -> None:
         families = [Bernoulli()] * 2
@@ -218,10 +220,11 @@ def test_observed_values_and_gaps_survive_the_coding(data: np.ndarray) -> None:
     discrete = coded(data, [UpTo(limit=10**6)] * data.shape[1])
     continuous = coded(data, [Below(limit=10**6)] * data.shape[1])
     gaps = np.isnan(data)
-    np.testing.assert_array_equal(discrete.values.numpy(), np.where(gaps, -1, data))
-    np.testing.assert_array_equal(continuous.values.numpy(), data)
     for table in (discrete, continuous):
-        assert table.has_missing == gaps.any()
+        np.testing.assert_array_equal(table, data)
+        np.testing.assert_array_equal(table.values.numpy(), np.where(gaps, 0, data))
+    for table in (discrete, continuous):
+        assert (table.observed is not None) == gaps.any()
         assert table.empty_rows == gaps.all(axis=1).sum()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
@@ -14,79 +15,109 @@ import pytest
 import scipy.sparse
 import torch
 
-from circurve.data import Matrix, as_matrix
+from circurve.data import Table, as_table
 from circurve.errors import DataError
 
 
 def refusal(data: object) -> str:
     with pytest.raises(DataError) as caught:
-        as_matrix(data)
+        as_table(data)
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
-@pytest.mark.parametrize(
-    "dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
-)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float32", "float64"])
 def test_arrays_keep_their_type_and_are_not_copied(dtype: str) -> None:
     array = np.array([[0, 1, 2], [3, 4, 5]], dtype=dtype)
-    matrix = as_matrix(array)
-    assert matrix.values.dtype == array.dtype
-    assert matrix.columns is None
-    assert np.shares_memory(matrix.values, array)
+    table = as_table(array)
+    assert table.dtype == array.dtype
+    assert table.columns is None
+    assert np.shares_memory(np.asarray(table), array)
+    assert np.shares_memory(table.values.numpy(), array)
+
+
+@pytest.mark.parametrize(("given", "kept"), [("uint16", "int32"), ("uint32", "int64"), ("uint64", "int64")])
+def test_unsigned_types_that_torch_lacks_are_widened(given: str, kept: str) -> None:
+    largest = min(np.iinfo(given).max, np.iinfo(kept).max)
+    table = as_table(np.array([[0, largest]], dtype=given))
+    assert table.dtype == kept
+    assert table.tolist() == [[0, largest]]
+
+
+def test_whole_numbers_beyond_int64_become_floats() -> None:
+    table = as_table(np.array([[0, 2**64 - 2**12]], dtype=np.uint64))
+    assert table.dtype == np.float64
+    assert table.tolist() == [[0, 2.0**64 - 2**12]]
+
+
+def test_arrays_that_may_not_be_written_are_shared_without_a_warning() -> None:
+    array = np.array([[0.5, 1.0]])
+    array.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = as_table(array)
+    assert np.shares_memory(np.asarray(table), array)
+
+
+def test_views_with_backward_or_odd_strides_are_taken() -> None:
+    array = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(as_table(array[::-1, ::-2]), array[::-1, ::-2])
+    records = np.zeros(3, dtype=[("a", "i1"), ("x", "<f8", 2)])
+    records["x"] = array[:3, :2]
+    np.testing.assert_array_equal(as_table(records["x"]), array[:3, :2])
 
 
 @pytest.mark.parametrize(("given", "kept"), [("bool", "uint8"), ("float16", "float32"), ("longdouble", "float64")])
 def test_booleans_become_uint8_and_unusual_floats_usual_ones(given: str, kept: str) -> None:
-    matrix = as_matrix(np.array([[0, 1], [1, 0]], dtype=given))
-    assert matrix.values.dtype == kept
-    np.testing.assert_array_equal(matrix.values, [[0, 1], [1, 0]])
+    table = as_table(np.array([[0, 1], [1, 0]], dtype=given))
+    assert table.dtype == kept
+    np.testing.assert_array_equal(table, [[0, 1], [1, 0]])
 
 
 def test_foreign_byte_order_becomes_the_machines_own() -> None:
     for code in (">i4", "<i4", ">f8", "<f8"):
-        values = as_matrix(np.array([[1, 2]], dtype=code)).values
+        values = np.asarray(as_table(np.array([[1, 2]], dtype=code)))
         assert values.dtype.isnative
         np.testing.assert_array_equal(values, [[1, 2]])
 
 
 def test_nan_stays_as_the_mark_of_a_missing_value() -> None:
-    values = as_matrix(np.array([[np.nan, 1.5]], dtype=np.float32)).values
+    values = np.asarray(as_table(np.array([[np.nan, 1.5]], dtype=np.float32)))
     assert values.dtype == np.float32
     np.testing.assert_array_equal(values, np.array([[np.nan, 1.5]], dtype=np.float32))
 
 
-def test_matrices_pass_unchanged() -> None:
-    matrix = as_matrix([[1]])
-    assert as_matrix(matrix) is matrix
+def test_tables_pass_unchanged() -> None:
+    table = as_table([[1]])
+    assert as_table(table) is table
 
 
-def test_matrices_are_frozen() -> None:
+def test_tables_are_frozen() -> None:
     with pytest.raises(AttributeError):
-        as_matrix([[1]]).values = np.zeros((1, 1))  # type: ignore[misc]
+        as_table([[1]]).values = torch.zeros(1, 1)  # type: ignore[misc]
 
 
 class TestLists:
     def test_whole_numbers_give_integers(self) -> None:
-        assert as_matrix([[0, 1], [1, 0]]).values.dtype == np.int64
-        assert as_matrix(((True, False),)).values.dtype == np.uint8
+        assert np.asarray(as_table([[0, 1], [1, 0]])).dtype == np.int64
+        assert np.asarray(as_table(((True, False),))).dtype == np.uint8
 
     def test_none_is_missing(self) -> None:
-        np.testing.assert_array_equal(as_matrix([[1, None], [2, 3]]).values, [[1, np.nan], [2, 3]])
+        np.testing.assert_array_equal(np.asarray(as_table([[1, None], [2, 3]])), [[1, np.nan], [2, 3]])
 
     def test_decimals_and_fractions_are_numbers(self) -> None:
         data = [[Decimal("0.5"), Fraction(1, 4), True, None, pd.NA]]
-        np.testing.assert_array_equal(as_matrix(data).values, [[0.5, 0.25, 1, np.nan, np.nan]])
+        np.testing.assert_array_equal(np.asarray(as_table(data)), [[0.5, 0.25, 1, np.nan, np.nan]])
 
     def test_objects_that_are_all_whole_stay_integers(self) -> None:
-        values = as_matrix(np.array([[1, True], [np.int8(3), np.bool_(False)]], dtype=object)).values
+        values = np.asarray(as_table(np.array([[1, True], [np.int8(3), np.bool_(False)]], dtype=object)))
         assert values.dtype == np.int64
         np.testing.assert_array_equal(values, [[1, 1], [3, 0]])
 
     def test_arrays_and_tensors_inside_lists_are_rows(self) -> None:
-        np.testing.assert_array_equal(as_matrix([np.array([1, 2]), np.array([3, 4])]).values, [[1, 2], [3, 4]])
-        np.testing.assert_array_equal(as_matrix([torch.tensor([1.0, 2.0])]).values, [[1, 2]])
+        np.testing.assert_array_equal(np.asarray(as_table([np.array([1, 2]), np.array([3, 4])])), [[1, 2], [3, 4]])
+        np.testing.assert_array_equal(np.asarray(as_table([torch.tensor([1.0, 2.0])])), [[1, 2]])
 
     def test_ragged_rows_are_refused(self) -> None:
         assert refusal([[1, 2], [3, 4], [5]]) == "rows differ in length: row 0 has 2 values, row 2 has 1"
@@ -97,30 +128,29 @@ class TestLists:
         assert refusal([[1, 2], [3, "x"]]) == "column 1, row 1: 'x' is text; turn text into numbers first"
 
     def test_huge_whole_numbers_become_floats_while_they_can(self) -> None:
-        assert as_matrix([[2**70, None]]).values[0, 0] == 2.0**70
+        assert np.asarray(as_table([[2**70, None]]))[0, 0] == 2.0**70
         assert refusal([[10**400, 1]]) == "column 0 holds a number too large for a float"
 
 
 class TestMaskedArrays:
     def test_masked_entries_are_missing(self) -> None:
         data = np.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])
-        values = as_matrix(data).values
-        assert type(values) is np.ndarray
+        values = np.asarray(as_table(data))
         np.testing.assert_array_equal(values, [[1, np.nan], [3, 4]])
 
     def test_integers_stay_integers_if_nothing_is_masked(self) -> None:
-        assert as_matrix(np.ma.array([[1, 2]], dtype=np.int8)).values.dtype == np.int8
+        assert np.asarray(as_table(np.ma.array([[1, 2]], dtype=np.int8))).dtype == np.int8
 
     def test_float32_stays_float32_and_what_a_mask_hides_does_not_matter(self) -> None:
         data = np.ma.array([[1, np.inf]], mask=[[False, True]], dtype=np.float32)
-        values = as_matrix(data).values
+        values = np.asarray(as_table(data))
         assert values.dtype == np.float32
         np.testing.assert_array_equal(values, np.array([[1, np.nan]], dtype=np.float32))
         assert np.isinf(data.data[0, 1])
 
     def test_masked_objects_are_missing(self) -> None:
         data = np.ma.array([[1, "x"]], mask=[[False, True]], dtype=object)
-        np.testing.assert_array_equal(as_matrix(data).values, [[1, np.nan]])
+        np.testing.assert_array_equal(np.asarray(as_table(data)), [[1, np.nan]])
 
 
 class TestTensors:
@@ -134,25 +164,25 @@ class TestTensors:
             (torch.float32, "float32"),
             (torch.float64, "float64"),
         ]:
-            values = as_matrix(torch.tensor([[0, 1]]).to(dtype)).values
+            values = np.asarray(as_table(torch.tensor([[0, 1]]).to(dtype)))
             assert values.dtype == kept
             np.testing.assert_array_equal(values, [[0, 1]])
 
     def test_tensors_with_gradients_views_and_sparse_ones_are_taken(self) -> None:
         dense = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
         for tensor in (dense.clone().requires_grad_(), dense.t().contiguous().t(), dense.to_sparse()):
-            np.testing.assert_array_equal(as_matrix(tensor).values, dense.numpy())
+            np.testing.assert_array_equal(np.asarray(as_table(tensor)), dense.numpy())
 
     @pytest.mark.gpu
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
     def test_tensors_on_a_device_are_taken(self) -> None:
-        np.testing.assert_array_equal(as_matrix(torch.tensor([[1, 2]], device="cuda")).values, [[1, 2]])
+        np.testing.assert_array_equal(np.asarray(as_table(torch.tensor([[1, 2]], device="cuda"))), [[1, 2]])
 
 
 def test_sparse_matrices_become_dense() -> None:
     dense = np.array([[0, 1], [2, 0]], dtype=np.int8)
     for sparse in (scipy.sparse.csr_matrix(dense), scipy.sparse.coo_array(dense)):
-        values = as_matrix(sparse).values
+        values = np.asarray(as_table(sparse))
         assert values.dtype == np.int8
         np.testing.assert_array_equal(values, dense)
 
@@ -160,16 +190,16 @@ def test_sparse_matrices_become_dense() -> None:
 class TestDataFrames:
     def test_names_are_kept_and_the_smallest_common_type_is_chosen(self) -> None:
         frame = pd.DataFrame({"a": np.array([0, 1], dtype=np.int8), "b": [True, False]})
-        matrix = as_matrix(frame)
-        assert matrix.columns == ("a", "b")
-        assert matrix.values.dtype == np.int16
-        np.testing.assert_array_equal(matrix.values, [[0, 1], [1, 0]])
+        table = as_table(frame)
+        assert table.columns == ("a", "b")
+        assert table.dtype == np.int16
+        np.testing.assert_array_equal(table, [[0, 1], [1, 0]])
 
     def test_numbered_columns_have_no_names(self) -> None:
-        assert as_matrix(pd.DataFrame(np.zeros((2, 3)))).columns is None
+        assert as_table(pd.DataFrame(np.zeros((2, 3)))).columns is None
 
     def test_integers_beside_floats_become_floats(self) -> None:
-        values = as_matrix(pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan]})).values
+        values = np.asarray(as_table(pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan]})))
         np.testing.assert_array_equal(values, [[1, 0.5], [2, np.nan]])
 
     def test_nullable_columns_give_nan_where_they_are_na(self) -> None:
@@ -182,11 +212,11 @@ class TestDataFrames:
             }
         )
         expected = [[1, 1, np.nan, np.nan], [np.nan, 0, 0.5, 2], [3, np.nan, 1, np.nan]]
-        np.testing.assert_array_equal(as_matrix(frame).values, expected)
+        np.testing.assert_array_equal(np.asarray(as_table(frame)), expected)
 
     def test_nullable_columns_without_na_stay_compact_integers(self) -> None:
         frame = pd.DataFrame({"i": pd.array([1, 2], dtype="UInt8"), "b": pd.array([True, False], dtype="boolean")})
-        values = as_matrix(frame).values
+        values = np.asarray(as_table(frame))
         assert values.dtype == np.uint8
         np.testing.assert_array_equal(values, [[1, 1], [2, 0]])
 
@@ -194,15 +224,15 @@ class TestDataFrames:
         frame = pd.DataFrame(
             {"c": pd.Categorical([3, 1, None]), "s": pd.arrays.SparseArray([0, 0, 7])}, index=[7, 8, 9]
         )
-        np.testing.assert_array_equal(as_matrix(frame).values, [[3, 0], [1, 0], [np.nan, 7]])
+        np.testing.assert_array_equal(np.asarray(as_table(frame)), [[3, 0], [1, 0], [np.nan, 7]])
 
     def test_derived_frames_and_repeated_names_are_taken(self) -> None:
         class Derived(pd.DataFrame):
             pass
 
-        matrix = as_matrix(Derived([[1, 2]], columns=["a", "a"]))
-        assert matrix.columns == ("a", "a")
-        np.testing.assert_array_equal(matrix.values, [[1, 2]])
+        table = as_table(Derived([[1, 2]], columns=["a", "a"]))
+        assert table.columns == ("a", "a")
+        np.testing.assert_array_equal(table, [[1, 2]])
 
     @pytest.mark.parametrize("dtype", [object, "str", "category"])
     def test_text_is_refused_with_the_column_and_a_value(self, dtype: str) -> None:
@@ -223,7 +253,7 @@ class TestDataFrames:
         assert refusal(pd.DataFrame(index=[0, 1])) == "data has no columns"
 
     def test_pandas_need_not_be_installed_for_other_data(self) -> None:
-        code = "import sys; sys.modules['pandas'] = None; import circurve.data as d; d.as_matrix([[1, None]])"
+        code = "import sys; sys.modules['pandas'] = None; import circurve.data as d; d.as_table([[1, None]])"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -269,5 +299,5 @@ class TestRefusals:
         assert refusal(data) == "column 0, row 0: {'a': 1} (dict) is not a number"
 
 
-def test_matrix_is_exported() -> None:
-    assert isinstance(as_matrix([[1]]), Matrix)
+def test_the_result_is_a_table() -> None:
+    assert isinstance(as_table([[1]]), Table)

@@ -1,0 +1,158 @@
+"""The one door through which users' data enter: anything like a table -> `Table`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from circurve.data.convert import Array, Names, column_label, first_true, numeric_array
+from circurve.data.frames import frame_columns, frame_values, is_frame
+from circurve.data.table import Table, table_of
+from circurve.errors import DataError, OptionError
+
+__all__ = ["Examples", "as_table"]
+
+
+def as_table(
+    data: Any, *, weights: Any = None, labels: Any = None, missing: int | None = None, missing_mask: Any = None
+) -> Table:
+    """Take a numpy array, torch tensor, nested list, pandas data frame, scipy sparse matrix or table as a table.
+
+    Integers keep their type (unsigned ones may be widened), booleans become uint8, float32 and float64 stay what they
+    are. NaN, None, pandas.NA and the masked entries of a masked array are missing; so are values equal to `missing`
+    (-1, say) and entries where `missing_mask` (N, V) is true. weights, labels: (N,) numbers. Raises DataError for
+    whatever is not a table of numbers, and OptionError for what a given table has already.
+    """
+    table = data if isinstance(data, Table) else _from_source(data)
+    if not len(table):
+        raise DataError("data has no rows")
+    given = {"weights": weights, "labels": labels, "missing": missing}
+    for name, value in given.items():
+        if value is not None and getattr(table, name) is not None:
+            raise OptionError(f"{name}= is given twice, with the table (Examples) and beside it")
+    if missing is not None or missing_mask is not None:
+        table = _hide(table, missing, missing_mask)
+    if weights is not None:
+        table = replace(table, weights=_vector(weights, len(table), "weights"))
+    return table if labels is None else replace(table, labels=_whole_vector(labels, len(table)))
+
+
+def Examples(  # noqa: N802 - it was a class, and reads like one where it is used
+    data: Any, weights: Any = None, labels: Any = None, missing: int | None = None
+) -> Table:
+    """Rows of data with what belongs to them; `fit` takes one wherever it takes plain data.
+
+    weights: one number >= 0 for each row. labels: which output of a circuit with several roots each row belongs to.
+    missing: a whole number that marks missing values in integer data, beside NaN in floating data.
+    """
+    return as_table(data, weights=weights, labels=labels, missing=missing)
+
+
+def _from_source(data: Any) -> Table:
+    columns = frame_columns(data) if is_frame(data) else None
+    array = _as_array(data, columns)
+    _check_shape(array, data)
+    values = numeric_array(array, columns)
+    if values.dtype.kind == "f" and (infinite := np.isinf(values)).any():
+        row, column = first_true(infinite)
+        raise DataError(f"{column_label(columns, column)}, row {row}: {values[row, column]} is not finite")
+    return table_of(values, columns)
+
+
+def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:
+    """The table with more values missing: those equal to `missing`, and where the mask is true."""
+    values = table.values.cpu().numpy()
+    hidden = np.zeros(values.shape, dtype=np.bool_)
+    if missing is not None:
+        if isinstance(missing, bool) or not isinstance(missing, int | np.integer):
+            raise OptionError(f"missing must be a whole number or None, not {missing!r}")
+        hidden |= values == int(missing)
+    if missing_mask is not None:
+        hidden |= _as_mask(missing_mask, values.shape)
+    table = replace(table, missing=table.missing if missing is None else int(missing))
+    if not hidden.any():
+        return table
+    observed = torch.from_numpy(~hidden).to(table.values.device)
+    return replace(table, observed=observed if table.observed is None else table.observed & observed)
+
+
+def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    try:
+        array = np.asarray(mask.detach().cpu() if isinstance(mask, Tensor) else mask)
+    except ValueError:
+        raise DataError(f"missing_mask must be boolean of shape {shape}, but its rows differ in length") from None
+    if array.dtype != np.bool_ or array.shape != shape:
+        raise DataError(f"missing_mask must be boolean of shape {shape}, not {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _vector(values: Any, rows: int, name: str) -> Tensor:  # (N,) float64
+    try:
+        vector = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except ValueError:
+        raise DataError(f"{name} must be {rows} numbers, but form no row of them") from None
+    if vector.shape != (rows,):
+        raise DataError(f"{name} have shape {vector.shape}, expected ({rows},)")
+    if vector.dtype.kind not in "biuf":
+        raise DataError(f"{name} must be numbers, not {vector.tolist()[0]!r}")
+    return torch.from_numpy(vector.astype(np.float64))
+
+
+def _whole_vector(values: Any, rows: int) -> Tensor:  # (N,) int64
+    labels = _vector(values, rows, "labels")
+    if not bool((labels.isfinite() & (labels == labels.floor())).all()):
+        raise DataError("labels must be whole numbers")
+    return labels.long()
+
+
+def _as_array(data: Any, columns: Names) -> Array:
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, torch.Tensor):
+        return _from_tensor(data)
+    if is_frame(data):
+        return frame_values(data, columns)
+    if any(k.__module__.startswith("scipy.sparse") for k in type(data).__mro__):
+        return np.asarray(data.toarray())
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError):
+        raise DataError(_why_no_table(data)) from None
+    # numpy turns [[1, "a"]] into text throughout; as objects, the culprit can still be told from its neighbours
+    return np.array(data, dtype=object) if array.dtype.kind in "US" and isinstance(data, Sequence) else array
+
+
+def _from_tensor(tensor: torch.Tensor) -> Array:
+    dense = tensor.detach().cpu().to_dense().resolve_conj().resolve_neg()
+    narrow = dense.is_floating_point() and dense.element_size() < 4  # numpy does not know all of these
+    return np.asarray((dense.float() if narrow else dense).numpy())
+
+
+def _why_no_table(data: Any) -> str:
+    lengths = [len(row) if hasattr(row, "__len__") else 0 for row in data] if isinstance(data, Sequence) else []
+    for row, length in enumerate(lengths):
+        if length != lengths[0]:
+            return f"rows differ in length: row 0 has {lengths[0]} values, row {row} has {length}"
+    return f"the {type(data).__name__} does not form rows x columns of numbers"
+
+
+def _check_shape(array: Array, data: object) -> None:
+    if array.ndim == 0:
+        raise DataError(f"data must be a table, rows x columns of numbers, not a {type(data).__name__}")
+    if array.shape[0] == 0:
+        raise DataError("data has no rows")
+    if array.ndim == 1:
+        raise DataError(
+            f"data has 1 dimension (shape {array.shape}), expected rows x columns; "
+            "for a single row use data.reshape(1, -1), for a single column data.reshape(-1, 1)"
+        )
+    if array.ndim != 2:
+        raise DataError(f"data has {array.ndim} dimensions (shape {array.shape}), expected rows x columns")
+    if array.shape[1] == 0:
+        raise DataError("data has no columns")

@@ -1,0 +1,237 @@
+"""The one record that carries data from their source to the engine."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.data.array_like import ArrayLike
+from circurve.data.convert import Array, Names
+from circurve.errors import DataError
+from circurve.inputs import Family
+
+__all__ = ["Column", "Schema", "Table", "table_of"]
+
+SHOWN_NAMES = 5
+"""How many column names the one-line description of a table shows."""
+
+WIDER = {"uint16": np.int32, "uint32": np.int64}
+"""Unsigned types with few torch operations -> the signed type that holds all of their values."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is known of one column."""
+
+    name: str | None
+    family: Family
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One entry for each column of a table whose values were checked: each observed value is one its family takes."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The family of each column."""
+        return tuple(column.family for column in self.columns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(ArrayLike):
+    """Rows x columns of numbers, with names, missing values, and the weights and labels of the rows.
+
+    `as_table` makes one from any source, `check` fits it to the families of a circuit. It reads like a numpy array of
+    shape (N, V), with NaN for what is missing: `np.asarray(table)`, `table[3]`, `table[:, 0]`, `table == 1`,
+    `table.mean(axis=0)`. Two things differ: a choice of rows, `table[:10]`, is a table again, and `table + table` puts
+    the rows of both below one another. A table does not change; `np.array(table)` is a copy that does.
+    """
+
+    values: Tensor  # (N, V)
+    """Integers or floats, on any device; they may share memory with the source. Anything may stand where `observed` is
+    false; in a checked table it is 0."""
+
+    columns: Names = None
+    """The columns' names, where they have any."""
+
+    observed: Tensor | None = None  # (N, V) bool
+    """False where a value is missing; None if nothing is."""
+
+    weights: Tensor | None = None  # (N,) float64
+    """How much each row counts; None: each row once."""
+
+    labels: Tensor | None = None  # (N,) int64
+    """Which output of a circuit with several each row belongs to."""
+
+    schema: Schema | None = None
+    """The families that the values were checked against; None before `check`."""
+
+    missing: int | None = None
+    """The number that marked missing values in the source, where one was given."""
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, V)."""
+        return int(self.values.shape[0]), int(self.values.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The numpy type of `np.asarray(table)`: a floating one where values are missing."""
+        return np.asarray(self.rows(slice(0))).dtype
+
+    @property
+    def empty_rows(self) -> int:
+        """How many rows have no observed value; their probability is 1."""
+        return 0 if self.observed is None else int((~self.observed.any(1)).sum())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = _with_gaps(*self._arrays(slice(None)))
+        shared = self.observed is None and self.values.device.type == "cpu"
+        if copy is False and not (shared and (dtype is None or np.dtype(dtype) == array.dtype)):
+            raise ValueError("a table with missing values, or in another type, cannot be read without a copy")
+        if copy:
+            return np.array(array, dtype=dtype)
+        return self._protected(array if dtype is None else array.astype(dtype, copy=False))
+
+    def __getitem__(self, key: Any) -> Any:
+        """A table for a slice, a list of row numbers or a mask of rows; a numpy array or a number for all else."""
+        if isinstance(key, slice) or _lists_rows(key):
+            return self.rows(key)
+        return self._protected(_with_gaps(*self._arrays(key)))[()]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError("a Table does not change: take a copy, np.array(table), and change that")
+
+    def _protected(self, array: Array) -> Array:
+        """Read-only where it shares memory with the table."""
+        if self.values.device.type == "cpu" and np.may_share_memory(array, self.values.detach().numpy()):
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    def _arrays(self, key: Any) -> tuple[Array, Array | None]:
+        """Values and what is observed of them, of a part of the table."""
+        observed = None if self.observed is None else np.asarray(self.observed.cpu().numpy()[key])
+        return np.asarray(self.values.detach().cpu().numpy()[key]), observed
+
+    def rows(self, index: Any) -> Table:
+        """The rows of a slice, of a list of row numbers or of a mask, with all that belongs to them."""
+        chosen = _as_index(index, len(self), self.values.device)
+
+        def part(field: Tensor | None) -> Tensor | None:
+            return None if field is None else field[chosen]
+
+        return replace(
+            self,
+            values=self.values[chosen],
+            observed=part(self.observed),
+            weights=part(self.weights),
+            labels=part(self.labels),
+        )
+
+    def bare(self) -> Table:
+        """The same rows without weights and labels."""
+        return replace(self, weights=None, labels=None)
+
+    def to(self, device: str | torch.device) -> Table:
+        """The same table on another device."""
+        fields = {name: getattr(self, name) for name in ("values", "observed", "weights", "labels")}
+        return replace(self, **{name: field.to(device) for name, field in fields.items() if field is not None})
+
+    def __add__(self, other: Any) -> Any:
+        """The rows of both tables; with anything else than a table, the sum of numpy arrays."""
+        return _joined(self, other) if isinstance(other, Table) else np.asarray(self) + other
+
+    def __repr__(self) -> str:
+        rows, width = self.shape
+        parts = [f"{rows} rows x {width} columns", str(self.values.dtype).removeprefix("torch.")]
+        if self.columns is not None:
+            more = ", ..." if width > SHOWN_NAMES else ""
+            parts.append("columns " + ", ".join(self.columns[:SHOWN_NAMES]) + more)
+        if self.observed is not None:
+            parts.append(f"{int((~self.observed).sum())} values missing")
+        parts += [name for name in ("weights", "labels") if getattr(self, name) is not None]
+        return f"<Table: {'; '.join(parts)}>"
+
+
+def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
+    """A table of numbers in the machine's byte order; NaN is missing. It shares memory where torch can read it."""
+    observed = ~np.isnan(values) if values.dtype.kind == "f" else None
+    if observed is not None and observed.all():
+        observed = None
+    return Table(_as_tensor(values), columns, None if observed is None else torch.from_numpy(observed))
+
+
+def _as_tensor(values: Array) -> Tensor:
+    if values.dtype == np.uint64:
+        fits = not values.size or values.max() <= np.iinfo(np.int64).max
+        values = values.astype(np.int64 if fits else np.float64)
+    values = values.astype(WIDER.get(values.dtype.name, values.dtype), copy=False)
+    if any(stride < 0 or stride % values.itemsize for stride in values.strides):
+        values = values.copy()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing is written to a table
+        return torch.from_numpy(values)
+
+
+def _with_gaps(values: Array, observed: Array | None) -> Array:
+    """The values, with NaN where they are not observed; integers then become floats that hold them."""
+    if observed is None:
+        return values
+    dtype = np.promote_types(values.dtype, np.float32)
+    filled: Array = np.where(observed, values.astype(dtype, copy=False), np.array(np.nan, dtype=dtype))
+    return filled
+
+
+def _lists_rows(key: Any) -> bool:
+    return isinstance(key, list | np.ndarray | Tensor) and np.ndim(key) == 1
+
+
+def _as_index(index: Any, rows: int, device: torch.device) -> slice | Tensor:
+    """As torch takes it: no backward slices, and no small integers, which torch would read as a mask."""
+    if isinstance(index, slice):
+        if index.step is None or index.step > 0:
+            return index
+        index = np.arange(rows)[index]
+    found = index.cpu().numpy() if isinstance(index, Tensor) else np.asarray(index)
+    kind = np.bool_ if found.dtype.kind == "b" else np.int64
+    return torch.from_numpy(found.astype(kind, casting="same_kind" if found.size else "unsafe")).to(device)
+
+
+def _joined(first: Table, second: Table) -> Table:
+    """The rows of both; a table without weights counts each of its rows once."""
+    if first.shape[1] != second.shape[1]:
+        raise DataError(f"tables of {first.shape[1]} and {second.shape[1]} columns cannot be joined")
+    named = [table.columns for table in (first, second) if table.columns is not None]
+    if len(named) == 2 and named[0] != named[1]:
+        raise DataError(f"tables with different columns cannot be joined: {named[0]} and {named[1]}")
+    parts = (first, second)
+    has_labels = all(table.labels is not None for table in parts)
+    return Table(
+        values=torch.cat([table.values for table in parts]),
+        columns=named[0] if named else None,
+        observed=_cat_or_ones(parts, [table.observed for table in parts]),
+        weights=_cat_or_ones(parts, [table.weights for table in parts]),
+        labels=torch.cat([table.labels for table in parts if table.labels is not None]) if has_labels else None,
+        schema=first.schema if first.schema == second.schema else None,
+        missing=first.missing if first.missing == second.missing else None,
+    )
+
+
+def _cat_or_ones(tables: tuple[Table, Table], fields: list[Tensor | None]) -> Tensor | None:
+    """Both fields below one another, ones for one that is not there; None if neither is."""
+    known = next((field for field in fields if field is not None), None)
+    if known is None:
+        return None
+    pairs = zip(tables, fields, strict=True)
+    return torch.cat([known.new_ones(len(t), *known.shape[1:]) if field is None else field for t, field in pairs])
