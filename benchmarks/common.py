@@ -22,8 +22,7 @@ import torch
 
 import circurve as cc
 from circurve.data import prepare
-from circurve.engine import Batch, Engine, Params, Program, Request, chunks, compile, stack
-from circurve.engine import statistics as e_step
+from circurve.engine import Batch, Params, Program, Request, choose_backend, chunks, compile, stack
 from circurve.engine.memory import chunk_size
 from circurve.learning.initialize import initial_params
 from circurve.learning.plan import Plan
@@ -199,16 +198,16 @@ class EMStep:
         self.params: Params = stack(starts).to(place, torch.float32)
         self.table = table.to(place)
         self.whole = Batch.rows(self.table, 0, len(self.table), torch.float32)  # made once, as in training
-        self.engine = Engine(self.program, runs, place, torch.float32, tables=True)
+        self.backend = choose_backend(self.program, self.params)
         self.plan = Plan(self.program, [cc.Vanilla()] * runs, self.params.inputs[0])
-        self.chunk = chunk_size(self.engine, backward=True)
+        self.chunk = chunk_size(self.backend, backward=True)
         self.sizes = (len(data), data.shape[1], units, runs)
 
     def __call__(self, request: Request | None = None, chunk: int | None = None) -> float:
         """Do the step; returns the mean log-likelihood before it."""
         size = chunk or self.chunk
         batches = [self.whole] if size >= len(self.table) else chunks(self.table, size, torch.float32)
-        sums = e_step(self.engine, self.params, batches, request)
+        sums = self.backend.statistics(self.params, batches, request)
         runs = self.params.runs
         self.params = self.plan.maximize(self.params, sums, [1.0] * runs, [0.0] * runs)
         return float(sums.mean_log_likelihood[0])

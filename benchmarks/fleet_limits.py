@@ -21,8 +21,8 @@ from roofline import FLOAT, copy_rate, matmul_precision, matmul_rate
 from torch.profiler import ProfilerActivity, profile
 
 import circurve as cc
-from circurve.engine.cuda import FusedEngine
 from circurve.engine.cuda.blueprint import FACTOR
+from circurve.engine.cuda.fused import FusedEngine
 
 PRODUCTS = ("sums", "flows", "counts")
 

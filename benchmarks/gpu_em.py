@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import pyjuice_peer
 import torch
-from circurve.engine.parameters import by_node
 from common import PeakMemory, interleaved, medians, seconds_of, write_result
 from gpu_steps import (
     CASES,
@@ -44,8 +43,7 @@ from torch import Tensor
 
 import circurve as cc
 from circurve.data import prepare
-from circurve.engine import Batch, Params, bind_engine, compile
-from circurve.engine import statistics as e_step
+from circurve.engine import Batch, Params, by_node, compile
 from circurve.engine.memory import free_memory
 from circurve.interop import from_pyjuice, to_pyjuice
 from circurve.learning.initialize import initial_params
@@ -65,8 +63,7 @@ CHECKED = 512
 def our_sums(model: cc.Model, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Log-likelihoods (N,) and the counts (units, child units) of each sum, children first."""
     table = prepare(x, model.circuit, "check").to(model.device)
-    engine = bind_engine(model.program, model.params)
-    sums = e_step(engine, model.params, [Batch.rows(table, 0, len(table), model.dtype)])
+    sums = model.backend.statistics(model.params, [Batch.rows(table, 0, len(table), model.dtype)])
     counts = by_node(model.program, Params(sums.counts, model.params.inputs))
     values: np.ndarray = model.log_prob(x)
     return values, [counts[node].double().cpu().numpy() for node in model.circuit.sums]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import circurve as cc
 from circurve.data import Table, prepare
-from circurve.engine import AnyEngine, Batch, Params, Program, Request, Statistics, bind_engine, compile, statistics
+from circurve.engine import Backend, Batch, Params, Reference, Request, Statistics, choose_backend, compile
 
 CASES = {"nltcs": (16, 100), "plants": (69, 100), "bbc": (1058, 128)}
 ALL = Request(curvature=True, mean_ratio=True, second_moment=True)
@@ -47,8 +47,8 @@ def errors(found: Statistics, exact: Statistics) -> dict[str, float]:
     }
 
 
-def sums(program: Program, params: Params, table: Table, engine: AnyEngine) -> Statistics:
-    return statistics(engine, params, [Batch.rows(table, 0, len(table), params.dtype)], ALL)
+def sums(backend: Backend, params: Params, table: Table) -> Statistics:
+    return backend.statistics(params, [Batch.rows(table, 0, len(table), params.dtype)], ALL)
 
 
 def measure(name: str, data_dir: Path | None, rows: int, epochs: int) -> list[dict[str, Any]]:
@@ -60,12 +60,12 @@ def measure(name: str, data_dir: Path | None, rows: int, epochs: int) -> list[di
     program = compile(circuit)
     table = prepare(data[:rows], circuit, "check").to(model.device)
     exact = model.params.to(dtype=torch.float64)
-    truth = sums(program, exact, table, bind_engine(program, exact, "reference"))
+    truth = sums(Reference.of(program, exact), exact, table)
     found = []
     for label, (backend, precision) in PATHS.items():
-        engine = bind_engine(program, model.params, backend, precision)  # type: ignore[arg-type]
+        chosen = choose_backend(program, model.params, backend, precision)  # type: ignore[arg-type]
         row = {"data": name, "units": units, "rows": rows, "epochs": epochs, "path": label}
-        found.append(row | errors(sums(program, model.params, table, engine), truth))
+        found.append(row | errors(sums(chosen, model.params, table), truth))
         print(found[-1], flush=True)
     return found
 

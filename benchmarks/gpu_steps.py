@@ -15,13 +15,12 @@ from pyjuice_peer import PSEUDOCOUNT, STEP_SIZE
 
 import circurve as cc
 from circurve.data import Table, prepare
-from circurve.engine import Params, bind_engine, compile
-from circurve.engine.cuda import FusedEngine
-from circurve.learning.graph_steps import GraphSteps
+from circurve.engine import Params, choose_backend, compile
 from circurve.learning.initialize import initial_params
 from circurve.learning.methods import Method
 from circurve.learning.plan import Plan
-from circurve.learning.steps import Batches, ReferenceSteps, Steps
+from circurve.learning.steps import Batches, Steps
+from circurve.learning.steps_choice import steps_for
 
 MOST_STEPS = 50
 """Epochs of more steps are not timed as a whole: so many steps are, and the rest is assumed to be like them."""
@@ -100,13 +99,11 @@ class OurSteps:
 
 
 def our_steps(circuit: cc.Circuit, start: Params, samples: Table, methods: Sequence[Method], load: Load) -> Steps:
-    """The one place where the engine is chosen: the same as in `circurve.learning.loop`."""
+    """The steps that `fit` takes."""
     program = compile(circuit)
     plan = Plan(program, methods, start.inputs[0], load.track)
-    engine = bind_engine(program, start, "auto", load.precision)
-    if isinstance(engine, FusedEngine):
-        return GraphSteps(engine, plan, samples, start, load.memory_budget)
-    return ReferenceSteps(engine, plan, samples, start, load.memory_budget)
+    backend = choose_backend(program, start, "auto", load.precision)
+    return steps_for(backend, plan, samples, start, load.memory_budget)
 
 
 def shuffled_batches(rows: int, batch: int, device: torch.device, runs: int) -> Batches:
