@@ -107,19 +107,6 @@ def minimum(x, y, out, N, B: tl.constexpr):
 
 
 @triton.jit
-def clamp(x, y, out, N, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(out + i, tl.clamp(tl.load(x + i, mask=i < N), -1.0, 1.0), mask=i < N)
-
-
-@triton.jit
-def maximum_with_nan(x, y, out, N, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    a, b = tl.load(x + i, mask=i < N), tl.load(y + i, mask=i < N)
-    tl.store(out + i, tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL), mask=i < N)
-
-
-@triton.jit
 def largest_of_two(x, y, out, N, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     pairs = tl.join(tl.load(x + i, mask=i < N), tl.load(y + i, mask=i < N))
@@ -161,7 +148,7 @@ def dot(x, y, out, N: tl.constexpr, PRECISION: tl.constexpr):
 EXACT = {
     kernel.__name__: kernel
     for kernel in (
-        *(add, multiply, maximum, minimum, clamp, maximum_with_nan, largest_of_two, smallest_of_two),
+        *(add, multiply, maximum, minimum, largest_of_two, smallest_of_two),
         *(through_float64, sqrt_rn, div_rn, floor, ceil),
     )
 }

@@ -14,7 +14,6 @@ kernels do not. Inside `gpu_arithmetic()`, float32 operations follow the PTX tha
 | tl.floor, tl.ceil     | cvt.rmi.ftz.f32, cvt.rpi.ftz.f32 | a subnormal operand counts as zero                        |
 | tl.maximum, tl.max    | max.f32                          | NaN is dropped if the other operand is a number; +0 > -0  |
 | tl.minimum, tl.min    | min.f32                          | likewise                                                  |
-| tl.clamp              | max.f32, min.f32                 | likewise: NaN becomes the lower bound                     |
 | tl.dot, "tf32"        | mma, wgmma                       | the last 13 bits of the operands are cut off              |
 | tl.dot, "tf32x3"      | cvt.rna.tf32.f32, three products | high and low parts; NaN of the low products becomes zero  |
 | tl.dot, "ieee"        | fma.rn.f32                       | as the interpreter does                                   |
@@ -29,7 +28,8 @@ Assumed of tensor cores: operands are cut to 10 bits of mantissa, subnormal oper
 below 2^-136 is zero after the cut). The order of their sums and the rounding of their accumulators are not emulated.
 Neither are the last bits of approximate instructions nor the contraction of a product and a sum to an fma. The tests
 in `test_gpu_arithmetic.py` compare all rules with a GPU where there is one; `engine/test_ptx.py` lists what the
-project's kernels contain. Operations without a rule here (sine, cosine, erf, atomic additions) raise an error.
+project's kernels contain. Operations without a rule here (clamp, sine, cosine, erf, atomic
+additions) raise an error.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ def gpu_arithmetic() -> Iterator[None]:
             patch.setattr(InterpreterBuilder, name, _unary(rule, getattr(InterpreterBuilder, name)))
         for name, rule in _binary_rules().items():
             patch.setattr(InterpreterBuilder, name, _binary(rule, getattr(InterpreterBuilder, name)))
-        for name in ("create_sin", "create_cos", "create_erf", "create_atomic_rmw"):
+        for name in ("create_sin", "create_cos", "create_erf", "create_atomic_rmw", "create_clampf"):
             patch.setattr(InterpreterBuilder, name, _not_emulated(name))
-        patch.setattr(InterpreterBuilder, "create_clampf", _clamp(InterpreterBuilder.create_clampf))
         patch.setattr(InterpreterBuilder, "create_dot", _dot(InterpreterBuilder.create_dot))
         patch.setattr(ReduceOps, "apply_impl", _reduce(ReduceOps.apply_impl))
         yield
@@ -166,17 +165,6 @@ def _binary(rule: Callable[[Array, Array], Array], plain: Any) -> Any:
 def _not_emulated(name: str) -> Any:
     def create(self: Any, *args: Any) -> Any:
         raise NotImplementedError(f"{name}: read the PTX it compiles to and add a rule to gpu_arithmetic.py")
-
-    return create
-
-
-def _clamp(plain: Any) -> Any:
-    from triton.language import PropagateNan
-
-    def create(self: Any, arg: Any, low: Any, high: Any, propagate_nan: Any) -> Any:
-        if propagate_nan == PropagateNan.ALL:
-            return plain(self, arg, low, high, propagate_nan)
-        return self.create_minnumf(self.create_maxnumf(arg, low), high)
 
     return create
 

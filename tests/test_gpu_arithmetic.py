@@ -133,16 +133,6 @@ def test_the_smaller_number_wins_over_nan_and_plus_zero(emulated, name):
     assert np.array_equal(np.signbit(emulated[name][zeros]), (np.signbit(LEFT) | np.signbit(RIGHT))[zeros])
 
 
-def test_nan_passes_through_a_maximum_that_was_told_to_keep_it(emulated):
-    assert np.array_equal(np.isnan(emulated["maximum_with_nan"]), np.isnan(LEFT) | np.isnan(RIGHT))
-
-
-def test_clamped_nan_is_the_lower_bound(emulated):
-    numbers = ~np.isnan(LEFT)
-    assert (emulated["clamp"][~numbers] == -1).all()
-    assert np.array_equal(emulated["clamp"][numbers], np.clip(LEFT[numbers], -1, 1))
-
-
 @pytest.mark.parametrize(("name", "function"), [("floor", np.floor), ("ceil", np.ceil)])
 def test_whole_numbers_next_to_a_subnormal_one_are_zero(emulated, name, function):
     assert_bits(emulated[name], function(flushed(LEFT)))
@@ -264,7 +254,15 @@ def test_a_gpu_computes_the_same_to_its_accuracy(emulated, name):
 @pytest.mark.skipif(not HAS_GPU, reason="needs a CUDA device")
 @pytest.mark.parametrize(("precision", "size"), DOTS)
 def test_a_gpu_multiplies_matrices_alike(emulated, precision, size):
-    """One product per result: nothing to be rounded in an accumulator, but for the parts of tf32x3."""
+    """One product per result: nothing to be rounded in an accumulator, but for the parts of tf32x3.
+
+    Where an operand of tf32x3 is below 2^-110, its low part is subnormal, and its last bits are not emulated.
+    """
     found, wanted = run_dot(precision, size, "cuda"), emulated[f"dot_{precision}_{size}"]
-    tolerance = APPROXIMATE if precision == "tf32x3" else 2.0**-23
-    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=2 * 2.0**-149)
+    if precision != "tf32x3":
+        np.testing.assert_allclose(found, wanted, rtol=2.0**-23, atol=2 * 2.0**-149)
+        return
+    diagonal, values = dot_operands(size)
+    small = (np.abs(np.diag(diagonal)[:, None]) < 2.0**-110) | (np.abs(values) < 2.0**-110)
+    np.testing.assert_allclose(found[~small], wanted[~small], rtol=APPROXIMATE, atol=2 * 2.0**-149)
+    np.testing.assert_allclose(found[small], wanted[small], rtol=2.0**-12, atol=2 * 2.0**-149)

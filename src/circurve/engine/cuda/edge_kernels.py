@@ -16,7 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine.cuda.kernels import IMPOSSIBLE, MAX_TERM, VARIES, log_elements, per_weight, received
+from circurve.engine.cuda.element_kernels import log_elements, received
+from circurve.engine.cuda.kernels import IMPOSSIBLE, MAX_TERM, VARIES, per_weight
 
 __all__ = ["edge_counts", "edge_flows", "edge_logs", "edge_ratios", "edge_sums"]
 
