@@ -130,7 +130,7 @@ VARIANTS = [
     Variant(
         "mstep_kernels.maximize", {**ROWS, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
     ),
-    Variant("mstep_kernels.maximize_inputs", {**BERNOULLI, "BU": 256}, DIVIDE | MIN, FLOAT64, LEARNING),
+    Variant("mstep_kernels.maximize_inputs", {**BERNOULLI, "BU": 256}, DIVIDE, FLOAT64, LEARNING),
     Variant("mstep_kernels.maximize_inputs", {**CATEGORICAL, "BU": 256}, DIVIDE | MAX, FLOAT64, LEARNING),
     Variant(
         "simplex_kernels.maximize_exactly",
@@ -147,7 +147,6 @@ HELPERS = {
     "effective_step",
     "let_next_begin",
     "log_elements",
-    "not_finite",
     "per_weight",
     "product",
     "received",

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from circurve.engine import numerics
 
-__all__ = ["at_least", "between", "effective_step", "maximize", "maximize_inputs", "not_finite"]
+__all__ = ["at_least", "between", "effective_step", "maximize", "maximize_inputs"]
 
 LIMITS = numerics.LIMITS[torch.float32]
 LEAST_FLOW = tl.constexpr(LIMITS.least_flow)
@@ -38,14 +38,8 @@ def effective_step(alpha):
 
 
 @triton.jit
-def not_finite(flow):
-    """True for NaN and infinities. Such a row must become NaN: the check after an epoch looks at parameters only."""
-    return (flow - flow) != 0
-
-
-@triton.jit
 def at_least(x, least):
-    """max(x, least), but NaN stays NaN."""
+    """max(x, least), but NaN stays NaN: a row with NaN must become NaN, because only parameters are checked for it."""
     return tl.where(x < least, least, x)
 
 
@@ -83,11 +77,9 @@ def maximize(
         children = tl.maximum(tl.sum(inside.to(tl.float32), axis=1), 1.0)
     n = tl.load(counts + at, mask=padded, other=0.0)
     place = tl.load(number) * R + r
-    flow = tl.sum(n, axis=1)
-    ours = tl.load(forms + r) == 0
-    used = (flow >= LEAST_FLOW) & ours
+    stays = (tl.sum(n, axis=1) < LEAST_FLOW) | (tl.load(forms + r) != 0)  # what is computed below is then left out
     extra = tl.load(pseudocount + r).to(tl.float32) / children
-    n = tl.where(inside, tl.where(used[:, None], n + extra[:, None], 1.0), 0.0)
+    n = tl.where(inside, n + extra[:, None], 0.0)
     total = tl.sum(n, axis=1)
     theta = n * _inverse(total)[:, None]
     mu = tl.load(mus + place)
@@ -101,8 +93,7 @@ def maximize(
     theta = tl.where(inside, at_least(theta, WEIGHT_FLOOR), 0.0)
     best = theta * _inverse(tl.sum(theta, axis=1))[:, None]
     step = effective_step(tl.load(alphas + place))
-    moved = tl.where(used[:, None], between(old, best, step), old)
-    tl.store(weights + at, tl.where((not_finite(flow) & ours)[:, None], float("nan"), moved), mask=padded)
+    tl.store(weights + at, tl.where(stays[:, None], old, between(old, best, step)), mask=padded)
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -121,15 +112,15 @@ def maximize_inputs(
     STATES: tl.constexpr = 2 if BERNOULLI else P
     for s in tl.static_range(STATES):
         flow += tl.load(flows + unit.to(tl.int64) * S + s, mask=live, other=0.0)
-    used = flow >= LEAST_FLOW
-    inverse = 1.0 / tl.where(used, flow + extra, 1.0)
+    stays = flow < LEAST_FLOW
+    inverse = 1.0 / tl.where(stays, 1.0, flow + extra)
     if BERNOULLI:
         ones = tl.load(flows + unit.to(tl.int64) * S + 1, mask=live, other=0.0)
-        best = tl.minimum(at_least((ones + extra / 2) * inverse, INPUT_FLOOR), 1.0 - INPUT_FLOOR)
+        share = at_least((ones + extra / 2) * inverse, INPUT_FLOOR)
+        best = tl.where(share > 1.0 - INPUT_FLOOR, 1.0 - INPUT_FLOOR, share)
         at = parameters + r * units + unit
         old = tl.load(at, mask=live, other=0.0)
-        moved = tl.where(used, between(old, best, step), old)
-        tl.store(at, tl.where(not_finite(flow), float("nan"), moved), mask=live)
+        tl.store(at, tl.where(stays, old, between(old, best, step)), mask=live)
     else:
         total = tl.zeros((BU,), dtype=tl.float32)
         for s in tl.static_range(P):
@@ -140,5 +131,4 @@ def maximize_inputs(
             best = tl.maximum((count + extra / P) * inverse, INPUT_FLOOR) / total
             at = parameters + (r * units + unit) * P + s
             old = tl.load(at, mask=live, other=0.0)
-            moved = tl.where(used, between(old, best, step), old)
-            tl.store(at, tl.where(not_finite(flow), float("nan"), moved), mask=live)
+            tl.store(at, tl.where(stays, old, between(old, best, step)), mask=live)

@@ -15,7 +15,6 @@ from circurve.learning.cuda.mstep_kernels import (
     at_least,
     between,
     effective_step,
-    not_finite,
 )
 
 __all__ = ["maximize_exactly"]
@@ -127,10 +126,9 @@ def maximize_exactly(
             there = there & ((old > 0) | beyond)
             children = tl.maximum(tl.sum(there.to(tl.float32), axis=1), 1.0)
         n = tl.load(counts + at, mask=inside, other=0.0)
-        flow = tl.sum(n, axis=1)
-        used = flow >= LEAST_FLOW
+        stays = tl.sum(n, axis=1) < LEAST_FLOW
         n = n + (tl.load(pseudocount + r).to(tl.float32) / children)[:, None]
-        n = tl.where(there, tl.where(used[:, None], n, 1.0), 0.0)
+        n = tl.where(there, tl.where(stays[:, None], 1.0, n), 0.0)
         total = tl.sum(n, axis=1)
         n = n * (1.0 / total)[:, None]
         place = tl.load(number) * R + r
@@ -159,5 +157,4 @@ def maximize_exactly(
         theta = tl.where(there, at_least(theta, WEIGHT_FLOOR), 0.0)
         best = theta / tl.sum(theta, axis=1)[:, None]
         step = effective_step(tl.load(alphas + place))
-        moved = tl.where(used[:, None], between(old, best, step), old)
-        tl.store(weights + at, tl.where(not_finite(flow)[:, None], float("nan"), moved), mask=inside)
+        tl.store(weights + at, tl.where(stays[:, None], old, between(old, best, step)), mask=inside)
