@@ -125,9 +125,8 @@ class GraphSteps:
 
         Where memory is short, the batch is cut into smaller chunks.
         """
-        engine, plan = self.engine, self.plan
-        state = [*engine.packed, *engine.inputs, self.totals, self.traces, self.number]
-        state += [tensor for gated in plan.gated if gated.memory for tensor in (gated.memory.values, gated.memory.seen)]
+        engine = self.engine
+        state = [*engine.packed, *engine.inputs, self.totals, self.traces, self.number, *self.plan.running()]
         saved = [tensor.clone() for tensor in state]
         while True:
             try:
