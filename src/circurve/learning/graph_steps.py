@@ -23,6 +23,7 @@ from circurve.learning.cuda.mstep import StepSizes, Update, move_inputs, move_we
 from circurve.learning.gates import is_ours
 from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer
 from circurve.learning.steps import Batches, Totals
 
 __all__ = ["GraphSteps"]
@@ -39,9 +40,8 @@ class GraphSteps:
     ) -> None:
         engine = backend.engine
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
-        self.scorer = Fused(backend.program, backend.runs, backend.device, engine.precision)
-        """A recorded step must find its memory where it was, so scores have a backend of their own."""
-
+        # a recorded step must find its memory where it was, so scores have a backend of their own
+        self.scorer = Scorer(Fused(backend.program, backend.runs, backend.device, engine.precision), memory_budget)
         engine.load(params)
         engine.expect_missing(train.observed is not None)
         self.weights = None if train.weights is None else train.weights.to(engine.dtype)

@@ -1,9 +1,9 @@
-"""What is known after each epoch, and what training returns."""
+"""What is known after each epoch, what callbacks are told, and what training returns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -12,7 +12,7 @@ from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
 
-__all__ = ["EpochRecord", "Failure", "FitResult", "FleetResult"]
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "Failure", "FitResult", "FleetResult"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,26 @@ class EpochRecord:
     def dof(self) -> float | None:
         """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
         return _dof(self.train_ll, self.valid_ll)
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """What a callback is told after each epoch."""
+
+    epoch: int
+    epochs: int
+    records: dict[int, EpochRecord]
+    """The epoch's record of each run that is still training, by the run's number."""
+
+    model: Callable[[int], Model]
+    """The present model of a run, by the run's number."""
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    """What messages call each run that is still training: its label, or its number."""
+
+
+Callback = Callable[[EpochEnd], bool | None]
+"""Called after each epoch; returning True ends the training of the whole fleet."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +138,6 @@ class FleetResult(Sequence[FitResult]):
     def __len__(self) -> int:
         return len(self.results)
 
-    def __iter__(self) -> Iterator[FitResult]:
-        return iter(self.results)
-
     def best(self, by: str = "valid_ll") -> FitResult:
         """The result with the highest validation (or `by="train_ll"`, `"test_ll"`) log-likelihood.
 
@@ -145,18 +162,13 @@ class FleetResult(Sequence[FitResult]):
 
     def check_any_left(self) -> None:
         """Raise TrainingError if every run failed; it names the first failure."""
-        if len(self.failed) < len(self.results):
+        failures = [(number, r.failure) for number, r in enumerate(self.results) if r.failure is not None]
+        if len(failures) < len(self.results):
             return
-        number = min(self.failed, key=lambda n: self._failure(n).epoch)
-        failure, count = self._failure(number), len(self.results)
-        lead = "" if count == 1 else f"all {count} runs failed; the first: "
-        every = tuple((self._failure(n).epoch, self._failure(n).reason) for n in self.failed)
-        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {failure.epoch}: {failure.reason}", every)
-
-    def _failure(self, number: int) -> Failure:
-        failure = self.results[number].failure
-        assert failure is not None, "asked for failed runs only"
-        return failure
+        number, first = min(failures, key=lambda numbered: numbered[1].epoch)
+        lead = "" if len(failures) == 1 else f"all {len(failures)} runs failed; the first: "
+        every = tuple((failure.epoch, failure.reason) for _, failure in failures)
+        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {first.epoch}: {first.reason}", every)
 
     def __repr__(self) -> str:
         lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from circurve.learning.events import Callback, EpochEnd
+from circurve.learning.history import Callback, EpochEnd
 
 __all__ = ["progress_bar"]
 

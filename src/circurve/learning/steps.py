@@ -14,8 +14,8 @@ from torch import Tensor
 from circurve.data import Table
 from circurve.engine import Backend, Batch, Params, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.learning.finite import finite_runs
 from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer
 
 __all__ = ["Batches", "EpochSums", "PlainSteps", "Steps", "Totals"]
 
@@ -43,9 +43,9 @@ class Totals:
         if sums.curvature is not None and sums.curvature.total is not None:
             self.values[4] += sums.curvature.trace()
 
-    def fetch(self, params: Params) -> EpochSums:
-        """The totals on the host, with a check of the parameters after the epoch: one synchronisation for all."""
-        rows = torch.cat([self.values, finite_runs(params)[None].double()]).tolist()
+    def fetch(self, finite: Tensor) -> EpochSums:
+        """The totals on the host, with whether a run's parameters are finite, (R,): one synchronisation for all."""
+        rows = torch.cat([self.values, finite[None].double()]).tolist()
         return EpochSums(*(tuple(row) for row in rows))
 
 
@@ -55,15 +55,10 @@ class EpochSums:
 
     log_likelihood: tuple[float, ...]
     weight: tuple[float, ...]
-    impossible: tuple[float, ...]
-    """How many samples have probability zero."""
-
-    broken: tuple[float, ...]
-    """How many samples have a log-probability of NaN."""
-
+    impossible: tuple[float, ...]  # how many samples have probability zero
+    broken: tuple[float, ...]  # how many samples have a log-probability of NaN
     trace: tuple[float, ...]
-    finite: tuple[float, ...]
-    """1 if all parameters are finite after the epoch, else 0."""
+    finite: tuple[float, ...]  # 1 if all parameters are finite after the epoch, else 0
 
     def train_ll(self, place: int) -> float:
         """The mean over samples: NaN if one of them is NaN, else -inf if one has probability zero."""
@@ -104,13 +99,13 @@ class Batches:
 class Steps(Protocol):
     """Runs the batches of an epoch and keeps the fleet's parameters."""
 
+    plan: Plan
+    scorer: Scorer
+    """For scores between epochs, which do not disturb the steps."""
+
     @property
     def params(self) -> Params:
         """The present parameters."""
-
-    @property
-    def scorer(self) -> Backend:
-        """A backend for scores between epochs, whose use does not disturb the steps."""
 
     def snapshot(self) -> Params:
         """The present parameters, in memory that no later step changes."""
@@ -125,13 +120,9 @@ class PlainSteps:
     def __init__(self, backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> None:
         self.backend, self.plan, self.train = backend, plan, train
         self.params = params
+        self.scorer = Scorer(backend, memory_budget)
         self._whole: Batch | None = None
         self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
-
-    @property
-    def scorer(self) -> Backend:
-        """The same backend."""
-        return self.backend
 
     def snapshot(self) -> Params:
         """The parameters themselves: each M-step makes new ones."""
