@@ -19,7 +19,7 @@ from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.table_launch import PickFrom
 from circurve.engine.memory import chunk_size, halve
 from circurve.engine.numerics import effective_step
-from circurve.learning.cuda.mstep import StepSizes, Update, move_inputs, move_weights
+from circurve.learning.cuda.mstep import StepSizes, move_inputs, move_weights
 from circurve.learning.gates import is_ours
 from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
@@ -188,44 +188,29 @@ class GraphSteps:
         sums.add(states, labels, batch)
 
     def _m_step(self, sums: FusedSums) -> None:
-        engine, plan = self.engine, self.plan
-        weight = sums.totals[1]
+        engine = self.engine
         steps = StepSizes(self.alphas, self.mus, self.number)
         ratios = engine.packing.layers(sums.ratio) if sums.ratio else None
-        gates = plan.gates(sums.units, ratios, weight)
-        update = Update(
-            plan.form_numbers,
-            plan.multiplier.view(-1),
-            plan.scale(weight),
-            plan.pseudocount.view(-1),
-            any_plain=(False, False) in plan.forms,
-            any_exact=set(plan.forms) != {(False, False)},
-        )
+        gates = self.plan.gates(sums.units, ratios, sums.totals[1])
         with engine.aside():
             self._move_inputs(sums, steps)
             if sums.units is not None:
                 self.traces += sums.units[:, 2]
-        move_weights(engine, sums.counts, sums.second, gates, steps, update)
+        move_weights(engine, self.plan, sums, gates, steps)
         engine.join()
 
     def _move_inputs(self, sums: FusedSums, steps: StepSizes) -> None:
         engine, pseudocount = self.engine, self.plan.pseudocount
-        alpha: Tensor | None = None
-        inputs: tuple[Tensor, ...] = ()
-        known = {plan.inputs for plan in engine.blueprint.tables if engine.launch.knows(plan)}
-        for table in engine.blueprint.tables:
-            if table.inputs in known:
-                move_inputs(engine, table, sums.by_state[table.inputs], steps, pseudocount)
-        for number, layer in enumerate(engine.program.inputs):
-            if number not in known:
-                if alpha is None:
-                    alpha, inputs = self._alpha(), sums.input_sums()
-                old = engine.inputs[number]
-                old.copy_(moved_inputs(layer.family, old, inputs[number], pseudocount, alpha))
-
-    def _alpha(self) -> Tensor:  # (R, 1, 1, 1)
-        alpha = self.alphas.index_select(0, self.number)[0].view(-1, 1, 1, 1)
-        return effective_step(alpha).to(self.engine.dtype)
+        known = {table.inputs: table for table in engine.blueprint.tables if engine.launch.knows(table)}
+        for number, table in known.items():
+            move_inputs(engine, table, sums.by_state[number], steps, pseudocount)
+        others = [number for number in range(len(engine.inputs)) if number not in known]
+        if others:
+            inputs = sums.input_sums()
+            alpha = effective_step(self.alphas.index_select(0, self.number)[0].view(-1, 1, 1, 1)).to(engine.dtype)
+            for number in others:
+                family, old = engine.program.inputs[number].family, engine.inputs[number]
+                old.copy_(moved_inputs(family, old, inputs[number], pseudocount, alpha))
 
     def _states(self, train: Table) -> Tensor:  # (rows, V) int8
         """The states of all rows; a missing value is the last one of all tables."""

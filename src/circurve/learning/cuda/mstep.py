@@ -7,60 +7,46 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from circurve.engine.cuda.blueprint import TablePlan
+from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.fused import FusedEngine
 from circurve.engine.cuda.sizes import parts, power
+from circurve.learning.plan import Plan
 
-__all__ = ["StepSizes", "Update", "move_inputs", "move_weights"]
+__all__ = ["StepSizes", "move_inputs", "move_weights"]
 
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Step sizes and strengths of all steps, (steps, R) float64, and which step it is."""
+    """Step sizes and strengths of all steps, and which step it is."""
 
-    alphas: Tensor
-    mus: Tensor
-    number: Tensor
-
-
-@dataclass(frozen=True)
-class Update:
-    """How the sum weights of each run move, (R,) each."""
-
-    forms: Tensor  # int32: 0 as the paper does, 1 exact simplex, 2 exact penalty, 3 both
-    multiplier: Tensor
-    scale: Tensor
-    """What counts are divided by first."""
-
-    pseudocount: Tensor
-    any_plain: bool
-    any_exact: bool
+    alphas: Tensor  # (steps, R) float64
+    mus: Tensor  # (steps, R) float64
+    number: Tensor  # (1,) int64
 
 
-def move_weights(
-    engine: FusedEngine, counts: list[Tensor], moments: list[Tensor], gates: Tensor, steps: StepSizes, update: Update
-) -> None:
+def move_weights(engine: FusedEngine, plan: Plan, sums: FusedSums, gates: Tensor, steps: StepSizes) -> None:
     """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
     from circurve.learning.cuda import mstep_kernels, simplex_kernels  # noqa: PLC0415 - Triton is imported only when used
 
+    plain = (False, False)
+    scale = plan.scale(sums.totals[1])
     for at, pack in enumerate(engine.packing.packs):
         width = power(pack.children)
         common = {
-            "weights": engine.packed[at], "counts": counts[at], "gates": gates, "units": engine.launch.units[at],
+            "weights": engine.packed[at], "counts": sums.counts[at], "gates": gates, "units": engine.launch.units[at],
             "alphas": steps.alphas, "mus": steps.mus, "number": steps.number,
-            "forms": update.forms, "multiplier": update.multiplier, "scale": update.scale,
-            "pseudocount": update.pseudocount,
+            "forms": plan.form_numbers, "multiplier": plan.multiplier, "scale": scale, "pseudocount": plan.pseudocount,
             "weight_stride": engine.packed[at].stride(0), "gate_stride": gates.stride(0),
             "rows": pack.size, "R": engine.runs, "C": pack.children, "CW": pack.width,
             "C2": width, "MASKED": engine.program.masked,
         }  # fmt: skip
-        if update.any_plain:
+        if plain in plan.forms:
             rows = max(1, min(16, 1024 // width))
             mstep_kernels.maximize[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
-        if update.any_exact:
+        if set(plan.forms) != {plain}:
             rows = max(1, min(8, 512 // width))
-            simplex_kernels.maximize_exactly[(parts(pack.size, rows), engine.runs)](
-                **common, moments=moments[at] if moments else counts[at], BR=rows
-            )
+            moments = sums.second[at] if sums.second else sums.counts[at]
+            simplex_kernels.maximize_exactly[(parts(pack.size, rows), engine.runs)](**common, moments=moments, BR=rows)
 
 
 def move_inputs(engine: FusedEngine, plan: TablePlan, flows: Tensor, steps: StepSizes, pseudocount: Tensor) -> None:
