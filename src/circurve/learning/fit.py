@@ -114,8 +114,8 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     chosen = choose(runs, groups, results)
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
-    starts = [params.select([fleet.index(result.run)]) for result in chosen]
-    final = FleetResult(tuple(_refit(n, r, settings, starts[n], samples) for n, r in enumerate(chosen)))
+    first = [params.select([fleet.index(result.run)]) for result in chosen]
+    final = FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
     final.check_any_left()
     return final
 

@@ -37,10 +37,8 @@ def _mean(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:
     weight = torch.zeros_like(total)
     for batch in chunks(table, chunk, params.dtype):
         values = backend.log_prob(params, batch)  # (R, outputs, N)
-        if batch.labels is None:
-            score = values[:, 0]
-        else:
-            score = values.gather(1, batch.labels.expand(params.runs, -1).unsqueeze(1)).squeeze(1)
+        labels = batch.labels
+        score = values[:, 0] if labels is None else values.gather(1, labels.expand(params.runs, -1)[:, None])[:, 0]
         if batch.weights is None:
             total += score.sum(-1, dtype=torch.float64)
             weight += batch.size
