@@ -19,26 +19,18 @@ __all__ = ["Callback", "EpochEnd", "EpochRecord", "Failure", "FitResult", "Fleet
 class EpochRecord:
     """One epoch of one run. Log-likelihoods are means over samples, in nats."""
 
-    epoch: int
-    """Counted from 1."""
-
+    epoch: int  # counted from 1
+    # over the epoch's batches, each scored just before its M-step: it costs nothing, and lags a little behind
     train_ll: float
-    """Over the epoch's batches, each scored just before its M-step: it costs nothing, and lags a little behind."""
-
     valid_ll: float | None
     test_ll: float | None
     step_size: float
-    mu: float
-    """The strength in force at the end of the epoch; 0 for `Vanilla`."""
-
-    seconds: float
-    """Since the start of the training, of the whole fleet."""
-
+    mu: float  # the strength in force at the end of the epoch; 0 for `Vanilla`
+    seconds: float  # since the start of the training, of the whole fleet
+    # mean trace of the Hessian over the epoch's batches, like `train_ll`; None unless `track=True`
     sharpness: float | None = None
-    """Mean trace of the Hessian over the epoch's batches, like `train_ll`; None unless `track=True`."""
-
+    # the gates of the epoch's last M-step; None unless `track=True` and the method is `Gated`
     gates: GateSummary | None = None
-    """The gates of the epoch's last M-step; None unless `track=True` and the method is `Gated`."""
 
     @property
     def dof(self) -> float | None:
@@ -52,14 +44,10 @@ class EpochEnd:
 
     epoch: int
     epochs: int
-    records: dict[int, EpochRecord]
-    """The epoch's record of each run that is still training, by the run's number."""
-
-    model: Callable[[int], Model]
-    """The present model of a run, by the run's number."""
-
+    records: dict[int, EpochRecord]  # the epoch's record of each run that is still training, by the run's number
+    model: Callable[[int], Model]  # the present model of a run, by the run's number
+    # what messages call each run that is still training: its label, or its number
     names: Mapping[int, str] = field(default_factory=dict)
-    """What messages call each run that is still training: its label, or its number."""
 
 
 Callback = Callable[[EpochEnd], bool | None]
@@ -70,11 +58,8 @@ Callback = Callable[[EpochEnd], bool | None]
 class Failure:
     """Why a run could not go on."""
 
-    epoch: int
-    """The epoch in which it broke."""
-
-    reason: str
-    """What broke first, such as "Sum 'root': a parameter is not finite"."""
+    epoch: int  # the epoch in which it broke
+    reason: str  # what broke first, such as "Sum 'root': a parameter is not finite"
 
 
 @dataclass(frozen=True)
@@ -84,26 +69,17 @@ class FitResult:
     model: Model
     history: tuple[EpochRecord, ...] = field(repr=False)
     run: Run
-    epoch: int
-    """The epoch whose parameters the model has; 0 for the initial ones."""
-
+    epoch: int  # the epoch whose parameters the model has; 0 for the initial ones
     train_ll: float
     valid_ll: float | None
     test_ll: float | None
-    seconds: float
-    """Of the whole fleet that the run was trained in."""
-
-    sharpness: float | None
-    """Mean trace of the Hessian over the training data; None unless `track=True`."""
-
-    stopped: str
-    """Why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"."""
-
+    seconds: float  # of the whole fleet that the run was trained in
+    sharpness: float | None  # mean trace of the Hessian over the training data; None unless `track=True`
+    stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
+    # with mu="auto" or gate="auto": the results of all candidates, of which this is the best
     path: tuple[FitResult, ...] = field(default=(), repr=False)
-    """With mu="auto" or gate="auto": the results of all candidates, of which this is the best."""
-
+    # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
-    """What broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters."""
 
     @property
     def failed(self) -> bool:

@@ -28,8 +28,7 @@ class GateSummary:
     min: float
     median: float
     max: float
-    above_half: float
-    """The share of nodes whose gate exceeds 0.5."""
+    above_half: float  # the share of nodes whose gate exceeds 0.5
 
 
 class Plan:
@@ -45,9 +44,8 @@ class Plan:
             second_moment=any(m.penalty == "exact" for m in methods if not isinstance(m, Vanilla)),
         )
         self.forms = self._forms()
+        # of each run: 0 surrogate penalty and fixed multiplier, 1 exact simplex, 2 exact penalty, 3 both
         self.form_numbers = torch.tensor([2 * p + s for p, s in map(_form, methods)], dtype=torch.int32).to(self.device)
-        """Of each run: 0 surrogate penalty and fixed multiplier, 1 exact simplex, 2 exact penalty, 3 both."""
-
         self.pseudocount = self._column([m.pseudocount for m in methods], self.dtype)
         self.smoothing = self.pseudocount if any(m.pseudocount for m in methods) else None
         self.multiplier = self._column([1.0 if isinstance(m, Vanilla) else m.multiplier for m in methods])
@@ -56,9 +54,8 @@ class Plan:
         self.ones = torch.ones(len(methods), dtype=torch.float64, device=self.device)
         self.masks = [None if s.mask is None else torch.from_numpy(s.mask).to(self.device) for s in program.sums]
         self.units = program.units
+        # (R, M): 1 for runs of `Global`, 0 for the others until their gates are known
         self.fixed = self._column([isinstance(m, Global) for m in methods])[..., 0, 0].repeat(1, self.units)
-        """(R, M): 1 for runs of `Global`, 0 for the others until their gates are known."""
-
         self.gated = self._gated_runs()
         self.omega: Tensor | None = None  # (R, M), the gates of the last M-step
 

@@ -29,17 +29,9 @@ class Totals:
     ROWS = 5
     """Log-likelihood, weight, impossible samples, broken samples, trace."""
 
-    @classmethod
-    def zero(cls, runs: int, device: torch.device) -> Totals:
-        """Before the first batch."""
-        return cls(torch.zeros(cls.ROWS, runs, dtype=torch.float64, device=device))
-
     def add(self, sums: Statistics) -> None:
         """Another batch."""
-        self.values[0] += sums.log_likelihood
-        self.values[1] += sums.weight
-        self.values[2] += sums.impossible
-        self.values[3] += sums.broken
+        self.values[:4] += torch.stack([sums.log_likelihood, sums.weight, sums.impossible, sums.broken])
         if sums.curvature is not None and sums.curvature.total is not None:
             self.values[4] += sums.curvature.trace()
 
@@ -129,7 +121,8 @@ class PlainSteps:
         return self.params
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
-        totals = Totals.zero(self.params.runs, self.params.device)
+        shape, device = (Totals.ROWS, self.params.runs), self.params.device
+        totals = Totals(torch.zeros(shape, dtype=torch.float64, device=device))
         for rows, alpha, mu in zip(batches, step_sizes, mus, strict=True):
             sums = self._e_step(rows)
             self.params = self.plan.maximize(self.params, sums, alpha, mu)
@@ -141,15 +134,12 @@ class PlainSteps:
         return within_memory(self.backend, min(self.chunk, size), lambda chunk: self._sums(rows, chunk))
 
     def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
-        if rows is None:
-            return self.backend.statistics(self.params, self._all_rows(chunk), self.plan.request)
-        parts = (Batch.pick(self.train, part, self.params.dtype) for part in torch.split(rows, chunk, dim=1))
+        parts: Iterable[Batch]
+        if rows is not None:
+            parts = (Batch.pick(self.train, part, self.params.dtype) for part in torch.split(rows, chunk, dim=1))
+        elif chunk < len(self.train):
+            parts = chunks(self.train, chunk, self.params.dtype)
+        else:  # a single chunk is made once and kept for the next step
+            self._whole = self._whole or Batch.rows(self.train, 0, len(self.train), self.params.dtype)
+            parts = [self._whole]
         return self.backend.statistics(self.params, parts, self.plan.request)
-
-    def _all_rows(self, chunk: int) -> Iterable[Batch]:
-        """All rows in chunks; a single chunk is made once and kept for the next step."""
-        if chunk < len(self.train):
-            return chunks(self.train, chunk, self.params.dtype)
-        if self._whole is None:
-            self._whole = Batch.rows(self.train, 0, len(self.train), self.params.dtype)
-        return [self._whole]
