@@ -15,8 +15,20 @@ from circurve.model import Model
 __all__ = ["Callback", "EpochEnd", "EpochRecord", "Failure", "FitResult", "FleetResult"]
 
 
+class _Scored:
+    train_ll: float
+    valid_ll: float | None
+
+    @property
+    def dof(self) -> float | None:
+        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
+        if not self.valid_ll or not math.isfinite(self.valid_ll) or not math.isfinite(self.train_ll):
+            return None
+        return abs(self.valid_ll - self.train_ll) / abs(self.valid_ll)
+
+
 @dataclass(frozen=True)
-class EpochRecord:
+class EpochRecord(_Scored):
     """One epoch of one run. Log-likelihoods are means over samples, in nats."""
 
     epoch: int  # counted from 1
@@ -31,11 +43,6 @@ class EpochRecord:
     sharpness: float | None = None
     # the gates of the epoch's last M-step; None unless `track=True` and the method is `Gated`
     gates: GateSummary | None = None
-
-    @property
-    def dof(self) -> float | None:
-        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
-        return _dof(self.train_ll, self.valid_ll)
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(_Scored):
     """A trained model with its history; the scores are those of this very model, computed exactly."""
 
     model: Model
@@ -85,17 +92,6 @@ class FitResult:
     def failed(self) -> bool:
         """Whether the run broke in training and was stopped."""
         return self.failure is not None
-
-    @property
-    def dof(self) -> float | None:
-        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
-        return _dof(self.train_ll, self.valid_ll)
-
-
-def _dof(train_ll: float, valid_ll: float | None) -> float | None:
-    if valid_ll is None or valid_ll == 0 or not math.isfinite(valid_ll) or not math.isfinite(train_ll):
-        return None
-    return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
 @dataclass(frozen=True, repr=False)

@@ -60,13 +60,15 @@ def initial_params(program: Program, seed: int, table: Table, init: Initializati
     looked_at = used[:: -(-len(used) // ROWS)]
     inputs = []
     for layer in program.inputs:
-        drawn = []
+        drawn, prototype = [], PROTOTYPES.get(type(layer.family))
         for node in layer.nodes:
             column = _observed(table, looked_at, node.variable)
             start = layer.family.initialize(column, layer.units, source)
-            if rows is not None:
-                values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))
-                start = _around(layer.family, values, start, column, source)
+            if rows is not None and prototype is not None:
+                values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))  # (K,)
+                missing = values.isnan()
+                placed = prototype(layer.family, torch.where(missing, 0.0, values), column, source)
+                start = torch.where(missing.unsqueeze(-1), start, placed)
             drawn.append(start)
         inputs.append(torch.stack(drawn).unsqueeze(0))
     edges = random_weights(program, source) if rows is None else _loyal_weights(program, source)
@@ -89,16 +91,6 @@ def _loyal_weights(program: Program, source: torch.Generator) -> tuple[Tensor, .
             present = mixed if layer.mask is None else mixed * torch.from_numpy(layer.mask)
             weights[i] = present / present.sum(-1, keepdim=True)
     return tuple(weights)
-
-
-def _around(family: Family, values: Tensor, start: Tensor, column: Column, source: torch.Generator) -> Tensor:
-    """Parameters (K, P) around the values (K,); those of `start` where a value is NaN or the family has none."""
-    prototype = PROTOTYPES.get(type(family))
-    if prototype is None:
-        return start
-    missing = values.isnan()
-    placed = prototype(family, torch.where(missing, 0.0, values), column, source)
-    return torch.where(missing.unsqueeze(-1), start, placed)
 
 
 def _uniform(source: torch.Generator, *shape: int) -> Tensor:
