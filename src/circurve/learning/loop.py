@@ -114,7 +114,7 @@ class Trainer:
             scores = {name: steps.scorer.score(steps.params, self.data[name]) for name in held_out}
             broken = broken_scores(scores)
         if broken:
-            self._fail({fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()})
+            self._fail(broken, epoch)
             return not self.fleet.active
         records = self._records(epoch, sums, scores, list(zip(alphas[-1], mus[-1], strict=True)))
         self.fleet = fleet.after_epoch(records, self.select == "best")
@@ -156,7 +156,10 @@ class Trainer:
 
     def _stop(self, reasons: Mapping[int, str | Failure], epoch: int) -> None:
         """Put runs aside with the parameters of their best epoch, or of the given one; the others go on."""
-        fleet, finished = self.fleet, dict[int, Finished]()
+        if not reasons:
+            return
+        fleet, steps = self.fleet, None
+        finished: dict[int, Finished] = {}
         for run, why in reasons.items():
             place = fleet.active.index(run)
             best = self.select == "best" and fleet.best_epoch[place] > 0
@@ -164,32 +167,29 @@ class Trainer:
             stopped, failure = ("failed", why) if isinstance(why, Failure) else (why, None)
             finished[run] = Finished(source.select([place]), at, stopped, failure)
         places = [place for place, run in enumerate(fleet.active) if run not in finished]
-        if finished:
-            steps = None
-            if places:
-                steps = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
-                steps.plan.remember(fleet.steps.plan, places)
-            self.fleet = fleet.without(finished, steps)
+        if places:
+            steps = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
+            steps.plan.remember(fleet.steps.plan, places)
+        self.fleet = fleet.without(finished, steps)
 
-    def _fail(self, failures: Mapping[int, Failure]) -> None:
-        """Put broken runs aside; the others go back to the state before this epoch."""
+    def _fail(self, broken: Mapping[int, str], epoch: int) -> None:
+        """Put broken runs (place -> reason) aside; the others go back to the state before this epoch."""
+        failures = {self.fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()}
         self.fleet.steps.plan.recall(self.fleet.memories)
-        self._stop(failures, min(failure.epoch for failure in failures.values()) - 1)
+        self._stop(failures, epoch - 1)
         for run, failure in failures.items():
             if len(self.runs) > 1:  # of a single run, the caller says it with an error
                 at = self.fleet.finished[run].epoch
                 source = "its initial parameters" if at == 0 else f"the parameters of epoch {at}"
-                name = self.runs[run].name(run)
-                warn_user(f"{name} failed in epoch {failure.epoch}: {failure.reason}; it keeps {source}")
+                warn_user(f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; it keeps {source}")
 
     def _interrupt(self, epoch: int) -> None:
         """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
         params = self.fleet.steps.snapshot()
         finite = finite_runs(params).tolist()
-        broken = {run: place for place, run in enumerate(self.fleet.active) if not finite[place]}
+        broken = [place for place, is_finite in enumerate(finite) if not is_finite]
         if broken:
-            reasons = {run: broken_parameter(self.program, params, place) for run, place in broken.items()}
-            self._fail({run: Failure(epoch, reason) for run, reason in reasons.items()})
+            self._fail({place: broken_parameter(self.program, params, place) for place in broken}, epoch)
             params = params.select([place for place, is_finite in enumerate(finite) if is_finite])
         self.fleet = replace(self.fleet, kept=params)
         self._stop(dict.fromkeys(self.fleet.active, "interrupted"), epoch)
