@@ -10,7 +10,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from circurve.learning.events import EpochEnd
+from circurve.learning import EpochEnd
 
 __all__ = ["Display"]
 

@@ -17,8 +17,7 @@ from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.protocols import Protocol, protocol_for
 from circurve.experiments.spec import DEFAULT_DATASETS, chosen_datasets
 from circurve.graph import Circuit, Node, Sum
-from circurve.learning import FitResult, Vanilla, fit
-from circurve.learning.events import EpochEnd
+from circurve.learning import EpochEnd, FitResult, Vanilla, fit
 from circurve.plots import Mark, circuit_panels, find_regimes
 
 __all__ = ["decomposition_data", "describe_units", "draw_decomposition", "sum_tree"]

@@ -15,8 +15,7 @@ from circurve.experiments.fig_plane import Surfaces, evaluate, from_coordinates,
 from circurve.experiments.options import ReproduceOptions
 from circurve.graph import Circuit
 from circurve.inputs import Gaussian
-from circurve.learning import FleetResult, Gated, Global, Method, Run, Vanilla, fit, fit_fleet
-from circurve.learning.events import EpochEnd
+from circurve.learning import EpochEnd, FleetResult, Gated, Global, Method, Run, Vanilla, fit, fit_fleet
 from circurve.model import Model
 from circurve.plots import landscape
 from circurve.structures import hclt

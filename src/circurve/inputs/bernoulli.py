@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, presence
+from circurve.inputs.common import FLOOR, blend, use_and_total, wrong_probability
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Bernoulli"]
@@ -24,18 +24,14 @@ class Bernoulli(Family):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The probability of a one."""
         return ("probability",)
 
     def check_values(self, column: np.ndarray) -> str | None:
-        """Only 0 and 1 are allowed."""
         wrong = column[(column != 0) & (column != 1)]
         return f"{wrong[0]:.10g} is not 0 or 1" if wrong.size else None
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """Probabilities lie in [0, 1]."""
-        inside = (parameters >= 0) & (parameters <= 1)
-        return None if bool(inside.all()) else "a probability lies outside [0, 1]"
+        return wrong_probability(parameters)
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """logit p = 4 (u - u') with u, u' uniform, whatever the column holds.
@@ -53,9 +49,7 @@ class Bernoulli(Family):
         return torch.addcmul(log_zero, x.unsqueeze(-2), log_one - log_zero)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """(1, x): how often the unit was used, and how often it saw a one."""
-        present = presence(x, observed)
-        return torch.stack([present, x * present], dim=-2)
+        return use_and_total(x, observed)
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """p~ = (ones + pseudocount/2) / (uses + pseudocount), within [FLOOR, 1 - FLOOR]."""
@@ -64,7 +58,6 @@ class Bernoulli(Family):
         return blend(parameters, best.clamp(FLOOR, 1 - FLOOR), uses, step)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """1 with the unit's probability."""
         return torch.bernoulli(parameters[..., 0], generator=generator)
 
     def mode(self, parameters: Tensor) -> Tensor:
@@ -72,9 +65,7 @@ class Bernoulli(Family):
         return (parameters[..., 0] > 0.5).to(parameters.dtype)
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """The probability of a one."""
         return parameters[..., 0]
 
     def support(self) -> tuple[int, ...]:
-        """0 and 1."""
         return (0, 1)

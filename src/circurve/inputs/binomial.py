@@ -14,7 +14,8 @@ from circurve.inputs.common import (
     blend,
     cancelling_log_prob,
     check_whole,
-    presence,
+    use_and_total,
+    wrong_probability,
     wrong_whole_value,
 )
 from circurve.inputs.family import LOG_ZERO, Family
@@ -36,17 +37,13 @@ class Binomial(Family):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The probability of a success."""
         return ("probability",)
 
     def check_values(self, column: np.ndarray) -> str | None:
-        """Whole numbers up to `trials`."""
         return wrong_whole_value(column, self.trials)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """Probabilities lie in [0, 1]."""
-        inside = (parameters >= 0) & (parameters <= 1)
-        return None if bool(inside.all()) else "a probability lies outside [0, 1]"
+        return wrong_probability(parameters)
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """The column's share of successes, mixed half and half with a uniform draw for each unit."""
@@ -59,15 +56,13 @@ class Binomial(Family):
         probability, count = parameters[..., 0].double(), x.double()
         log_success = probability.log().clamp_min_(LOG_ZERO)
         log_failure = (-probability).log1p_().clamp_min_(LOG_ZERO)
-        log_ways = _log_factorial(torch.full_like(count, self.trials))
-        log_ways = log_ways - _log_factorial(count) - _log_factorial(self.trials - count)
+        log_ways = torch.lgamma(torch.full_like(count, self.trials) + 1)
+        log_ways = log_ways - torch.lgamma(count + 1) - torch.lgamma(self.trials - count + 1)
         slope, offset = log_success - log_failure, self.trials * log_failure  # (R, G, K)
         return cancelling_log_prob(count, log_ways, slope, offset).to(parameters.dtype)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """(1, x): how often the unit was used, and how many successes it saw."""
-        present = presence(x, observed)
-        return torch.stack([present, x * present], dim=-2)
+        return use_and_total(x, observed)
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """p~ = (successes/n + pseudocount/2) / (uses + pseudocount), within [FLOOR, 1 - FLOOR]."""
@@ -76,7 +71,6 @@ class Binomial(Family):
         return blend(parameters, best.clamp(FLOOR, 1 - FLOOR), uses, step)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """The successes of `trials` draws."""
         probability = parameters[..., 0]
         return torch.binomial(torch.full_like(probability, self.trials), probability, generator=generator)
 
@@ -85,13 +79,7 @@ class Binomial(Family):
         return ((self.trials + 1) * parameters[..., 0]).floor().clamp_max(self.trials)
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """The product n p."""
         return self.trials * parameters[..., 0]
 
     def support(self) -> tuple[int, ...]:
-        """0 to `trials`."""
         return tuple(range(self.trials + 1))
-
-
-def _log_factorial(count: Tensor) -> Tensor:
-    return torch.lgamma(count + 1)

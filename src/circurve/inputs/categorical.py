@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, check_whole, presence, wrong_whole_value
+from circurve.inputs.common import FLOOR, blend, check_whole, presence, wrong_probability, wrong_whole_value
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Categorical"]
@@ -29,19 +29,16 @@ class Categorical(Family):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The probability of each state."""
         return tuple(f"probability_{state}" for state in range(self.states))
 
     def check_values(self, column: np.ndarray) -> str | None:
-        """Whole numbers below `states`."""
         return wrong_whole_value(column, self.states - 1)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
         """Probabilities lie in [0, 1] and sum to one."""
-        if not bool(((parameters >= 0) & (parameters <= 1)).all()):
-            return "a probability lies outside [0, 1]"
         error = (parameters.sum(-1) - 1).abs()
-        return None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
+        wrong_sum = None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
+        return wrong_probability(parameters) or wrong_sum
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """p_s proportional to exp(4 u_s) with u_s uniform, whatever the column holds (`Bernoulli` says why)."""
@@ -68,10 +65,11 @@ class Categorical(Family):
         return statistics.sum(-1, keepdim=True)
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
-        """p~_s = (count_s + pseudocount/states) / (uses + pseudocount), raised to FLOOR and normalised again."""
+        """p~_s = (count_s + pseudocount/states) / (uses + pseudocount), as max(p~, FLOOR) / sum of it."""
         uses = self.received(statistics)  # (R, G, K, 1)
         best = (statistics + pseudocount / self.states) / (uses + pseudocount)
-        return blend(parameters, _floored(best), uses, step)
+        raised = best.clamp_min(FLOOR)
+        return blend(parameters, raised / raised.sum(-1, keepdim=True), uses, step)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """The first of `states` exponential clocks to ring, clock s with rate p_s: it is s with probability p_s."""
@@ -87,11 +85,4 @@ class Categorical(Family):
         return parameters @ torch.arange(self.states, dtype=parameters.dtype, device=parameters.device)
 
     def support(self) -> tuple[int, ...]:
-        """All states."""
         return tuple(range(self.states))
-
-
-def _floored(probability: Tensor) -> Tensor:  # (..., states)
-    """No state below FLOOR of the total, and the sum is one: max(p, FLOOR) / sum of it."""
-    raised = probability.clamp_min(FLOOR)
-    return raised / raised.sum(-1, keepdim=True)

@@ -15,8 +15,11 @@ __all__ = [
     "blend",
     "cancelling_log_prob",
     "check_whole",
+    "distinct_rows",
     "draw_rows",
     "presence",
+    "use_and_total",
+    "wrong_probability",
     "wrong_whole_value",
 ]
 
@@ -40,16 +43,33 @@ def wrong_whole_value(column: np.ndarray, largest: int = LARGEST_WHOLE) -> str |
     return f"{wrong[0]:.10g} is not a whole number from 0 to {largest}" if wrong.size else None
 
 
+def wrong_probability(parameters: Tensor) -> str | None:
+    """Say that a probability is none, or None."""
+    inside = (parameters >= 0) & (parameters <= 1)
+    return None if bool(inside.all()) else "a probability lies outside [0, 1]"
+
+
+def distinct_rows(count: int, units: int, generator: torch.Generator) -> Tensor:  # -> (K,)
+    """The numbers of `units` distinct rows; rows repeat only when there are fewer than units."""
+    rounds = -(-units // count)
+    return torch.cat([torch.randperm(count, generator=generator) for _ in range(rounds)])[:units]
+
+
 def draw_rows(column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:  # -> (K,) float64
-    """`units` values of a non-empty column, from distinct rows; rows repeat only when there are fewer than units."""
-    rounds = -(-units // column.size)
-    rows = torch.cat([torch.randperm(column.size, generator=generator) for _ in range(rounds)])[:units]
+    """`units` values of a non-empty column, from distinct rows."""
+    rows = distinct_rows(column.size, units, generator)
     return torch.from_numpy(column[rows.numpy()].astype(np.float64))
 
 
 def presence(x: Tensor, observed: Tensor | None) -> Tensor:  # (R or 1, G, N), in the dtype of x
     """1 where a value is observed, 0 where it is missing."""
     return torch.ones_like(x) if observed is None else observed.to(x.dtype)
+
+
+def use_and_total(x: Tensor, observed: Tensor | None) -> Tensor:  # (R or 1, G, 2, N)
+    """The features (1, x): how often a unit was used, and the total of what it saw."""
+    present = presence(x, observed)
+    return torch.stack([present, x * present], dim=-2)
 
 
 def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) -> Tensor:

@@ -49,7 +49,6 @@ class Gaussian(Family):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The mean and the variance."""
         return ("mean", "variance")
 
     def check_values(self, column: np.ndarray) -> str | None:
@@ -116,9 +115,7 @@ class Gaussian(Family):
         return mean + variance.sqrt() * torch.empty_like(mean).normal_(generator=generator)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """The mean."""
         return parameters[..., 0]
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """The mean."""
         return parameters[..., 0]

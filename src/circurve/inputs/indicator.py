@@ -40,7 +40,6 @@ class Indicator(Family):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """None at all."""
         return ()
 
     def check_units(self, units: int) -> str | None:
@@ -71,7 +70,6 @@ class Indicator(Family):
         return (differs.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """None at all: S = 0."""
         return x.new_empty((*x.shape[:-1], 0, x.shape[-1]))
 
     def received(self, statistics: Tensor) -> Tensor:
@@ -83,17 +81,13 @@ class Indicator(Family):
         return parameters
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:  # (..., K, 0) -> (..., K)
-        """Each unit's value."""
         return self.mean(parameters)
 
     def mode(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
-        """Each unit's value."""
         return self.mean(parameters)
 
     def mean(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
-        """Each unit's value."""
         return parameters.new_tensor(self.values).expand(parameters.shape[:-1]).clone()
 
     def support(self) -> tuple[int, ...]:
-        """The values that some unit names, in order."""
         return tuple(sorted(set(self.values)))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import blend, cancelling_log_prob, draw_rows, presence, wrong_whole_value
+from circurve.inputs.common import blend, cancelling_log_prob, draw_rows, use_and_total, wrong_whole_value
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Poisson"]
@@ -27,7 +27,6 @@ class Poisson(Family):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The rate."""
         return ("rate",)
 
     def check_values(self, column: np.ndarray) -> str | None:
@@ -35,7 +34,6 @@ class Poisson(Family):
         return wrong_whole_value(column)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """Rates are positive and finite."""
         positive = (parameters > 0) & parameters.isfinite()
         return None if bool(positive.all()) else "a rate is not positive and finite"
 
@@ -56,9 +54,7 @@ class Poisson(Family):
         return cancelling_log_prob(count, -torch.lgamma(count + 1), log_rate, -rate).to(parameters.dtype)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """(1, x): how often the unit was used, and the total of what it counted."""
-        present = presence(x, observed)
-        return torch.stack([present, x * present], dim=-2)
+        return use_and_total(x, observed)
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """rate~ = (total + pseudocount rate) / (uses + pseudocount), at least RATE_FLOOR.
@@ -71,7 +67,6 @@ class Poisson(Family):
         return blend(parameters, best.clamp_min(RATE_FLOOR), uses, step)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """One count from each unit."""
         return torch.poisson(parameters[..., 0], generator=generator)
 
     def mode(self, parameters: Tensor) -> Tensor:
@@ -79,5 +74,4 @@ class Poisson(Family):
         return parameters[..., 0].floor()
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """The rate."""
         return parameters[..., 0]

@@ -2,9 +2,8 @@
 
 from circurve.data import Examples
 from circurve.learning import gates, schedules
-from circurve.learning.events import Callback, EpochEnd
 from circurve.learning.fit import fit, fit_fleet
-from circurve.learning.history import EpochRecord, Failure, FitResult, FleetResult
+from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.options import Run
 

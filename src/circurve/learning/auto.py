@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from circurve.learning.gates import GATES
-from circurve.learning.history import FitResult, FleetResult
+from circurve.learning.history import FleetResult
 from circurve.learning.methods import Gated, Grid, Method, Vanilla
 from circurve.learning.options import Run
 
@@ -42,15 +43,10 @@ def choose(runs: Sequence[Run], groups: Sequence[Sequence[Run]], results: FleetR
 
     Candidates that failed do not count; if all of them did, the run has failed, as the first of them.
     """
-    chosen: list[FitResult] = []
-    position = 0
+    chosen, rest = [], iter(results)
     for run, group in zip(runs, groups, strict=True):
-        path = results[position : position + len(group)]
-        position += len(group)
-        if not needs_choice(run):
-            chosen.append(path[0])
-            continue
+        path = tuple(islice(rest, len(group)))
         left = tuple(candidate for candidate in path if not candidate.failed)
-        best = FleetResult(left).best(by="valid_ll") if left else path[0]
-        chosen.append(replace(best, path=path))
+        best = FleetResult(left).best(by="valid_ll") if left and needs_choice(run) else path[0]
+        chosen.append(replace(best, path=path) if needs_choice(run) else best)
     return FleetResult(tuple(chosen))

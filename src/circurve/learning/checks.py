@@ -8,7 +8,7 @@ import numpy as np
 
 from circurve.errors import OptionError
 
-__all__ = ["check_at_least_zero", "check_choice", "check_count", "is_number"]
+__all__ = ["check_at_least_zero", "check_choice", "check_count", "check_step", "is_number"]
 
 
 def is_number(value: object) -> bool:
@@ -38,3 +38,9 @@ def check_count(name: str, value: object, at_least: int) -> None:
     """Refuse anything but a whole number >= `at_least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < at_least:
         raise OptionError(f"{name} must be a whole number >= {at_least}, not {value!r}")
+
+
+def check_step(value: object) -> None:
+    """Refuse a step size outside (0, 1]."""
+    if not is_number(value) or not 0 < value <= 1:  # type: ignore[operator]
+        raise OptionError(f"step_size must lie in (0, 1], not {value!r}")

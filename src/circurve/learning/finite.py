@@ -1,18 +1,26 @@
-"""Are all numbers of a run finite? Answered on the device, one number for each run, without a synchronisation."""
+"""Are all numbers of a run finite? If not: what broke, one answer for each run."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from circurve.engine import Params, Program
 from circurve.engine.params import by_node
+from circurve.learning.methods import Gated, Method
+from circurve.learning.steps import EpochSums
 
-__all__ = ["finite_runs", "first_broken_node"]
+__all__ = ["broken_parameter", "broken_scores", "broken_steps", "finite_runs", "first_broken_node"]
 
 
 def finite_runs(params: Params) -> Tensor:  # (R,) boolean
-    """Whether all parameters of each run are finite: least and largest of each tensor, which NaN carries through."""
+    """Whether all parameters of each run are finite: least and largest of each tensor, which NaN carries through.
+
+    Answered on the device, without a synchronisation.
+    """
     filled = [tensor for tensor in (*params.weights, *params.inputs) if tensor[0].numel()]
     if not filled:
         return torch.ones(params.runs, dtype=torch.bool, device=params.device)
@@ -26,3 +34,37 @@ def first_broken_node(program: Program, params: Params, run: int) -> str | None:
         if not bool(values.isfinite().all()):
             return program.circuit.name_of(node)
     return None
+
+
+def broken_parameter(program: Program, params: Params, place: int) -> str:
+    """Names the first node with a parameter that is not finite."""
+    node = first_broken_node(program, params.select([place]).to("cpu"), 0)
+    return f"{node}: a parameter is not finite"
+
+
+def broken_steps(program: Program, params: Params, sums: EpochSums, methods: Sequence[Method]) -> dict[int, str]:
+    """Place -> what broke in the steps of an epoch. The parameters are looked at only if a run's are not finite."""
+    found: dict[int, str] = {}
+    for place, method in enumerate(methods):
+        count = int(sums.broken[place])
+        if not sums.finite[place]:
+            found[place] = broken_parameter(program, params, place)
+        elif count:
+            samples = "1 training sample has" if count == 1 else f"{count} training samples have"
+            found[place] = f"no parameter is broken, but {samples} a log-probability of NaN"
+        elif isinstance(method, Gated) and math.isnan(sums.trace[place]):
+            found[place] = "no parameter is broken, but the curvature that its gates follow is NaN"
+        elif math.isnan(sums.train_ll(place)):
+            found[place] = "no parameter is broken, but the training log-likelihood is NaN"
+    return found
+
+
+def broken_scores(scores: Mapping[str, Sequence[float]]) -> dict[int, str]:
+    """Place -> which held-out data have a log-likelihood of NaN."""
+    found: dict[int, str] = {}
+    for name, values in scores.items():
+        data = "validation" if name == "valid" else name
+        for place, value in enumerate(values):
+            if math.isnan(value):
+                found.setdefault(place, f"no parameter is broken, but the {data} log-likelihood is NaN")
+    return found

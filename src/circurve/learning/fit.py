@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, Unpack
 
@@ -12,16 +12,14 @@ from circurve.engine import Params, Program, compile, stack
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose, needs_choice
-from circurve.learning.events import Callback
-from circurve.learning.history import FitResult, FleetResult
+from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
-from circurve.learning.option_texts import refuse_unknown
+from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.progress import progress_bar
 from circurve.learning.schedules import by_overfitting
-from circurve.learning.signatures import show_options
 from circurve.model import Model, as_device
 
 __all__ = ["fit", "fit_fleet"]
@@ -116,42 +114,25 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     chosen = choose(runs, groups, results)
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
-    return _refit_all(chosen, _Training(settings, fleet, params, samples))
-
-
-@dataclass(frozen=True)
-class _Training:
-    """A training that is done: what a refit starts from."""
-
-    settings: Settings
-    fleet: Sequence[Run]
-    params: Params  # of each run of the fleet at its start
-    samples: Mapping[str, Table]
-
-
-def _refit_all(chosen: FleetResult, done: _Training) -> FleetResult:
-    """The same with the winner of each choice trained again; the others stay as they are."""
-    final = FleetResult(
-        tuple(
-            _refit(number, result, done) if result.path and not result.failed else result
-            for number, result in enumerate(chosen)
-        )
-    )
+    first = [params.select([fleet.index(result.run)]) for result in chosen]
+    final = FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
     final.check_any_left()
     return final
 
 
-def _refit(number: int, winner: FitResult, done: _Training) -> FitResult:
-    """Train the winner again, on training and validation data together, up to the epoch that was chosen."""
-    samples = done.samples
+def _refit(
+    number: int, winner: FitResult, settings: Settings, start: Params, samples: Mapping[str, Table]
+) -> FitResult:
+    """Train the winner of a choice again, on training and validation data together, up to the epoch that was chosen."""
+    if not winner.path or winner.failed:
+        return winner
     data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
-    settings = replace(done.settings, select="last", patience=None, tolerance=None)
-    start = done.params.select([done.fleet.index(winner.run)])
+    settings = replace(settings, select="last", patience=None, tolerance=None)
     trainer = Trainer(winner.model.program, [winner.run], settings, data)
     again = trainer.train(start, [lambda event: event.epoch >= winner.epoch])[0]
     if again.failure is not None:
-        name, failure = winner.run.name(number), again.failure
-        warn_user(f"the refit of {name} failed in epoch {failure.epoch}: {failure.reason}; it keeps what was chosen")
+        failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
+        warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")
         return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped)
@@ -163,9 +144,9 @@ def _check(circuit: object, runs: object, callbacks: object) -> None:
         raise OptionError(f"circuit must be a Circuit, not {type(circuit).__name__}")
     if not isinstance(runs, Sequence) or not runs:
         raise OptionError(f"runs must be a list of at least one Run, not {runs!r}")
-    for run in runs:
-        if not isinstance(run, Run):
-            raise OptionError(f"runs must hold Run(...) only, not {run!r}")
+    wrong = [run for run in runs if not isinstance(run, Run)]
+    if wrong:
+        raise OptionError(f"runs must hold Run(...) only, not {wrong[0]!r}")
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise OptionError(f"callbacks must be a list of functions, not {callbacks!r}")
 
@@ -205,4 +186,4 @@ def _same_structure(start: Model, circuit: Circuit) -> Program:
     return start.program
 
 
-show_options(fit, fit_fleet)
+show_options(fit, fit_fleet, Run, Settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,11 +11,9 @@ from torch import Tensor
 
 from circurve.engine import Params
 from circurve.learning.history import EpochRecord, Failure
-from circurve.learning.plan import Plan
-from circurve.learning.score import Scorer
 from circurve.learning.steps import Steps
 
-__all__ = ["Finished", "Fleet", "Workers"]
+__all__ = ["Finished", "Fleet"]
 
 
 @dataclass(frozen=True)
@@ -22,61 +21,34 @@ class Finished:
     """A run that has stopped."""
 
     params: Params  # R = 1
-    epoch: int
-    """The epoch whose parameters these are."""
-
+    epoch: int  # whose parameters these are
     stopped: str
     failure: Failure | None = None
 
 
 @dataclass(frozen=True)
-class Workers:
-    """What trains and scores the active runs; made for their number."""
-
-    plan: Plan
-    steps: Steps
-    scorer: Scorer
-
-
-@dataclass(frozen=True)
 class Fleet:
-    """All that a training knows between two epochs. Runs have numbers; active runs also have places, from 0 on."""
+    """All that a training knows between two epochs. Runs have numbers; active runs also have places, from 0 on.
 
-    active: tuple[int, ...]
-    """The numbers of the runs that still train."""
+    `kept`, `memories` and `best` are of the active runs, in the order of their places.
+    """
 
-    workers: Workers
-    kept: Params
-    """The parameters after the last whole epoch, all finite; R = number of active runs, as in the next four."""
-
-    memories: tuple[Tensor, ...]
-    """The gates' running curvature after the last whole epoch."""
-
-    best: Params
-    """The parameters of the best epoch by validation."""
-
-    best_ll: Tensor  # (R,) float64, on the CPU
-    best_epoch: tuple[int, ...]
-    history: tuple[tuple[EpochRecord, ...], ...]
-    """Of every run, by its number."""
-
-    finished: Mapping[int, Finished]
-    """The runs that have stopped, by their number."""
+    active: tuple[int, ...]  # the numbers of the runs that still train
+    steps: Steps
+    kept: Params  # after the last whole epoch, all finite
+    memories: tuple[Tensor, ...]  # the gates' running curvature after the last whole epoch
+    best: Params  # of the best epoch by validation
+    best_ll: tuple[float, ...]
+    best_epoch: tuple[int, ...]  # 0 before the first one
+    history: tuple[tuple[EpochRecord, ...], ...]  # of every run, by its number
+    finished: Mapping[int, Finished]  # by the run's number
 
     @classmethod
-    def start(cls, params: Params, workers: Workers) -> Fleet:
+    def start(cls, params: Params, steps: Steps) -> Fleet:
         """Before the first epoch; R = number of runs."""
-        return cls(
-            active=tuple(range(params.runs)),
-            workers=workers,
-            kept=params,
-            memories=workers.plan.memories(),
-            best=params,
-            best_ll=torch.full((params.runs,), -torch.inf, dtype=torch.float64),
-            best_epoch=(0,) * params.runs,
-            history=((),) * params.runs,
-            finished={},
-        )
+        runs, memories = params.runs, steps.plan.memories()
+        nothing = ((-math.inf,) * runs, (0,) * runs, ((),) * runs)
+        return cls(tuple(range(runs)), steps, params, memories, params, *nothing, finished={})
 
     def last(self) -> list[EpochRecord | None]:
         """The record of the last epoch of each active run; None before the first one."""
@@ -84,53 +56,40 @@ class Fleet:
 
     def after_epoch(self, records: Sequence[EpochRecord], keep_best: bool) -> Fleet:
         """The state after one more epoch, with its record of each active run; `keep_best` keeps the best parameters."""
-        history = list(self.history)
-        for run, record in zip(self.active, records, strict=True):
-            history[run] = (*history[run], record)
-        kept = self.workers.steps.snapshot()
-        state = replace(self, history=tuple(history), kept=kept, memories=self.workers.plan.memories())
-        scores = [record.valid_ll for record in records if record.valid_ll is not None]
-        return state._with_best(scores, records[0].epoch, keep_best) if scores else state
-
-    def _with_best(self, scores: Sequence[float], epoch: int, keep_best: bool) -> Fleet:
-        valid = torch.tensor(scores, dtype=torch.float64)
-        better = valid > self.best_ll
-        pairs = zip(better.tolist(), self.best_epoch, strict=True)
-        best = self.best
-        if keep_best:
-            best = _where(better.to(self.kept.device).view(-1, 1, 1, 1), self.kept, self.best)
+        new = dict(zip(self.active, records, strict=True))
+        history = tuple((*past, new[run]) if run in new else past for run, past in enumerate(self.history))
+        kept, best = self.steps.snapshot(), self.best
+        scores = [-math.inf if record.valid_ll is None else record.valid_ll for record in records]
+        better = [score > before for score, before in zip(scores, self.best_ll, strict=True)]
+        if keep_best and any(better):
+            best = _where(torch.tensor(better, device=kept.device).view(-1, 1, 1, 1), kept, best)
         return replace(
             self,
+            history=history,
+            kept=kept,
+            memories=self.steps.plan.memories(),
             best=best,
-            best_ll=torch.where(better, valid, self.best_ll),
-            best_epoch=tuple(epoch if has_risen else before for has_risen, before in pairs),
+            best_ll=tuple(map(max, scores, self.best_ll)),
+            best_epoch=tuple(records[0].epoch if b else e for b, e in zip(better, self.best_epoch, strict=True)),
         )
 
-    def without(self, finished: Mapping[int, Finished], workers: Workers | None) -> Fleet:
-        """The state once these active runs have stopped; `workers` go on with the others, None if there are none."""
+    def without(self, finished: Mapping[int, Finished], steps: Steps | None) -> Fleet:
+        """The state once these active runs have stopped; `steps` go on with the others, None if there are none."""
         places = [place for place, run in enumerate(self.active) if run not in finished]
         state = replace(
             self,
             active=tuple(self.active[place] for place in places),
+            best_ll=tuple(self.best_ll[place] for place in places),
             best_epoch=tuple(self.best_epoch[place] for place in places),
             finished={**self.finished, **finished},
         )
-        if workers is None:
+        if steps is None:
             return state
-        return replace(
-            state,
-            workers=workers,
-            kept=workers.steps.snapshot(),
-            memories=workers.plan.memories(),
-            best=self.best.select(places),
-            best_ll=self.best_ll[places],
-        )
+        kept, memories = steps.snapshot(), steps.plan.memories()
+        return replace(state, steps=steps, kept=kept, memories=memories, best=self.best.select(places))
 
 
 def _where(chosen: Tensor, new: Params, old: Params) -> Params:
     """For each run the new parameters where chosen (R, 1, 1, 1), else the old ones."""
-    weights = zip(new.weights, old.weights, strict=True)
-    inputs = zip(new.inputs, old.inputs, strict=True)
-    return Params(
-        tuple(torch.where(chosen, a, b) for a, b in weights), tuple(torch.where(chosen, a, b) for a, b in inputs)
-    )
+    pairs = ((new.weights, old.weights), (new.inputs, old.inputs))
+    return Params(*(tuple(torch.where(chosen, a, b) for a, b in zip(*pair, strict=True)) for pair in pairs))

@@ -122,15 +122,8 @@ class top_fraction:  # noqa: N801 - used like a function, printed like a record
         return torch.zeros_like(values).scatter_(-1, chosen, 1.0)
 
 
-GATES: dict[str, Gate] = {
-    "ones": ones,
-    "max_norm": max_norm,
-    "log_norm": log_norm,
-    "rank": rank,
-    "sigmoid": sigmoid,
-    "flow_local": flow_local,
-    "unused_sharp": unused_sharp,
-}
+_PLAIN: tuple[Gate, ...] = (ones, max_norm, log_norm, rank, sigmoid, flow_local, unused_sharp)
+GATES: dict[str, Gate] = {gate.__name__: gate for gate in _PLAIN}
 """The gates that need no argument, by name."""
 
 

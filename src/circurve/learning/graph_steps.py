@@ -16,13 +16,14 @@ from circurve.engine import Params
 from circurve.engine.batch import Batch
 from circurve.engine.cuda import Fused
 from circurve.engine.cuda.estep import FusedSums
+from circurve.engine.cuda.sizes import parts, power
 from circurve.engine.cuda.table_launch import PickFrom
 from circurve.engine.memory import chunk_size, halve
 from circurve.engine.numerics import effective_step
-from circurve.learning.cuda.mstep import StepSizes, Update, move_inputs, move_weights
 from circurve.learning.gates import is_ours
 from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer
 from circurve.learning.steps import Batches, Totals
 
 __all__ = ["GraphSteps"]
@@ -39,9 +40,8 @@ class GraphSteps:
     ) -> None:
         engine = backend.engine
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
-        self.scorer = Fused(backend.program, backend.runs, backend.device, engine.precision)
-        """A recorded step must find its memory where it was, so scores have a backend of their own."""
-
+        # a recorded step must find its memory where it was, so scores have a backend of their own
+        self.scorer = Scorer(Fused(backend.program, backend.runs, backend.device, engine.precision), memory_budget)
         engine.load(params)
         engine.expect_missing(train.observed is not None)
         self.weights = None if train.weights is None else train.weights.to(engine.dtype)
@@ -53,8 +53,7 @@ class GraphSteps:
         self.shape: tuple[int, ...] = ()
         self.tried = False
         self.bounds: tuple[int, ...] = ()
-        self.sent: tuple[Sequence[Sequence[float]], ...] = ()
-        """The step sizes and strengths that the device has."""
+        self.sent: tuple[Sequence[Sequence[float]], ...] = ()  # the step sizes and strengths that the device has
 
     @property
     def params(self) -> Params:
@@ -125,9 +124,8 @@ class GraphSteps:
 
         Where memory is short, the batch is cut into smaller chunks.
         """
-        engine, plan = self.engine, self.plan
-        state = [*engine.packed, *engine.inputs, self.totals, self.traces, self.number]
-        state += [tensor for gated in plan.gated if gated.memory for tensor in (gated.memory.values, gated.memory.seen)]
+        engine = self.engine
+        state = [*engine.packed, *engine.inputs, self.totals, self.traces, self.number, *self.plan.running()]
         saved = [tensor.clone() for tensor in state]
         while True:
             try:
@@ -189,44 +187,62 @@ class GraphSteps:
         sums.add(states, labels, batch)
 
     def _m_step(self, sums: FusedSums) -> None:
-        engine, plan = self.engine, self.plan
-        weight = sums.totals[1]
-        steps = StepSizes(self.alphas, self.mus, self.number)
+        engine = self.engine
         ratios = engine.packing.layers(sums.ratio) if sums.ratio else None
-        gates = plan.gates(sums.units, ratios, weight)
-        update = Update(
-            plan.form_numbers,
-            plan.multiplier.view(-1),
-            plan.scale(weight),
-            plan.pseudocount.view(-1),
-            any_plain=(False, False) in plan.forms,
-            any_exact=set(plan.forms) != {(False, False)},
-        )
+        gates = self.plan.gates(sums.units, ratios, sums.totals[1])
         with engine.aside():
-            self._move_inputs(sums, steps)
+            self._move_inputs(sums)
             if sums.units is not None:
                 self.traces += sums.units[:, 2]
-        move_weights(engine, sums.counts, sums.second, gates, steps, update)
+        self._move_weights(sums, gates)
         engine.join()
 
-    def _move_inputs(self, sums: FusedSums, steps: StepSizes) -> None:
-        engine, pseudocount = self.engine, self.plan.pseudocount
-        alpha: Tensor | None = None
-        inputs: tuple[Tensor, ...] = ()
-        known = {plan.inputs for plan in engine.blueprint.tables if engine.launch.knows(plan)}
-        for table in engine.blueprint.tables:
-            if table.inputs in known:
-                move_inputs(engine, table, sums.by_state[table.inputs], steps, pseudocount)
-        for number, layer in enumerate(engine.program.inputs):
-            if number not in known:
-                if alpha is None:
-                    alpha, inputs = self._alpha(), sums.input_sums()
-                old = engine.inputs[number]
-                old.copy_(moved_inputs(layer.family, old, inputs[number], pseudocount, alpha))
+    def _move_weights(self, sums: FusedSums, gates: Tensor) -> None:
+        """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
+        from circurve.learning.cuda import mstep_kernels, simplex_kernels  # noqa: PLC0415 - Triton is imported only when used
 
-    def _alpha(self) -> Tensor:  # (R, 1, 1, 1)
-        alpha = self.alphas.index_select(0, self.number)[0].view(-1, 1, 1, 1)
-        return effective_step(alpha).to(self.engine.dtype)
+        engine, plan, plain = self.engine, self.plan, (False, False)
+        scale = plan.scale(sums.totals[1])
+        for at, pack in enumerate(engine.packing.packs):
+            width = power(pack.children)
+            common = {
+                "weights": engine.packed[at], "counts": sums.counts[at], "gates": gates,
+                "units": engine.launch.units[at], "alphas": self.alphas, "mus": self.mus, "number": self.number,
+                "forms": plan.form_numbers, "multiplier": plan.multiplier, "scale": scale,
+                "pseudocount": plan.pseudocount,
+                "weight_stride": engine.packed[at].stride(0), "gate_stride": gates.stride(0),
+                "rows": pack.size, "R": engine.runs, "C": pack.children, "CW": pack.width,
+                "C2": width, "MASKED": engine.program.masked,
+            }  # fmt: skip
+            if plain in plan.forms:
+                rows = max(1, min(16, 1024 // width))
+                mstep_kernels.maximize[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
+            if set(plan.forms) != {plain}:
+                rows = max(1, min(8, 512 // width))
+                common["moments"] = sums.second[at] if sums.second else sums.counts[at]
+                simplex_kernels.maximize_exactly[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
+
+    def _move_inputs(self, sums: FusedSums) -> None:
+        """Move the parameters of inputs: tabulated layers by a kernel, from their flow by state, others by torch."""
+        from circurve.learning.cuda import mstep_kernels  # noqa: PLC0415 - Triton is imported only when used
+
+        engine, pseudocount = self.engine, self.plan.pseudocount
+        known = {table.inputs: table for table in engine.blueprint.tables if engine.launch.knows(table)}
+        for number, table in known.items():
+            flows = sums.by_state[number]  # (R, units, S)
+            units = flows.shape[1]
+            mstep_kernels.maximize_inputs[(parts(units, 256), engine.runs)](
+                parameters=engine.inputs[number], flows=flows, flow_stride=flows.stride(0), alphas=self.alphas,
+                number=self.number, pseudocount=pseudocount, units=units, R=engine.runs, BU=256,
+                **engine.launch.family(table),
+            )  # fmt: skip
+        others = [number for number in range(len(engine.inputs)) if number not in known]
+        if others:
+            inputs = sums.input_sums()
+            alpha = effective_step(self.alphas.index_select(0, self.number)[0].view(-1, 1, 1, 1)).to(engine.dtype)
+            for number in others:
+                family, old = engine.program.inputs[number].family, engine.inputs[number]
+                old.copy_(moved_inputs(family, old, inputs[number], pseudocount, alpha))
 
     def _states(self, train: Table) -> Tensor:  # (rows, V) int8
         """The states of all rows; a missing value is the last one of all tables."""

@@ -1,9 +1,9 @@
-"""What is known after each epoch, and what training returns."""
+"""What is known after each epoch, what callbacks are told, and what training returns."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -12,94 +12,86 @@ from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
 
-__all__ = ["EpochRecord", "Failure", "FitResult", "FleetResult"]
+__all__ = ["Callback", "EpochEnd", "EpochRecord", "Failure", "FitResult", "FleetResult"]
 
 
-@dataclass(frozen=True)
-class EpochRecord:
-    """One epoch of one run. Log-likelihoods are means over samples, in nats."""
-
-    epoch: int
-    """Counted from 1."""
-
+class _Scored:
     train_ll: float
-    """Over the epoch's batches, each scored just before its M-step: it costs nothing, and lags a little behind."""
-
     valid_ll: float | None
-    test_ll: float | None
-    step_size: float
-    mu: float
-    """The strength in force at the end of the epoch; 0 for `Vanilla`."""
-
-    seconds: float
-    """Since the start of the training, of the whole fleet."""
-
-    sharpness: float | None = None
-    """Mean trace of the Hessian over the epoch's batches, like `train_ll`; None unless `track=True`."""
-
-    gates: GateSummary | None = None
-    """The gates of the epoch's last M-step; None unless `track=True` and the method is `Gated`."""
 
     @property
     def dof(self) -> float | None:
         """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
-        return _dof(self.train_ll, self.valid_ll)
+        if not self.valid_ll or not math.isfinite(self.valid_ll) or not math.isfinite(self.train_ll):
+            return None
+        return abs(self.valid_ll - self.train_ll) / abs(self.valid_ll)
+
+
+@dataclass(frozen=True)
+class EpochRecord(_Scored):
+    """One epoch of one run. Log-likelihoods are means over samples, in nats."""
+
+    epoch: int  # counted from 1
+    # over the epoch's batches, each scored just before its M-step: it costs nothing, and lags a little behind
+    train_ll: float
+    valid_ll: float | None
+    test_ll: float | None
+    step_size: float
+    mu: float  # the strength in force at the end of the epoch; 0 for `Vanilla`
+    seconds: float  # since the start of the training, of the whole fleet
+    # mean trace of the Hessian over the epoch's batches, like `train_ll`; None unless `track=True`
+    sharpness: float | None = None
+    # the gates of the epoch's last M-step; None unless `track=True` and the method is `Gated`
+    gates: GateSummary | None = None
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """What a callback is told after each epoch."""
+
+    epoch: int
+    epochs: int
+    records: dict[int, EpochRecord]  # the epoch's record of each run that is still training, by the run's number
+    model: Callable[[int], Model]  # the present model of a run, by the run's number
+    # what messages call each run that is still training: its label, or its number
+    names: Mapping[int, str] = field(default_factory=dict)
+
+
+Callback = Callable[[EpochEnd], bool | None]
+"""Called after each epoch; returning True ends the training of the whole fleet."""
 
 
 @dataclass(frozen=True)
 class Failure:
     """Why a run could not go on."""
 
-    epoch: int
-    """The epoch in which it broke."""
-
-    reason: str
-    """What broke first, such as "Sum 'root': a parameter is not finite"."""
+    epoch: int  # the epoch in which it broke
+    reason: str  # what broke first, such as "Sum 'root': a parameter is not finite"
 
 
 @dataclass(frozen=True)
-class FitResult:
+class FitResult(_Scored):
     """A trained model with its history; the scores are those of this very model, computed exactly."""
 
     model: Model
     history: tuple[EpochRecord, ...] = field(repr=False)
     run: Run
-    epoch: int
-    """The epoch whose parameters the model has; 0 for the initial ones."""
-
+    epoch: int  # the epoch whose parameters the model has; 0 for the initial ones
     train_ll: float
     valid_ll: float | None
     test_ll: float | None
-    seconds: float
-    """Of the whole fleet that the run was trained in."""
-
-    sharpness: float | None
-    """Mean trace of the Hessian over the training data; None unless `track=True`."""
-
-    stopped: str
-    """Why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"."""
-
+    seconds: float  # of the whole fleet that the run was trained in
+    sharpness: float | None  # mean trace of the Hessian over the training data; None unless `track=True`
+    stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
+    # with mu="auto" or gate="auto": the results of all candidates, of which this is the best
     path: tuple[FitResult, ...] = field(default=(), repr=False)
-    """With mu="auto" or gate="auto": the results of all candidates, of which this is the best."""
-
+    # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
-    """What broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters."""
 
     @property
     def failed(self) -> bool:
         """Whether the run broke in training and was stopped."""
         return self.failure is not None
-
-    @property
-    def dof(self) -> float | None:
-        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
-        return _dof(self.train_ll, self.valid_ll)
-
-
-def _dof(train_ll: float, valid_ll: float | None) -> float | None:
-    if valid_ll is None or valid_ll == 0 or not math.isfinite(valid_ll) or not math.isfinite(train_ll):
-        return None
-    return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,9 +109,6 @@ class FleetResult(Sequence[FitResult]):
 
     def __len__(self) -> int:
         return len(self.results)
-
-    def __iter__(self) -> Iterator[FitResult]:
-        return iter(self.results)
 
     def best(self, by: str = "valid_ll") -> FitResult:
         """The result with the highest validation (or `by="train_ll"`, `"test_ll"`) log-likelihood.
@@ -145,18 +134,13 @@ class FleetResult(Sequence[FitResult]):
 
     def check_any_left(self) -> None:
         """Raise TrainingError if every run failed; it names the first failure."""
-        if len(self.failed) < len(self.results):
+        failures = [(number, r.failure) for number, r in enumerate(self.results) if r.failure is not None]
+        if len(failures) < len(self.results):
             return
-        number = min(self.failed, key=lambda n: self._failure(n).epoch)
-        failure, count = self._failure(number), len(self.results)
-        lead = "" if count == 1 else f"all {count} runs failed; the first: "
-        every = tuple((self._failure(n).epoch, self._failure(n).reason) for n in self.failed)
-        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {failure.epoch}: {failure.reason}", every)
-
-    def _failure(self, number: int) -> Failure:
-        failure = self.results[number].failure
-        assert failure is not None, "asked for failed runs only"
-        return failure
+        number, first = min(failures, key=lambda numbered: numbered[1].epoch)
+        lead = "" if len(failures) == 1 else f"all {len(failures)} runs failed; the first: "
+        every = tuple((failure.epoch, failure.reason) for _, failure in failures)
+        raise TrainingError(f"{lead}{self.name(number)} failed in epoch {first.epoch}: {first.reason}", every)
 
     def __repr__(self) -> str:
         lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from circurve.data import Table
 from circurve.engine import Params, Program, random_weights
-from circurve.engine.program import SumLayer
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
-from circurve.inputs.common import FLOOR
+from circurve.inputs.common import FLOOR, distinct_rows
 from circurve.inputs.gaussian import LARGEST
 
 __all__ = ["INITIALIZATIONS", "Initialization", "generator", "initial_params"]
@@ -57,17 +56,19 @@ def initial_params(program: Program, seed: int, table: Table, init: Initializati
     used = torch.arange(len(table)) if table.weights is None else table.weights.nonzero().flatten()
     rows = None
     if init == "prototypes":
-        rows = used[_draw_rows(len(used), max(layer.units for layer in program.inputs), source)]
+        rows = used[distinct_rows(len(used), max(layer.units for layer in program.inputs), source)]
     looked_at = used[:: -(-len(used) // ROWS)]
     inputs = []
     for layer in program.inputs:
-        drawn = []
+        drawn, prototype = [], PROTOTYPES.get(type(layer.family))
         for node in layer.nodes:
             column = _observed(table, looked_at, node.variable)
             start = layer.family.initialize(column, layer.units, source)
-            if rows is not None:
-                values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))
-                start = _around(layer.family, values, start, column, source)
+            if rows is not None and prototype is not None:
+                values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))  # (K,)
+                missing = values.isnan()
+                placed = prototype(layer.family, torch.where(missing, 0.0, values), column, source)
+                start = torch.where(missing.unsqueeze(-1), start, placed)
             drawn.append(start)
         inputs.append(torch.stack(drawn).unsqueeze(0))
     edges = random_weights(program, source) if rows is None else _loyal_weights(program, source)
@@ -78,38 +79,18 @@ def _observed(table: Table, rows: Tensor, variable: int) -> Column:
     """The observed values of a column in some rows."""
     values = table.values[rows, variable]
     present = values if table.observed is None else values[table.observed[rows, variable]]
-    column: Column = present.numpy().astype(np.float64)
-    return column
-
-
-def _draw_rows(count: int, units: int, source: torch.Generator) -> Tensor:  # (units,)
-    """Numbers of distinct rows; rows repeat only when there are fewer than units."""
-    rounds = -(-units // count)
-    return torch.cat([torch.randperm(count, generator=source) for _ in range(rounds)])[:units]
+    return cast("Column", present.numpy().astype(np.float64))
 
 
 def _loyal_weights(program: Program, source: torch.Generator) -> tuple[Tensor, ...]:
     """Random weights; in each sum with as many units as child units they are mixed with the identity."""
-    drawn = random_weights(program, source)
-    return tuple(_mixed(layer, weight) for layer, weight in zip(program.sums, drawn, strict=True))
-
-
-def _mixed(layer: SumLayer, weight: Tensor) -> Tensor:  # (1, G, K, C) -> (1, G, K, C)
-    if layer.units != layer.child_units:
-        return weight
-    mixed = (1 - LOYALTY) * weight + LOYALTY * torch.eye(layer.units, dtype=torch.float64)
-    present = mixed if layer.mask is None else mixed * torch.from_numpy(layer.mask)
-    return present / present.sum(-1, keepdim=True)
-
-
-def _around(family: Family, values: Tensor, start: Tensor, column: Column, source: torch.Generator) -> Tensor:
-    """Parameters (K, P) around the values (K,); those of `start` where a value is NaN or the family has none."""
-    prototype = PROTOTYPES.get(type(family))
-    if prototype is None:
-        return start
-    missing = values.isnan()
-    placed = prototype(family, torch.where(missing, 0.0, values), column, source)
-    return torch.where(missing.unsqueeze(-1), start, placed)
+    weights = list(random_weights(program, source))  # (1, G, K, C) each
+    for i, layer in enumerate(program.sums):
+        if layer.units == layer.child_units:
+            mixed = (1 - LOYALTY) * weights[i] + LOYALTY * torch.eye(layer.units, dtype=torch.float64)
+            present = mixed if layer.mask is None else mixed * torch.from_numpy(layer.mask)
+            weights[i] = present / present.sum(-1, keepdim=True)
+    return tuple(weights)
 
 
 def _uniform(source: torch.Generator, *shape: int) -> Tensor:
@@ -117,18 +98,11 @@ def _uniform(source: torch.Generator, *shape: int) -> Tensor:
     return 2 * torch.rand(shape, generator=source, dtype=torch.float64) - 1
 
 
-def _near_zero_or_one(share: Tensor, source: torch.Generator) -> Tensor:  # (K,) in [0, 1] -> (K, 1)
-    """0.2 + 0.6 share, give or take half of JITTER."""
+def _probability(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
+    """0.2 + 0.6 of the share of ones or successes, give or take half of JITTER."""
+    share = values / family.trials if isinstance(family, Binomial) else values
     probability = (1 - SHARE) / 2 + SHARE * share + JITTER / 2 * _uniform(source, *share.shape)
     return probability.clamp_(FLOOR, 1 - FLOOR).unsqueeze(-1)
-
-
-def _bernoulli(_: Family, values: Tensor, __: Column, source: torch.Generator) -> Tensor:
-    return _near_zero_or_one(values, source)
-
-
-def _binomial(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
-    return _near_zero_or_one(values / cast("Binomial", family).trials, source)
 
 
 def _categorical(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
@@ -159,8 +133,8 @@ Prototype: TypeAlias = Callable[[Family, Tensor, Column, torch.Generator], Tenso
 """A family, values (K,), the observed values of their column, and randomness -> parameters (K, P) around the values."""
 
 PROTOTYPES: dict[type[Family], Prototype] = {
-    Bernoulli: _bernoulli,
-    Binomial: _binomial,
+    Bernoulli: _probability,
+    Binomial: _probability,
     Categorical: _categorical,
     Gaussian: _gaussian,
     Poisson: _poisson,

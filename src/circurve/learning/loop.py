@@ -13,18 +13,16 @@ from circurve.data import Table
 from circurve.engine import Backend, Params, Program, Request, choose_backend, chunks, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import ParameterError, warn_user
-from circurve.learning.events import Callback, EpochEnd
-from circurve.learning.finite import finite_runs
-from circurve.learning.fleet import Finished, Fleet, Workers
-from circurve.learning.history import EpochRecord, Failure, FitResult, FleetResult
+from circurve.learning.finite import broken_parameter, broken_scores, broken_steps, finite_runs
+from circurve.learning.fleet import Finished, Fleet
+from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.initialize import generator
 from circurve.learning.options import Run, Settings
 from circurve.learning.plan import Plan
-from circurve.learning.rates import Rates
+from circurve.learning.rates import step_sizes, strengths
 from circurve.learning.score import Scorer
-from circurve.learning.steps import Batches, EpochSums
+from circurve.learning.steps import Batches, EpochSums, Steps
 from circurve.learning.steps_choice import steps_for
-from circurve.learning.watch import broken_parameter, broken_scores, broken_steps, describe_failure
 from circurve.model import Model
 
 __all__ = ["Trainer"]
@@ -41,9 +39,10 @@ class Trainer:
     engine, and a run must not depend, not even in its last digit, on the runs beside it.
     """
 
+    fleet: Fleet
+
     def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Table]) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
-        self.rates = Rates(runs, settings)
         self.shuffles = {run.seed: generator(run.seed, stream=1) for run in runs}
         self.select = settings.select or ("best" if "valid" in data else "last")
         self.warned = False
@@ -51,92 +50,82 @@ class Trainer:
 
     def train(self, params: Params, callbacks: Sequence[Callback] = ()) -> FleetResult:
         """EM from the given parameters (R = number of runs) until every run has stopped."""
-        self._check_start(params)
-        fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
-        epoch = 0
-        try:
-            for epoch in range(1, self.settings.epochs + 1):
-                orders = self._orders(fleet)
-                fleet, done = self._epoch(fleet, epoch, orders)
-                while not done:
-                    fleet, done = self._epoch(fleet, epoch, orders)
-                if fleet.active and self._tell(fleet, epoch, callbacks):
-                    fleet = self._stop(fleet, dict.fromkeys(fleet.active, "callback"), epoch)
-                fleet = self._stop(fleet, self._reasons(fleet, epoch), epoch)
-                if not fleet.active:
-                    break
-            fleet = self._stop(fleet, dict.fromkeys(fleet.active, "epochs"), self.settings.epochs)
-        except KeyboardInterrupt:
-            fleet = self._interrupt(fleet, epoch)
-        return self._results(fleet)
-
-    def _check_start(self, params: Params) -> None:
         for place, finite in enumerate(finite_runs(params).tolist()):
             if not finite:
                 raise ParameterError(f"the start of training: {broken_parameter(self.program, params, place)}")
+        self.fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
+        epoch = 0
+        try:
+            for epoch in range(1, self.settings.epochs + 1):
+                orders = self._orders()
+                while not self._epoch(epoch, orders):
+                    pass
+                if self.fleet.active and self._tell(epoch, callbacks):
+                    self._stop(dict.fromkeys(self.fleet.active, "callback"), epoch)
+                self._stop(self._reasons(epoch), epoch)
+                if not self.fleet.active:
+                    break
+            self._stop(dict.fromkeys(self.fleet.active, "epochs"), self.settings.epochs)
+        except KeyboardInterrupt:
+            self._interrupt(epoch)
+        return self._results()
 
-    def _bind(self, params: Params, active: Sequence[int]) -> Workers:
-        """What continues with these parameters: M-step, steps and a backend for scores."""
-        methods = [self.runs[i].method for i in active]
-        plan = Plan(self.program, methods, params.inputs[0], self.settings.track)
-        steps = steps_for(self._backend(params), plan, self.data["train"], params, self.settings.memory_budget)
-        return Workers(plan, steps, self._scorer(steps.scorer))
+    def _bind(self, params: Params, active: Sequence[int]) -> Steps:
+        """The steps that continue with these parameters."""
+        plan = Plan(self.program, [self.runs[i].method for i in active], params.inputs[0], self.settings.track)
+        return steps_for(self._backend(params), plan, self.data["train"], params, self.settings.memory_budget)
 
     def _backend(self, params: Params) -> Backend:
         return choose_backend(self.program, params, self.settings.backend, self.settings.precision)
 
-    def _scorer(self, backend: Backend) -> Scorer:
-        return Scorer(backend, self.settings.memory_budget)
-
-    def _orders(self, fleet: Fleet) -> dict[int, Tensor] | None:
-        """The order of the rows in this epoch, (N,) for each seed of an active run; None for full batches."""
+    def _orders(self) -> dict[int, Tensor]:
+        """The order of the rows in this epoch, (N,) for each seed of an active run; empty for full batches."""
         if self.settings.batch_size is None:
-            return None
-        seeds = dict.fromkeys(self.runs[run].seed for run in fleet.active)
+            return {}
+        seeds = dict.fromkeys(self.runs[run].seed for run in self.fleet.active)
         rows = len(self.data["train"])
         return {seed: torch.randperm(rows, generator=self.shuffles[seed]) for seed in seeds}
 
-    def _batches(self, fleet: Fleet, orders: dict[int, Tensor] | None) -> Batches:
-        rows, device = len(self.data["train"]), fleet.kept.device
-        if orders is None:
+    def _batches(self, runs: Sequence[Run], orders: dict[int, Tensor]) -> Batches:
+        rows, device = len(self.data["train"]), self.fleet.kept.device
+        if not orders:
             return Batches.even(None, rows, None)
-        seeds = [self.runs[run].seed for run in fleet.active]
-        different = list(dict.fromkeys(seeds))
+        different = list(dict.fromkeys(run.seed for run in runs))
         drawn = torch.stack([orders[seed] for seed in different]).to(device)
-        of_run = torch.tensor([different.index(seed) for seed in seeds], device=device)
+        of_run = torch.tensor([different.index(run.seed) for run in runs], device=device)
         return Batches.even(drawn.index_select(0, of_run), rows, self.settings.batch_size)  # (R, N)
 
-    def _epoch(self, fleet: Fleet, epoch: int, orders: dict[int, Tensor] | None) -> tuple[Fleet, bool]:
-        """One epoch of all active runs, and whether it counts; if runs broke, the fleet without them, as it was."""
-        batches = self._batches(fleet, orders)
-        steps = len(batches)
-        total = max(1, self.settings.epochs * steps - 1)
-        progress = [((epoch - 1) * steps + i) / total for i in range(steps)]
-        alphas = self.rates.step_sizes_at(fleet.active, progress)
-        mus = self.rates.strengths_at(fleet.active, progress, fleet.last())
-        workers = fleet.workers
-        sums = workers.steps.run(batches, alphas, mus).fetch(workers.steps.params)
-        broken = broken_steps(self.program, workers.steps.params, sums, workers.plan.methods)
+    def _epoch(self, epoch: int, orders: dict[int, Tensor]) -> bool:
+        """One epoch of all active runs. False if runs broke: they have left, and the others are as they were."""
+        fleet, steps = self.fleet, self.fleet.steps
+        runs = [self.runs[run] for run in fleet.active]
+        batches = self._batches(runs, orders)
+        total = max(1, self.settings.epochs * len(batches) - 1)
+        progress = [((epoch - 1) * len(batches) + i) / total for i in range(len(batches))]
+        alphas = step_sizes(runs, self.settings, progress)
+        mus = strengths(runs, fleet.last(), progress)
+        totals = steps.run(batches, alphas, mus)
+        sums = totals.fetch(finite_runs(steps.params))
+        broken = broken_steps(self.program, steps.params, sums, steps.plan.methods)
         scores: Scores = {}
         if not broken:
             self._warn(int(max(sums.impossible)))
             held_out = [name for name in ("valid", "test") if name in self.data]
-            scores = {name: workers.scorer.score(workers.steps.params, self.data[name]) for name in held_out}
+            scores = {name: steps.scorer.score(steps.params, self.data[name]) for name in held_out}
             broken = broken_scores(scores)
         if broken:
-            failures = {fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()}
-            rest = self._fail(fleet, failures)
-            return rest, not rest.active
-        rates = list(zip(alphas[-1], mus[-1], strict=True))
-        return fleet.after_epoch(self._records(fleet, epoch, (sums, scores), rates), self.select == "best"), True
+            self._fail(broken, epoch)
+            return not self.fleet.active
+        records = self._records(epoch, sums, scores, list(zip(alphas[-1], mus[-1], strict=True)))
+        self.fleet = fleet.after_epoch(records, self.select == "best")
+        return True
 
     def _records(
-        self, fleet: Fleet, epoch: int, seen: tuple[EpochSums, Scores], rates: Sequence[tuple[float, float]]
+        self, epoch: int, sums: EpochSums, scores: Scores, rates: Sequence[tuple[float, float]]
     ) -> list[EpochRecord]:
         """The records of an epoch, one for each active run; rates: its step size and mu."""
-        sums, scores = seen
-        tracked, none = self.settings.track, [None] * len(fleet.active)
-        gates = fleet.workers.plan.gate_summaries() if tracked else none
+        tracked, none = self.settings.track, [None] * len(rates)
+        gates = self.fleet.steps.plan.gate_summaries() if tracked else none
         seconds = time.perf_counter() - self.started
         return [
             EpochRecord(
@@ -153,70 +142,68 @@ class Trainer:
             for place, (step_size, mu) in enumerate(rates)
         ]
 
-    def _reasons(self, fleet: Fleet, epoch: int) -> dict[int, str]:
+    def _reasons(self, epoch: int) -> dict[int, str]:
         """Which runs stop after this epoch, and why."""
         reasons: dict[int, str] = {}
         tolerance, patience = self.settings.tolerance, self.settings.patience
-        for run, best_epoch in zip(fleet.active, fleet.best_epoch, strict=True):
-            history = fleet.history[run]
+        for run, best_epoch in zip(self.fleet.active, self.fleet.best_epoch, strict=True):
+            history = self.fleet.history[run]
             if tolerance is not None and epoch > 1 and history[-1].train_ll - history[-2].train_ll < tolerance:
                 reasons[run] = "tolerance"
             if patience is not None and "valid" in self.data and epoch - best_epoch >= patience:
                 reasons[run] = "patience"
         return reasons
 
-    def _stop(self, fleet: Fleet, reasons: Mapping[int, str], epoch: int) -> Fleet:
-        """Put the runs named in `reasons` aside with the parameters to return, and go on with the others."""
+    def _stop(self, reasons: Mapping[int, str | Failure], epoch: int) -> None:
+        """Put runs aside with the parameters of their best epoch, or of the given one; the others go on."""
         if not reasons:
-            return fleet
-        return self._put_aside(fleet, {run: self._finished(fleet, run, epoch, why) for run, why in reasons.items()})
-
-    def _fail(self, fleet: Fleet, failures: Mapping[int, Failure]) -> Fleet:
-        """Put broken runs aside; the others go back to the state before this epoch."""
+            return
+        fleet, steps = self.fleet, None
         finished: dict[int, Finished] = {}
-        for run, failure in failures.items():
-            kept = self._finished(fleet, run, failure.epoch - 1, "failed")
-            finished[run] = replace(kept, failure=failure)
-            if len(self.runs) > 1:  # of a single run, the caller says it with an error
-                warn_user(describe_failure(self.runs[run].name(run), failure, kept.epoch))
-        fleet.workers.plan.recall(fleet.memories)
-        return self._put_aside(fleet, finished)
-
-    def _interrupt(self, fleet: Fleet, epoch: int) -> Fleet:
-        """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
-        params = fleet.workers.steps.snapshot()
-        finite = finite_runs(params).tolist()
-        broken = [run for place, run in enumerate(fleet.active) if not finite[place]]
-        reasons = {run: broken_parameter(self.program, params, fleet.active.index(run)) for run in broken}
-        if broken:
-            fleet = self._fail(fleet, {run: Failure(epoch, reason) for run, reason in reasons.items()})
-            params = params.select([place for place, is_finite in enumerate(finite) if is_finite])
-        return self._stop(replace(fleet, kept=params), dict.fromkeys(fleet.active, "interrupted"), epoch)
-
-    def _finished(self, fleet: Fleet, run: int, epoch: int, stopped: str) -> Finished:
-        """The parameters that a run returns: those of its best epoch, or those after the given one."""
-        place = fleet.active.index(run)
-        if self.select == "best" and fleet.best_epoch[place] > 0:
-            return Finished(fleet.best.select([place]), fleet.best_epoch[place], stopped)
-        return Finished(fleet.kept.select([place]), epoch, stopped)
-
-    def _put_aside(self, fleet: Fleet, finished: Mapping[int, Finished]) -> Fleet:
+        for run, why in reasons.items():
+            place = fleet.active.index(run)
+            best = self.select == "best" and fleet.best_epoch[place] > 0
+            source, at = (fleet.best, fleet.best_epoch[place]) if best else (fleet.kept, epoch)
+            stopped, failure = ("failed", why) if isinstance(why, Failure) else (why, None)
+            finished[run] = Finished(source.select([place]), at, stopped, failure)
         places = [place for place, run in enumerate(fleet.active) if run not in finished]
-        if not places:
-            return fleet.without(finished, None)
-        workers = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
-        workers.plan.remember(fleet.workers.plan, places)
-        return fleet.without(finished, workers)
+        if places:
+            steps = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
+            steps.plan.remember(fleet.steps.plan, places)
+        self.fleet = fleet.without(finished, steps)
 
-    def _tell(self, fleet: Fleet, epoch: int, callbacks: Sequence[Callback]) -> bool:
+    def _fail(self, broken: Mapping[int, str], epoch: int) -> None:
+        """Put broken runs (place -> reason) aside; the others go back to the state before this epoch."""
+        failures = {self.fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()}
+        self.fleet.steps.plan.recall(self.fleet.memories)
+        self._stop(failures, epoch - 1)
+        for run, failure in failures.items():
+            if len(self.runs) > 1:  # of a single run, the caller says it with an error
+                at = self.fleet.finished[run].epoch
+                source = "its initial parameters" if at == 0 else f"the parameters of epoch {at}"
+                warn_user(f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; it keeps {source}")
+
+    def _interrupt(self, epoch: int) -> None:
+        """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
+        params = self.fleet.steps.snapshot()
+        finite = finite_runs(params).tolist()
+        broken = [place for place, is_finite in enumerate(finite) if not is_finite]
+        if broken:
+            self._fail({place: broken_parameter(self.program, params, place) for place in broken}, epoch)
+            params = params.select([place for place, is_finite in enumerate(finite) if is_finite])
+        self.fleet = replace(self.fleet, kept=params)
+        self._stop(dict.fromkeys(self.fleet.active, "interrupted"), epoch)
+
+    def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
+        fleet = self.fleet
+
         def model(run: int) -> Model:
             return Model(self.program.circuit, fleet.kept.select([fleet.active.index(run)]), self.program)
 
         records = {run: fleet.history[run][-1] for run in fleet.active}
         names = {run: self.runs[run].name(run) for run in fleet.active}
         event = EpochEnd(epoch, self.settings.epochs, records, model, names)
-        answers = [callback(event) for callback in callbacks]
-        return any(answers)
+        return any([callback(event) for callback in callbacks])  # noqa: C419 - every callback is told
 
     def _warn(self, most: int) -> None:
         if most and not self.warned:
@@ -236,31 +223,30 @@ class Trainer:
         values: list[float | None] = (sums.curvature.trace() / sums.weight).tolist()
         return values
 
-    def _results(self, fleet: Fleet) -> FleetResult:
+    def _results(self) -> FleetResult:
         """The results of all runs, with the scores of the very parameters that they return."""
-        ended = [fleet.finished[run] for run in range(len(self.runs))]
+        ended = [self.fleet.finished[run] for run in range(len(self.runs))]
         params = stack([run.params for run in ended])
         backend = self._backend(params)
-        scorer = self._scorer(backend)
+        scorer = Scorer(backend, self.settings.memory_budget)
         scores = {name: scorer.score(params, samples) for name, samples in self.data.items()}
         none = [None] * params.runs
         sharpness = self._sharpness(params, backend) if self.settings.track else none
         seconds = time.perf_counter() - self.started
-        return FleetResult(
-            tuple(
-                FitResult(
-                    model=Model(self.program.circuit, end.params, self.program),
-                    history=fleet.history[i],
-                    run=self.runs[i],
-                    epoch=end.epoch,
-                    train_ll=scores["train"][i],
-                    valid_ll=scores.get("valid", none)[i],
-                    test_ll=scores.get("test", none)[i],
-                    seconds=seconds,
-                    sharpness=sharpness[i],
-                    stopped=end.stopped,
-                    failure=end.failure,
-                )
-                for i, end in enumerate(ended)
+        results = (
+            FitResult(
+                model=Model(self.program.circuit, end.params, self.program),
+                history=self.fleet.history[i],
+                run=self.runs[i],
+                epoch=end.epoch,
+                train_ll=scores["train"][i],
+                valid_ll=scores.get("valid", none)[i],
+                test_ll=scores.get("test", none)[i],
+                seconds=seconds,
+                sharpness=sharpness[i],
+                stopped=end.stopped,
+                failure=end.failure,
             )
+            for i, end in enumerate(ended)
         )
+        return FleetResult(tuple(results))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
@@ -49,8 +49,16 @@ Strength: TypeAlias = float | Schedule | by_overfitting | Grid | Literal["auto"]
 """mu: a number, a schedule, a rule driven by overfitting, a grid, or "auto"."""
 
 
+class _Shown:
+    def __repr__(self) -> str:
+        """`Gated(mu=0.1, gate=rank)`: what differs from the defaults, gates by their name."""
+        values = [(given.name, getattr(self, given.name), given.default) for given in fields(cast("Any", self))]
+        parts = [f"{n}={getattr(v, '__name__', None) or repr(v)}" for n, v, default in values if v != default]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
 @dataclass(frozen=True, repr=False)
-class Vanilla:
+class Vanilla(_Shown):
     """Plain EM: theta~ is proportional to N_nc + pseudocount / children.
 
     The pseudocount is per sum node and M-step, shared out evenly among its children; inputs get the same per unit.
@@ -61,12 +69,9 @@ class Vanilla:
     def __post_init__(self) -> None:
         check_at_least_zero("pseudocount", self.pseudocount, MOST_COUNTS)
 
-    def __repr__(self) -> str:
-        return _shown(self)
-
 
 @dataclass(frozen=True, repr=False)
-class Global:
+class Global(_Shown):
     """Every sum node is penalised with the same strength mu.
 
     simplex: "normalize" takes the root at lambda = `multiplier` and divides by the sum, as the paper does; "exact"
@@ -87,12 +92,9 @@ class Global:
     def __post_init__(self) -> None:
         _check_regularised(self)
 
-    def __repr__(self) -> str:
-        return _shown(self)
-
 
 @dataclass(frozen=True, repr=False)
-class Gated:
+class Gated(_Shown):
     """Each sum node is penalised with mu * omega_n, omega_n the gate of its local curvature; other options as `Global`.
 
     gate: a function of `gates` (or its name, or "auto"), or a function of your own. estimator: "mean_trace" is the mean
@@ -120,21 +122,8 @@ class Gated:
         if self.gate != "auto":
             object.__setattr__(self, "gate", as_gate(self.gate))
 
-    def __repr__(self) -> str:
-        return _shown(self)
-
 
 Method: TypeAlias = Vanilla | Global | Gated
-
-
-def _shown(method: Method) -> str:
-    """`Gated(mu=0.1, gate=rank)`: what differs from the defaults, gates by their name."""
-    parts = []
-    for given in fields(method):
-        value = getattr(method, given.name)
-        if value != given.default:
-            parts.append(f"{given.name}={getattr(value, '__name__', None) or repr(value)}")
-    return f"{type(method).__name__}({', '.join(parts)})"
 
 
 def describe(method: Method) -> str:
@@ -145,10 +134,8 @@ def describe(method: Method) -> str:
 
 
 def _in_words(mu: Strength) -> str:
-    if isinstance(mu, Grid):
-        return "of a grid"
-    if isinstance(mu, by_overfitting):
-        return "by overfitting"
+    if isinstance(mu, Grid | by_overfitting):
+        return "of a grid" if isinstance(mu, Grid) else "by overfitting"
     return "by schedule" if callable(mu) else mu if isinstance(mu, str) else f"{mu:g}"
 
 
@@ -157,19 +144,16 @@ def as_gate(gate: object) -> Gate:
     if callable(gate):
         return gate
     if isinstance(gate, str):
-        if gate in GATES:
-            return GATES[gate]
         name, *arguments = gate.split(":")
-        if name == "power" and len(arguments) == 1:
-            try:
+        try:
+            if gate in GATES:
+                return GATES[gate]
+            if name == "power" and len(arguments) == 1:
                 return power(float(arguments[0]))
-            except ValueError as error:
-                raise OptionError(f"gate {gate!r}: {error}") from error
-        if name == "top_fraction" and 1 <= len(arguments) <= 2:
-            try:
+            if name == "top_fraction" and 1 <= len(arguments) <= 2:
                 return top_fraction(float(arguments[0]), *arguments[1:])  # type: ignore[arg-type]
-            except ValueError as error:
-                raise OptionError(f"gate {gate!r}: {error}") from error
+        except ValueError as error:
+            raise OptionError(f"gate {gate!r}: {error}") from error
     known = ", ".join([*GATES, "top_fraction:Q", "power:P"])
     raise OptionError(f"gate must be a function or one of {known}, not {gate!r}")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -28,9 +27,6 @@ __all__ = [
 
 BLOCK = 1 << 18
 """On a CPU so many edges are updated at a time: what is written between two passes is still in the cache."""
-
-Block: TypeAlias = tuple[slice, slice]
-"""Which runs and which groups."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,8 @@ def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Pe
     used = _used(sums.counts.sum(-1, keepdim=True))
     multiplier = penalty.multiplier
     if multiplier is not None and penalty.scale is not None:
-        multiplier = (multiplier * penalty.scale).clamp_max(
-            torch.finfo(torch.float64).max
-        )  # finite, so that times 0 is 0
+        largest = torch.finfo(torch.float64).max  # finite, so that times 0 is 0
+        multiplier = (multiplier * penalty.scale).clamp_max(largest)
     result = torch.empty_like(sums.counts)
     for runs, groups in _blocks(sums.counts):
         counts = sums.counts[runs, groups]
@@ -125,8 +120,8 @@ def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Pe
     return Target(result, used)
 
 
-def _blocks(weights: Tensor) -> Iterator[Block]:
-    """All runs and groups at once on a GPU; on a CPU some of them."""
+def _blocks(weights: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Which runs and groups are updated together: all of them on a GPU, some of them on a CPU."""
     runs, groups, units, children = weights.shape
     most = runs * groups if weights.device.type != "cpu" else max(1, BLOCK // (units * children))
     runs_at_once, groups_at_once = max(1, most // groups), min(most, groups)

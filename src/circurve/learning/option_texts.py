@@ -1,21 +1,25 @@
-"""Options that carry their own help text, so that Python and the command line say the same about them."""
+"""Options that carry their own help text: `help`, `inspect` and the command line show the same words and defaults."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, field, fields
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from circurve.errors import OptionError
 
-__all__ = ["help_of", "option", "options_in_words", "refuse_unknown", "shown_default"]
+__all__ = ["help_of", "option", "refuse_unknown", "show_options", "shown_default"]
 
 T = TypeVar("T")
 
 WIDTH = 116
 INDENT = "    "
+
+AFTER = "refit"
+"""The options of training stand before this one, and those of a run before them."""
 
 
 def option(default: T, help: str, *, python: str = "", shown: str | None = None) -> T:
@@ -30,29 +34,42 @@ def option(default: T, help: str, *, python: str = "", shown: str | None = None)
 
 def help_of(record: type, name: str) -> str:
     """The help text of an option."""
-    text: str = _field(record, name).metadata["help"]
-    return text
+    return str(_field(record, name).metadata["help"])
 
 
 def shown_default(record: type, name: str) -> str:
     """The default of an option in words."""
     found = _field(record, name)
-    shown = found.metadata["shown"]
-    return str(found.default) if shown is None else str(shown)
+    return str(found.default if found.metadata["shown"] is None else found.metadata["shown"])
 
 
 def _field(record: type, name: str) -> Field[Any]:
     return next(found for found in fields(record) if found.name == name)
 
 
-def options_in_words(record: type) -> str:
+def show_options(fit: Callable[..., Any], fit_fleet: Callable[..., Any], run: type, settings: type) -> None:
+    """Replace `**options` in both signatures by the options themselves, and fill in the docstring of `fit`."""
+    own, shared = signature(fit), signature(fit_fleet)
+    kept = [parameter for parameter in shared.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+    first = [parameter.name for parameter in kept].index(AFTER)
+    kind = Parameter.KEYWORD_ONLY
+    fleet = [Parameter(own.name, kind, default=own.default, annotation=own.type) for own in fields(settings)]
+    of_run = [own.parameters[name] for name in ("method", "seed", "init")]
+    before = [parameter for parameter in kept[:first] if parameter.name != "runs"]
+    fit.__signature__ = own.replace(parameters=[*before, *of_run, *fleet, *kept[first:]])  # type: ignore[attr-defined]
+    fit_fleet.__signature__ = shared.replace(parameters=[*kept[:first], *fleet, *kept[first:]])  # type: ignore[attr-defined]
+    if fit.__doc__ is not None:  # python -OO has none
+        fit.__doc__ = fit.__doc__.format(run=_in_words(run), settings=_in_words(settings))
+
+
+def _in_words(record: type) -> str:
     """All options of a record with their help texts, as the lines of a docstring."""
     lines = []
     for found in fields(record):
         if "help" in found.metadata:
-            words = " ".join(text for text in (found.metadata["help"], found.metadata["python"]) if text)
-            lines += textwrap.wrap(f"{found.name}: {words}", WIDTH, subsequent_indent=INDENT)
-    return textwrap.indent("\n".join(lines), INDENT)
+            words = f"{found.name}: {found.metadata['help']} {found.metadata['python']}".rstrip()
+            lines += textwrap.wrap(words, WIDTH, subsequent_indent=INDENT)
+    return textwrap.indent("\n".join(lines), INDENT).strip()
 
 
 def refuse_unknown(

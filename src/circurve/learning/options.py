@@ -9,30 +9,21 @@ import torch
 
 from circurve.engine import BACKENDS, BackendName
 from circurve.errors import OptionError
-from circurve.learning.checks import check_at_least_zero, check_choice, check_count, is_number
+from circurve.learning.checks import check_at_least_zero, check_choice, check_count, check_step
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
 from circurve.learning.option_texts import option
-from circurve.learning.schedules import Schedule, constant
+from circurve.learning.schedules import Schedule
 
-__all__ = ["PRECISIONS", "Run", "Settings", "TrainingOptions", "as_schedule"]
+__all__ = ["PRECISIONS", "Run", "Settings", "TrainingOptions"]
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
 
 
-def as_schedule(value: float | Schedule, name: str = "step_size") -> Schedule:
-    """A number or a function as a schedule; its values must lie in (0, 1], at the ends now, elsewhere in due course."""
-    schedule = value if callable(value) else constant(value)
-
-    def checked(progress: float) -> float:
-        at = schedule(progress)
-        if not is_number(at) or not 0 < at <= 1:
-            raise OptionError(f"{name} must lie in (0, 1], not {at!r}")
-        return at
-
-    for progress in (0.0, 1.0):
-        checked(progress)
-    return checked
+def _check_steps(step_size: float | Schedule) -> None:
+    """Refuse a step size outside (0, 1]; of a schedule its ends are checked now, the rest in due course."""
+    for value in (step_size(0.0), step_size(1.0)) if callable(step_size) else (step_size,):
+        check_step(value)
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class Run:
         if not isinstance(self.method, Vanilla | Global | Gated):
             raise OptionError(f"method must be Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
         if self.step_size is not None:
-            as_schedule(self.step_size)
+            _check_steps(self.step_size)
 
     def name(self, number: int) -> str:
         """What messages call a run: `run 3 (global, mu 0.1, seed 0)`, or its label in place of the number."""
@@ -119,7 +110,7 @@ class Settings:
             check_choice("select", self.select, ("best", "last"))
         check_choice("precision", self.precision, tuple(PRECISIONS))
         check_choice("backend", self.backend, BACKENDS)
-        as_schedule(self.step)
+        _check_steps(self.step)
 
     @classmethod
     def of(cls, options: TrainingOptions) -> Settings:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from circurve.learning.events import Callback, EpochEnd
+from circurve.learning.history import Callback, EpochEnd
 
 __all__ = ["progress_bar"]
 
@@ -20,9 +20,8 @@ def progress_bar(epochs: int, shown: bool | None) -> Iterator[Sequence[Callback]
     from rich.console import Console  # noqa: PLC0415 - only needed when someone is looking
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    columns = (
-        TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}")
-    )  # fmt: skip
+    text = TextColumn("{task.description}")
+    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), text)
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=console.is_terminal) as bar:
         task = bar.add_task("", total=epochs)

@@ -3,74 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, cast
+from functools import partial
 
-from circurve.learning.checks import check_at_least_zero
+from circurve.learning.checks import check_at_least_zero, check_step
 from circurve.learning.history import EpochRecord
-from circurve.learning.methods import Grid, Strength, Vanilla
-from circurve.learning.options import Run, Settings, as_schedule
+from circurve.learning.methods import Grid, Vanilla
+from circurve.learning.options import Run, Settings
 from circurve.learning.schedules import Schedule, by_overfitting
 
-__all__ = ["Rates"]
+__all__ = ["Rates", "step_sizes", "strengths"]
 
-T = TypeVar("T")
-"""A number, a schedule, or what else says how strong or how long a step is."""
-
-Steps = list[tuple[float, ...]]
+Rates = list[tuple[float, ...]]
 """A number for each step and run, (steps, R)."""
 
 
-class Rates:
-    """Step sizes and strengths of all runs; each value of a schedule is checked when it is read."""
-
-    def __init__(self, runs: Sequence[Run], settings: Settings) -> None:
-        steps: list[float | Schedule] = [settings.step if run.step_size is None else run.step_size for run in runs]
-        mus: list[Strength] = [0.0 if isinstance(run.method, Vanilla) else run.method.mu for run in runs]
-        self.step_sizes = _checked(steps, as_schedule)
-        self.strengths = _checked(mus, _as_strength)
-
-    def step_sizes_at(self, runs: Sequence[int], progress: Sequence[float]) -> Steps:
-        """alpha of the given runs at each step; progress goes from 0 to 1 over the training."""
-        return _over_epoch([self.step_sizes[run] for run in runs], progress)
-
-    def strengths_at(self, runs: Sequence[int], progress: Sequence[float], last: Sequence[EpochRecord | None]) -> Steps:
-        """mu of the given runs at each step; `last` holds the record of each run's last epoch."""
-        pairs = zip(runs, last, strict=True)
-        return _over_epoch([self._strength(run, record) for run, record in pairs], progress)
-
-    def _strength(self, run: int, last: EpochRecord | None) -> float | Schedule:
-        strength = self.strengths[run]
-        if isinstance(strength, by_overfitting):
-            return strength.value(None if last is None else _overfitting(last))
-        assert not isinstance(strength, str | Grid), "a choice of mu is resolved before training"
-        return strength
+def step_sizes(runs: Sequence[Run], settings: Settings, progress: Sequence[float]) -> Rates:
+    """alpha of the runs at each step; progress goes from 0 to 1 over the training."""
+    given = [settings.step if run.step_size is None else run.step_size for run in runs]
+    return _at_each_step(given, progress, check_step)
 
 
-def _checked(given: Sequence[T], check: Callable[[Schedule], Schedule]) -> list[T]:
-    """Schedules with a check of their values, one for all runs that share a schedule; all else as it is."""
-    checked = {id(value): cast("T", check(value)) for value in given if callable(value)}
-    return [checked.get(id(value), value) for value in given]
+def strengths(runs: Sequence[Run], last: Sequence[EpochRecord | None], progress: Sequence[float]) -> Rates:
+    """mu of the runs at each step; `last` holds the record of each run's last epoch."""
+    given = [_strength(run, record) for run, record in zip(runs, last, strict=True)]
+    return _at_each_step(given, progress, partial(check_at_least_zero, "mu"))
 
 
-def _as_strength(mu: Schedule) -> Schedule:
-    def checked(progress: float) -> float:
-        strength = mu(progress)
-        check_at_least_zero("mu", strength)
-        return strength
+def _strength(run: Run, last: EpochRecord | None) -> float | Schedule:
+    mu = 0.0 if isinstance(run.method, Vanilla) else run.method.mu
+    assert not isinstance(mu, str | Grid), "a choice of mu is resolved before training"
+    if not isinstance(mu, by_overfitting):
+        return mu
+    if last is None or last.valid_ll is None:
+        return mu.value(None)
+    return mu.value(0.0 if last.valid_ll >= last.train_ll else last.dof)
 
-    return checked
 
-
-def _over_epoch(given: Sequence[float | Schedule], progress: Sequence[float]) -> Steps:
-    """Each run's number or schedule at every step; a schedule that runs share is asked once a step."""
-    schedules = dict.fromkeys(value for value in given if callable(value))
-    values = {schedule: [schedule(at) for at in progress] for schedule in schedules}
-    columns = [values[value] if callable(value) else [value] * len(progress) for value in given]
+def _at_each_step(
+    given: Sequence[float | Schedule], progress: Sequence[float], check: Callable[[float], None]
+) -> Rates:
+    """Each run's number or schedule at every step; a schedule that runs share is asked, and checked, once a step."""
+    schedules = {id(value): value for value in given if callable(value)}
+    values = {key: [schedule(at) for at in progress] for key, schedule in schedules.items()}
+    for column in values.values():
+        for value in column:
+            check(value)
+    columns = [values[id(value)] if callable(value) else [value] * len(progress) for value in given]
     return list(zip(*columns, strict=True))
-
-
-def _overfitting(record: EpochRecord) -> float | None:
-    """The degree of overfitting, zero where validation data fit better than training data."""
-    if record.valid_ll is None or record.valid_ll >= record.train_ll:
-        return None if record.valid_ll is None else 0.0
-    return record.dof

@@ -27,42 +27,36 @@ class constant:  # noqa: N801 - used like a function, printed like a record
 
 
 @dataclass(frozen=True)
-class linear:  # noqa: N801
-    """A straight line from `start` to `end`."""
+class _FromTo:
+    """What goes from `start` to `end`."""
 
     start: float
     end: float
 
     def __post_init__(self) -> None:
-        _check_ends(self)
+        for name in ("start", "end"):
+            check_at_least_zero(f"{type(self).__name__}: {name}", getattr(self, name))
+
+
+class linear(_FromTo):  # noqa: N801
+    """A straight line from `start` to `end`."""
 
     def __call__(self, progress: float) -> float:
         return self.start + (self.end - self.start) * progress
 
 
-@dataclass(frozen=True)
-class cosine:  # noqa: N801
+class cosine(_FromTo):  # noqa: N801
     """Half a cosine wave from `start` to `end`: slow, fast, slow."""
-
-    start: float
-    end: float
-
-    def __post_init__(self) -> None:
-        _check_ends(self)
 
     def __call__(self, progress: float) -> float:
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * progress)) / 2
 
 
-@dataclass(frozen=True)
-class exponential:  # noqa: N801
+class exponential(_FromTo):  # noqa: N801
     """A constant ratio from `start` to `end`, both positive."""
 
-    start: float
-    end: float
-
     def __post_init__(self) -> None:
-        _check_ends(self)
+        super().__post_init__()
         if self.start == 0 or self.end == 0:
             raise OptionError(f"exponential: start and end must be positive, not {self.start!r} and {self.end!r}")
 
@@ -104,8 +98,3 @@ class by_overfitting:  # noqa: N801
     def value(self, dof: float | None) -> float:
         """The strength for a degree of overfitting; 0 before the first one is known."""
         return 0.0 if dof is None else self.maximum * min(1.0, dof / self.full_at)
-
-
-def _check_ends(schedule: linear | cosine | exponential) -> None:
-    for end in ("start", "end"):
-        check_at_least_zero(f"{type(schedule).__name__}: {end}", getattr(schedule, end))

@@ -29,22 +29,20 @@ class Scorer:
 
 def mean_log_likelihood(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
-    return within_memory(backend, min(chunk, len(table)), lambda size: _mean(backend, params, table, size))
 
+    def mean(size: int) -> Tensor:
+        total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
+        weight = torch.zeros_like(total)
+        for batch in chunks(table, size, params.dtype):
+            values = backend.log_prob(params, batch)  # (R, outputs, N)
+            labels = batch.labels
+            score = values[:, 0] if labels is None else values.gather(1, labels.expand(params.runs, -1)[:, None])[:, 0]
+            if batch.weights is None:
+                total += score.sum(-1, dtype=torch.float64)
+                weight += batch.size
+            else:
+                total += torch.where(batch.weights > 0, score * batch.weights, 0.0).sum(-1, dtype=torch.float64)
+                weight += batch.weights.sum(-1, dtype=torch.float64)
+        return total / weight
 
-def _mean(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:
-    total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
-    weight = torch.zeros_like(total)
-    for batch in chunks(table, chunk, params.dtype):
-        values = backend.log_prob(params, batch)  # (R, outputs, N)
-        if batch.labels is None:
-            score = values[:, 0]
-        else:
-            score = values.gather(1, batch.labels.expand(params.runs, -1).unsqueeze(1)).squeeze(1)
-        if batch.weights is None:
-            total += score.sum(-1, dtype=torch.float64)
-            weight += batch.size
-        else:
-            total += torch.where(batch.weights > 0, score * batch.weights, 0.0).sum(-1, dtype=torch.float64)
-            weight += batch.weights.sum(-1, dtype=torch.float64)
-    return total / weight
+    return within_memory(backend, min(chunk, len(table)), mean)

@@ -127,20 +127,13 @@ def target_weights(
     """
     total = counts.sum(-1, keepdim=True)
     shares = counts / total
-    if moments is None:
-        roots = quadratic(shares, _row_strength(strength, multiplier, total))
+    if moments is None:  # m' = m lambda / T at a fixed lambda, m' = m for the exact simplex; at most `max_strength`
+        row = strength.double() if multiplier is None else strength.double() * multiplier.double() / total.double()
+        roots = quadratic(shares, row.clamp_max(LIMITS[total.dtype].max_strength).to(total.dtype))
     else:
         roots = cubic(shares, _moment_roots(moments, strength, multiplier, total))
     theta = roots.at(solve_multiplier(roots) if multiplier is None else torch.ones_like(total))
     return theta.div_(theta.sum(-1, keepdim=True))
-
-
-def _row_strength(strength: Tensor, multiplier: Tensor | None, total: Tensor) -> Tensor:  # (..., 1)
-    """m' = m lambda / T at a fixed lambda, m' = m for the exact simplex; at most `max_strength`."""
-    value = strength.double()
-    if multiplier is not None:
-        value = value * multiplier.double() / total.double()
-    return value.clamp_max(LIMITS[total.dtype].max_strength).to(total.dtype)
 
 
 def _moment_roots(moments: Tensor, strength: Tensor, multiplier: Tensor | None, total: Tensor) -> Tensor:  # (..., C)

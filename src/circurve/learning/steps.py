@@ -14,8 +14,8 @@ from torch import Tensor
 from circurve.data import Table
 from circurve.engine import Backend, Batch, Params, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.learning.finite import finite_runs
 from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer
 
 __all__ = ["Batches", "EpochSums", "PlainSteps", "Steps", "Totals"]
 
@@ -29,23 +29,15 @@ class Totals:
     ROWS = 5
     """Log-likelihood, weight, impossible samples, broken samples, trace."""
 
-    @classmethod
-    def zero(cls, runs: int, device: torch.device) -> Totals:
-        """Before the first batch."""
-        return cls(torch.zeros(cls.ROWS, runs, dtype=torch.float64, device=device))
-
     def add(self, sums: Statistics) -> None:
         """Another batch."""
-        self.values[0] += sums.log_likelihood
-        self.values[1] += sums.weight
-        self.values[2] += sums.impossible
-        self.values[3] += sums.broken
+        self.values[:4] += torch.stack([sums.log_likelihood, sums.weight, sums.impossible, sums.broken])
         if sums.curvature is not None and sums.curvature.total is not None:
             self.values[4] += sums.curvature.trace()
 
-    def fetch(self, params: Params) -> EpochSums:
-        """The totals on the host, with a check of the parameters after the epoch: one synchronisation for all."""
-        rows = torch.cat([self.values, finite_runs(params)[None].double()]).tolist()
+    def fetch(self, finite: Tensor) -> EpochSums:
+        """The totals on the host, with whether a run's parameters are finite, (R,): one synchronisation for all."""
+        rows = torch.cat([self.values, finite[None].double()]).tolist()
         return EpochSums(*(tuple(row) for row in rows))
 
 
@@ -55,15 +47,10 @@ class EpochSums:
 
     log_likelihood: tuple[float, ...]
     weight: tuple[float, ...]
-    impossible: tuple[float, ...]
-    """How many samples have probability zero."""
-
-    broken: tuple[float, ...]
-    """How many samples have a log-probability of NaN."""
-
+    impossible: tuple[float, ...]  # how many samples have probability zero
+    broken: tuple[float, ...]  # how many samples have a log-probability of NaN
     trace: tuple[float, ...]
-    finite: tuple[float, ...]
-    """1 if all parameters are finite after the epoch, else 0."""
+    finite: tuple[float, ...]  # 1 if all parameters are finite after the epoch, else 0
 
     def train_ll(self, place: int) -> float:
         """The mean over samples: NaN if one of them is NaN, else -inf if one has probability zero."""
@@ -104,13 +91,13 @@ class Batches:
 class Steps(Protocol):
     """Runs the batches of an epoch and keeps the fleet's parameters."""
 
+    plan: Plan
+    scorer: Scorer
+    """For scores between epochs, which do not disturb the steps."""
+
     @property
     def params(self) -> Params:
         """The present parameters."""
-
-    @property
-    def scorer(self) -> Backend:
-        """A backend for scores between epochs, whose use does not disturb the steps."""
 
     def snapshot(self) -> Params:
         """The present parameters, in memory that no later step changes."""
@@ -125,20 +112,17 @@ class PlainSteps:
     def __init__(self, backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> None:
         self.backend, self.plan, self.train = backend, plan, train
         self.params = params
+        self.scorer = Scorer(backend, memory_budget)
         self._whole: Batch | None = None
         self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
-
-    @property
-    def scorer(self) -> Backend:
-        """The same backend."""
-        return self.backend
 
     def snapshot(self) -> Params:
         """The parameters themselves: each M-step makes new ones."""
         return self.params
 
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
-        totals = Totals.zero(self.params.runs, self.params.device)
+        shape, device = (Totals.ROWS, self.params.runs), self.params.device
+        totals = Totals(torch.zeros(shape, dtype=torch.float64, device=device))
         for rows, alpha, mu in zip(batches, step_sizes, mus, strict=True):
             sums = self._e_step(rows)
             self.params = self.plan.maximize(self.params, sums, alpha, mu)
@@ -150,15 +134,12 @@ class PlainSteps:
         return within_memory(self.backend, min(self.chunk, size), lambda chunk: self._sums(rows, chunk))
 
     def _sums(self, rows: Tensor | None, chunk: int) -> Statistics:
-        if rows is None:
-            return self.backend.statistics(self.params, self._all_rows(chunk), self.plan.request)
-        parts = (Batch.pick(self.train, part, self.params.dtype) for part in torch.split(rows, chunk, dim=1))
+        parts: Iterable[Batch]
+        if rows is not None:
+            parts = (Batch.pick(self.train, part, self.params.dtype) for part in torch.split(rows, chunk, dim=1))
+        elif chunk < len(self.train):
+            parts = chunks(self.train, chunk, self.params.dtype)
+        else:  # a single chunk is made once and kept for the next step
+            self._whole = self._whole or Batch.rows(self.train, 0, len(self.train), self.params.dtype)
+            parts = [self._whole]
         return self.backend.statistics(self.params, parts, self.plan.request)
-
-    def _all_rows(self, chunk: int) -> Iterable[Batch]:
-        """All rows in chunks; a single chunk is made once and kept for the next step."""
-        if chunk < len(self.train):
-            return chunks(self.train, chunk, self.params.dtype)
-        if self._whole is None:
-            self._whole = Batch.rows(self.train, 0, len(self.train), self.params.dtype)
-        return [self._whole]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 from circurve.data import Table
 from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
@@ -14,12 +12,8 @@ from circurve.learning.steps import PlainSteps, Steps
 __all__ = ["steps_for"]
 
 
-@singledispatch
 def steps_for(backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> Steps:
     """EM steps for a fleet with these parameters."""
+    if isinstance(backend, Fused):
+        return GraphSteps(backend, plan, train, params, memory_budget)
     return PlainSteps(backend, plan, train, params, memory_budget)
-
-
-@steps_for.register
-def _(backend: Fused, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> Steps:
-    return GraphSteps(backend, plan, train, params, memory_budget)

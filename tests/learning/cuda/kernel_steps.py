@@ -1,4 +1,4 @@
-"""Both kernels of the sum weights, launched on plain tensors, as `learning/cuda/mstep.py` does on an engine's."""
+"""Both kernels of the sum weights, launched on plain tensors, as `learning/graph_steps.py` does on an engine's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The M-step as Triton kernels: `mstep.py` launches those of the two other files. Triton is imported late."""
+"""The M-step as Triton kernels, launched by `learning/graph_steps.py`. Triton is imported late."""
