@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,8 @@ from circurve.data.convert import Array
 __all__ = ["ArrayLike"]
 
 
-def _unary(operation: Callable[[Any], Any]) -> Callable[[ArrayLike], Any]:
-    def apply(self: ArrayLike) -> Any:
-        return operation(np.asarray(self))
-
-    return apply
-
-
-def _binary(operation: Callable[[Any, Any], Any]) -> Callable[[ArrayLike, Any], Any]:
-    def apply(self: ArrayLike, other: Any) -> Any:
-        return operation(np.asarray(self), other)
-
-    return apply
-
-
-def _reflected(operation: Callable[[Any, Any], Any]) -> Callable[[ArrayLike, Any], Any]:
-    def apply(self: ArrayLike, other: Any) -> Any:
-        return operation(other, np.asarray(self))
-
-    return apply
+def _delegated(name: str) -> Callable[..., Any]:
+    return lambda self, *operands: getattr(np.asarray(self), name)(*operands)
 
 
 class ArrayLike:
@@ -52,33 +34,19 @@ class ArrayLike:
         array.flags.writeable = False  # a method that changes an array fails, even on a copy that no one would see
         return getattr(array, name)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(np.asarray(self))
-
-    def __contains__(self, value: object) -> bool:
-        return value in np.asarray(self)
-
-    def __eq__(self, other: object) -> Any:
-        return np.asarray(self) == other
-
-    def __ne__(self, other: object) -> Any:
-        return np.asarray(self) != other
-
-    __lt__, __le__, __gt__, __ge__ = (
-        _binary(operator.lt),
-        _binary(operator.le),
-        _binary(operator.gt),
-        _binary(operator.ge),
-    )
-    __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
-    __sub__, __rsub__ = _binary(operator.sub), _reflected(operator.sub)
-    __mul__, __rmul__ = _binary(operator.mul), _reflected(operator.mul)
-    __truediv__, __rtruediv__ = _binary(operator.truediv), _reflected(operator.truediv)
-    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _reflected(operator.floordiv)
-    __mod__, __rmod__ = _binary(operator.mod), _reflected(operator.mod)
-    __pow__, __rpow__ = _binary(operator.pow), _reflected(operator.pow)
-    __matmul__, __rmatmul__ = _binary(operator.matmul), _reflected(operator.matmul)
-    __and__, __rand__ = _binary(operator.and_), _reflected(operator.and_)
-    __or__, __ror__ = _binary(operator.or_), _reflected(operator.or_)
-    __xor__, __rxor__ = _binary(operator.xor), _reflected(operator.xor)
-    __neg__, __abs__, __invert__ = _unary(operator.neg), _unary(operator.abs), _unary(operator.invert)
+    __iter__, __contains__ = _delegated("__iter__"), _delegated("__contains__")
+    __eq__, __ne__ = _delegated("__eq__"), _delegated("__ne__")
+    __lt__, __le__ = _delegated("__lt__"), _delegated("__le__")
+    __gt__, __ge__ = _delegated("__gt__"), _delegated("__ge__")
+    __add__, __radd__ = _delegated("__add__"), _delegated("__radd__")
+    __sub__, __rsub__ = _delegated("__sub__"), _delegated("__rsub__")
+    __mul__, __rmul__ = _delegated("__mul__"), _delegated("__rmul__")
+    __truediv__, __rtruediv__ = _delegated("__truediv__"), _delegated("__rtruediv__")
+    __floordiv__, __rfloordiv__ = _delegated("__floordiv__"), _delegated("__rfloordiv__")
+    __mod__, __rmod__ = _delegated("__mod__"), _delegated("__rmod__")
+    __pow__, __rpow__ = _delegated("__pow__"), _delegated("__rpow__")
+    __matmul__, __rmatmul__ = _delegated("__matmul__"), _delegated("__rmatmul__")
+    __and__, __rand__ = _delegated("__and__"), _delegated("__rand__")
+    __or__, __ror__ = _delegated("__or__"), _delegated("__ror__")
+    __xor__, __rxor__ = _delegated("__xor__"), _delegated("__rxor__")
+    __neg__, __abs__, __invert__ = _delegated("__neg__"), _delegated("__abs__"), _delegated("__invert__")

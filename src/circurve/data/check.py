@@ -45,38 +45,25 @@ def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
 
 
 def _encode(table: Table, families: Sequence[Family]) -> Table:
-    values = table.values.detach().numpy()
+    values, columns = table.values.detach().numpy(), table.columns
     hidden = None if table.observed is None or bool(table.observed.all()) else ~table.observed.numpy()
-    if all(family.discrete for family in families):
-        coded = _as_integers(values, table.columns, families, hidden)
+    filled = values if hidden is None else np.where(hidden, 0, values)
+    discrete = [v for v, family in enumerate(families) if family.discrete]
+    if len(discrete) == len(families):
+        _check_whole(filled, discrete, columns, families)
+        dtype = next(kind for kind in INTEGERS if filled.max() <= np.iinfo(kind).max)
+        coded = filled.astype(dtype, order="C", copy=hidden is None)
     else:
-        coded = _as_floats(values, table.columns, families, hidden)
-    _check_families(coded, table.columns, families, hidden)
-    names = table.columns or [None] * len(families)
+        coded = filled.astype(np.float64, order="C", copy=hidden is None)
+        if discrete:
+            _check_whole(coded[:, discrete], discrete, columns, families)
+    _check_families(coded, columns, families, hidden)
     return replace(
         table,
         values=torch.from_numpy(coded),
         observed=None if hidden is None else torch.from_numpy(~hidden),
-        schema=Schema(tuple(Column(name, family) for name, family in zip(names, families, strict=True))),
+        schema=Schema(tuple(map(Column, columns or [None] * len(families), families))),
     )
-
-
-def _as_integers(values: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> Array:
-    filled = values if hidden is None else np.where(hidden, 0, values)
-    _check_whole(filled, range(len(families)), columns, families)
-    largest = filled.max()
-    dtype = next(kind for kind in INTEGERS if largest <= np.iinfo(kind).max)
-    return np.array(filled, dtype=dtype, order="C")
-
-
-def _as_floats(values: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> Array:
-    coded: Array = np.array(values, dtype=np.float64, order="C")
-    if hidden is not None:
-        coded[hidden] = 0
-    discrete = [v for v, family in enumerate(families) if family.discrete]
-    if discrete:
-        _check_whole(coded[:, discrete], discrete, columns, families)
-    return coded
 
 
 def _check_whole(block: Array, numbers: Sequence[int], columns: Names, families: Sequence[Family]) -> None:
@@ -104,27 +91,24 @@ def _check_families(coded: Array, columns: Names, families: Sequence[Family], hi
         block = coded[:, part]
         observed = block.reshape(-1) if hidden is None else block[~hidden[:, part]]
         if family.check_values(observed) is not None:
-            _raise_first_misfit(coded, columns, families, hidden)
+            raise _first_misfit(coded, columns, families, hidden)
 
 
-def _raise_first_misfit(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> None:
-    """Name the first column with a value its family refuses, and the first row where it does."""
-    for number, family in enumerate(families):
-        rows = np.arange(len(coded)) if hidden is None else np.flatnonzero(~hidden[:, number])
-        column = coded[rows, number]
-        if family.check_values(column) is None:
-            continue
-        first = _first_refused(family, column)
-        reason = family.check_values(column[first : first + 1])
-        raise DataError(
-            f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g} "
-            f"does not fit {family!r}: {reason}"
-        )
+def _first_misfit(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> DataError:
+    """Names the first column with a value its family refuses, and the first row where it does.
 
-
-def _first_refused(family: Family, column: Array) -> int:
-    """The shortest prefix that is refused ends with the first wrong value; found by bisection."""
-    return bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
+    The shortest prefix of the column that is refused ends with that row; it is found by bisection.
+    """
+    present = np.ones(coded.shape, dtype=np.bool_) if hidden is None else ~hidden
+    number = next(v for v, family in enumerate(families) if family.check_values(coded[present[:, v], v]) is not None)
+    family, rows = families[number], np.flatnonzero(present[:, number])
+    column = coded[rows, number]
+    first = bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
+    reason = family.check_values(column[first : first + 1])
+    return DataError(
+        f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g} "
+        f"does not fit {family!r}: {reason}"
+    )
 
 
 def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
-from circurve.data.convert import Names
+from circurve.data.convert import Names, about
 from circurve.data.debd import SPLITS
 from circurve.data.entry import as_table
 from circurve.data.table import Table
@@ -14,6 +14,7 @@ from circurve.errors import DataError
 __all__ = ["SPLITS", "Dataset"]
 
 
+@final
 @dataclass(frozen=True, eq=False, init=False)
 class Dataset:
     """Rows for training and, where there are any, for validation and test; all with the same columns.
@@ -29,8 +30,11 @@ class Dataset:
     columns: Names
 
     def __init__(self, name: str, train: Any, valid: Any = None, test: Any = None, columns: Names = None) -> None:
-        given = {split: part for split, part in zip(SPLITS, (train, valid, test), strict=True) if part is not None}
-        tables = {split: _as_part(part, f"{name}: {split}") for split, part in given.items()}
+        tables: dict[str, Table] = {}
+        for split, part in zip(SPLITS, (train, valid, test), strict=True):
+            if part is not None:
+                with about(f"{name}: {split}"):
+                    tables[split] = as_table(part)
         width = tables["train"].shape[1]
         names = tables["train"].columns if columns is None else tuple(columns)
         if names is not None and len(names) != width:
@@ -48,13 +52,6 @@ class Dataset:
         parts = [(split, getattr(self, split)) for split in SPLITS]
         sizes = ", ".join(f"{len(part)} {split}" for split, part in parts if part is not None)
         return f"<Dataset {self.name}: {self.train.shape[1]} variables, rows: {sizes}>"
-
-
-def _as_part(part: Any, what: str) -> Table:
-    try:
-        return as_table(part)
-    except DataError as error:
-        raise DataError(f"{what}: {error}") from error
 
 
 def _named(table: Table, names: Names, what: str) -> Table:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from circurve.data import cache
 from circurve.data.convert import Array
@@ -16,10 +13,10 @@ from circurve.errors import DownloadError, FileAccessError
 __all__ = ["fetch"]
 
 CHUNK = 1 << 16
-BY_HAND = f"get the collection by hand: git clone {REPOSITORY}, then say data_dir='DEBD' (--data-dir DEBD)"
+TIMEOUT = 30
+"""Seconds without a byte from the server before a download is given up."""
 
-NewBar: TypeAlias = Callable[[str], Any]
-"""Makes the progress bar of one file, as pooch wants it; False for none."""
+BY_HAND = f"get the collection by hand: git clone {REPOSITORY}, then say data_dir='DEBD' (--data-dir DEBD)"
 
 
 def fetch(entry: DebdSet) -> tuple[dict[str, Array], tuple[str, ...]]:
@@ -27,29 +24,36 @@ def fetch(entry: DebdSet) -> tuple[dict[str, Array], tuple[str, ...]]:
     parts = {split: cache.recall(entry, split) for split in SPLITS}
     lacking = tuple(split for split, rows in parts.items() if rows is None)
     if lacking:
-        with _bars() as new_bar:
+        with _progress() as progress:
             for split in lacking:
-                parts[split] = cache.keep(entry, split, _download(entry, split, new_bar))
+                parts[split] = cache.keep(entry, split, _download(entry, split, progress))
     return {split: rows for split, rows in parts.items() if rows is not None}, lacking
 
 
-def _download(entry: DebdSet, split: str, new_bar: NewBar) -> bytes:
+def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
     """The content of one file, which is then in the cache; if anything goes wrong, nothing is."""
-    from pooch import HTTPDownloader  # noqa: PLC0415 - slow to import, and only needed here
-    from requests import RequestException  # noqa: PLC0415
+    import requests  # noqa: PLC0415 - slow to import, and only needed here
 
     url, target = file_url(entry.name, split), cache.text_path(entry.name, split)
     try:
         with cache.replacing(target) as part:
-            HTTPDownloader(progressbar=new_bar(target.name), chunk_size=CHUNK)(url, str(part), None)
+            with requests.get(url, stream=True, timeout=TIMEOUT) as response, part.open("wb") as file:
+                response.raise_for_status()
+                task = progress.add_task(target.name, total=int(response.headers.get("content-length", 0)) or None)
+                for chunk in response.iter_content(CHUNK):
+                    file.write(chunk)
+                    progress.update(task, completed=response.raw.tell())  # bytes on the wire, maybe compressed
             content = part.read_bytes()
             _check(content, entry.blob(split), url)
-    except RequestException as error:
+    except requests.RequestException as error:
         raise DownloadError(f"cannot download {url}: {_reason(error)}; try again later, or {BY_HAND}") from error
     except DownloadError:
         raise
     except OSError as error:
-        raise _not_kept(target, error) from error
+        raise FileAccessError(
+            f"cannot write {target}: {error.strerror or error}; make room there, name another folder in the "
+            f"environment variable {cache.CACHE_VARIABLE}, or {BY_HAND}"
+        ) from error
     return content
 
 
@@ -77,51 +81,10 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _not_kept(target: Path, error: OSError) -> FileAccessError:
-    return FileAccessError(
-        f"cannot write {target}: {error.strerror or error}; make room there, name another folder in the environment "
-        f"variable {cache.CACHE_VARIABLE}, or {BY_HAND}"
-    )
-
-
-class _Bar:
-    """What pooch calls while a file comes in, shown by rich."""
-
-    def __init__(self, progress: Any, label: str) -> None:
-        self.progress, self.task = progress, progress.add_task(label, total=None)
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """How many bytes will come; 0 if the server does not say."""
-        return self._total
-
-    @total.setter
-    def total(self, count: int) -> None:
-        self._total = count
-        self.progress.update(self.task, total=count or None)
-
-    def update(self, count: int) -> None:
-        """So many more bytes."""
-        self.progress.update(self.task, advance=count)
-
-    def reset(self) -> None:
-        """Back to none; pooch says so before it fills the bar."""
-        self.progress.update(self.task, completed=0)
-
-    def close(self) -> None:
-        """Nothing to do: the bars of all files close together."""
-
-
-@contextmanager
-def _bars() -> Iterator[NewBar]:
+def _progress() -> Any:
     """Progress bars on standard error, for people only: none where that is not a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: False
-        return
-    from rich.console import Console  # noqa: PLC0415 - only needed when someone is looking
+    from rich.console import Console  # noqa: PLC0415 - only needed here
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield lambda label: _Bar(progress, label)
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from circurve.data.check import check
-from circurve.data.convert import column_label
+from circurve.data.convert import about, column_label
 from circurve.data.entry import as_table
 from circurve.data.table import Table
 from circurve.errors import DataError, warn_user
@@ -31,11 +31,9 @@ def prepare(
     data: Any, circuit: Circuit, what: str, *, weights: Any = None, labels: Any = None, missing: int | None = None
 ) -> Table:
     """Check data against a circuit; `what` ("train", "valid", ...) opens every message."""
-    try:
+    with about(f"{what} data"):
         table = as_table(data, weights=weights, labels=labels, missing=missing)
         table = check(table, circuit.families, circuit.outputs)
-    except DataError as error:
-        raise DataError(f"{what} data: {error}") from error
     empty, rows = table.empty_rows, len(table)
     if empty == rows:
         raise DataError(f"{what} data: every value is missing")
@@ -65,11 +63,9 @@ def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.d
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
         mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
-        label = column_label(train.columns, continuous[number])
-        wider = abs(mean[number]) <= FARTHEST[torch.float64] * spread[number]
-        cure = ", or use precision='float64'" if wider else ""
-        warn_user(
+        label, far = column_label(train.columns, continuous[number]), abs(mean[number]) / spread[number]
+        cure = ", or use precision='float64'" if far <= FARTHEST[torch.float64] else ""
+        return warn_user(
             f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
             f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it{cure}"
         )
-        return

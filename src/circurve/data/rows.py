@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,13 @@ SPLIT, FRACTION = 0, 1
 """What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent."""
 
 
-Rows = TypeVar("Rows", Table, Array)
+Part = TypeVar("Part", Table, Array)
+Rows = TypeVar("Rows", Dataset, Table, Array)
 
 
 def split_rows(
-    values: Rows, valid: float = 0.1, test: float = 0.1, seed: int = 0
-) -> tuple[Rows, Rows | None, Rows | None]:
+    values: Part, valid: float = 0.1, test: float = 0.1, seed: int = 0
+) -> tuple[Part, Part | None, Part | None]:
     """Training, validation and test rows, drawn at random; rows keep their order, and a share of 0 gives None.
 
     A table gives tables, with names, weights and labels; anything else gives arrays.
@@ -43,13 +44,7 @@ def split_rows(
     return trains, valids if held else None, tests if tested else None
 
 
-@overload
-def take_fraction(data: Dataset, share: float, seed: int = 0) -> Dataset: ...
-@overload
-def take_fraction(data: Table, share: float, seed: int = 0) -> Table: ...
-@overload
-def take_fraction(data: Array, share: float, seed: int = 0) -> Array: ...
-def take_fraction(data: Dataset | Table | Array, share: float, seed: int = 0) -> Dataset | Table | Array:
+def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
     """A share of the rows, at random but in their order; of a `Dataset`, a share of its training rows.
 
     The fractions of one seed are nested: 5 % contains 1 %. There is always at least one row.
@@ -59,10 +54,10 @@ def take_fraction(data: Dataset | Table | Array, share: float, seed: int = 0) ->
     if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
         raise OptionError(f"share must be a number above 0 and at most 1, not {share!r}")
     check_seed(seed)
-    values = data if isinstance(data, Table) else np.asanyarray(data)
-    count = len(values)
-    taken = max(1, round(count * float(share)))
-    return values[np.sort(_shuffled(count, seed, FRACTION)[:taken])]
+    values: Any = data if isinstance(data, Table) else np.asanyarray(data)
+    taken = max(1, round(len(values) * float(share)))
+    rows: Rows = values[np.sort(_shuffled(len(values), seed, FRACTION)[:taken])]
+    return rows
 
 
 def check_seed(seed: object) -> None:
