@@ -8,8 +8,8 @@ from pathlib import Path
 
 from circurve.cli.options import Part, Shares
 from circurve.data import Dataset, Table, as_table, check, load_data, read_table, split_rows
+from circurve.data.catalogue import find_datasets
 from circurve.data.convert import Names
-from circurve.data.folders import find_datasets
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.inputs import Family
 from circurve.structures import infer_families

@@ -1,28 +1,39 @@
-"""A `Table` and the families of its columns -> a table that the engine takes without further questions."""
+"""A `Table` and a circuit, or the families of its columns -> a table that the engine takes without more checks."""
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, column_label, first_true
+from circurve.data.convert import Array, Names, about, column_label, first_true
+from circurve.data.entry import as_table
 from circurve.data.table import Column, Schema, Table
-from circurve.errors import DataError
+from circurve.errors import DataError, warn_user
+from circurve.graph import Circuit
 from circurve.inputs import Family
 
-__all__ = ["check"]
+__all__ = ["check", "check_alike", "prepare", "warn_of_lost_digits"]
 
 INTEGERS = (np.int8, np.int16, np.int32)
 LARGEST = int(np.iinfo(np.int32).max)
 
 LARGEST_WEIGHT = 1e18
 """Weights, their squares and their inverses must be finite in float32; one this much smaller than the largest is 0."""
+
+FARTHEST = {torch.float32: 1e5, torch.float64: 1e7}
+"""So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
+the limit of float64."""
+
+LOOKED_AT = 20_000
+"""About so many rows are enough to see where a column lies."""
 
 Hidden = NDArray[np.bool_] | None
 """Which values are missing, (N, V); None if none is."""
@@ -42,6 +53,50 @@ def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
         table = _encode(table.to("cpu"), families)
     weights = None if table.weights is None else _check_weights(table.weights)
     return replace(table, weights=weights, labels=_check_labels(table.labels, outputs))
+
+
+def prepare(
+    data: Any, circuit: Circuit, what: str, *, weights: Any = None, labels: Any = None, missing: int | None = None
+) -> Table:
+    """Check data against a circuit; `what` ("train", "valid", ...) opens every message."""
+    with about(f"{what} data"):
+        table = as_table(data, weights=weights, labels=labels, missing=missing)
+        table = check(table, circuit.families, circuit.outputs)
+    empty, rows = table.empty_rows, len(table)
+    if empty == rows:
+        raise DataError(f"{what} data: every value is missing")
+    if empty:
+        warn_user(f"{what} data: {empty} of {rows} rows have no observed value and say nothing")
+    return table
+
+
+def check_alike(parts: Mapping[str, Table]) -> None:
+    """Refuse parts whose columns have other names than those of `train`, or the same in another order."""
+    wanted = parts["train"].columns
+    for what, part in parts.items():
+        if wanted is None or part.columns is None:
+            continue
+        for number, (name, expected) in enumerate(zip(part.columns, wanted, strict=True)):
+            if name != expected:
+                raise DataError(f"{what} data: column {number} is {name!r}, but {expected!r} in the training data")
+
+
+def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.dtype) -> None:
+    """Warn of a column whose values lie too far from zero, and too close together, for the precision."""
+    continuous = [v for v, family in enumerate(families) if not family.discrete]
+    if not continuous:
+        return
+    values = train[:: 1 + len(train) // LOOKED_AT, continuous]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
+        mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
+        label, far = column_label(train.columns, continuous[number]), abs(mean[number]) / spread[number]
+        cure = ", or use precision='float64'" if far <= FARTHEST[torch.float64] else ""
+        return warn_user(
+            f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
+            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it{cure}"
+        )
 
 
 def _encode(table: Table, families: Sequence[Family]) -> Table:

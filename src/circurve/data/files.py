@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from circurve.data.catalogue import is_name, load_dataset
+from circurve.data.catalogue import is_name, load_dataset, read_folder
 from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
-from circurve.data.folders import read_folder
 from circurve.data.table import Table
 from circurve.data.text import read_text, unreadable
 from circurve.errors import DataError
