@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from circurve.data.convert import Array
-from circurve.data.debd import RAW_URL, REPOSITORY, SPLITS, URL_VARIABLE, DebdSet, blob_hash, relative_path
+from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, relative_path
 from circurve.data.text import parse_text
 from circurve.errors import DownloadError, FileAccessError
 
@@ -127,8 +127,7 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
     """The content of one file, which is then in the cache; if anything goes wrong, nothing is."""
     import requests  # noqa: PLC0415 - slow to import, and only needed here
 
-    base, target = os.environ.get(URL_VARIABLE) or RAW_URL, text_path(entry.name, split)
-    url = f"{base.rstrip('/')}/{relative_path(entry.name, split)}"
+    url, target = file_url(entry.name, split), text_path(entry.name, split)
     try:
         with replacing(target) as part:
             with requests.get(url, stream=True, timeout=TIMEOUT) as response, part.open("wb") as file:

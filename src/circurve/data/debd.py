@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import os
 from dataclasses import dataclass
 from importlib import resources
 
-__all__ = ["COLLECTION", "DEBD", "SPLITS", "URL_VARIABLE", "DebdSet", "blob_hash", "relative_path"]
+__all__ = ["COLLECTION", "DEBD", "SPLITS", "URL_VARIABLE", "DebdSet", "blob_hash", "file_url", "relative_path"]
 
 COMMIT = "850908666388f1b1c766a304b37dae14613f1e51"
 REPOSITORY = "https://github.com/arranger1044/DEBD"
@@ -45,6 +46,12 @@ def blob_hash(content: bytes) -> str:
 def relative_path(name: str, split: str) -> str:
     """Where a file lies in the collection."""
     return f"datasets/{name}/{name}.{split}.data"
+
+
+def file_url(name: str, split: str) -> str:
+    """Where a file is downloaded from: GitHub, or the place that CIRCURVE_DEBD_URL names."""
+    base = os.environ.get(URL_VARIABLE) or RAW_URL
+    return f"{base.rstrip('/')}/{relative_path(name, split)}"
 
 
 def _read_facts() -> dict[str, DebdSet]:
