@@ -6,7 +6,6 @@ also be given as `data_dir`.
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
 import sys
@@ -94,10 +93,8 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def _write_bits(path: Path, rows: Array, source: str) -> None:
-    content = io.BytesIO()
-    np.savez(content, bits=np.packbits(rows, axis=1), shape=np.array(rows.shape), source=np.array(source))
-    with replacing(path) as part:
-        part.write_bytes(content.getvalue())
+    with replacing(path) as part, part.open("wb") as file:
+        np.savez(file, bits=np.packbits(rows, axis=1), shape=np.array(rows.shape), source=np.array(source))
 
 
 def _read_bits(path: Path, source: str) -> Array | None:
@@ -163,13 +160,13 @@ def _reason(error: Exception) -> str:
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}".rstrip()
-    if isinstance(error, requests.Timeout):
-        return "the server did not answer in time"
-    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
-        return "the transfer broke off"
-    if isinstance(error, requests.ConnectionError):
-        return f"no connection ({type(error).__name__})"
-    return str(error)
+    words = {
+        requests.Timeout: "the server did not answer in time",
+        requests.exceptions.ChunkedEncodingError: "the transfer broke off",
+        requests.exceptions.ContentDecodingError: "the transfer broke off",
+        requests.ConnectionError: f"no connection ({type(error).__name__})",
+    }
+    return next((text for kind, text in words.items() if isinstance(error, kind)), str(error))
 
 
 def _progress() -> Any:

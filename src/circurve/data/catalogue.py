@@ -11,15 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from circurve.data.cache import fetch, is_cached
-from circurve.data.dataset import SPLITS, Dataset
+from circurve.data.dataset import SPLITS, Dataset, split_rows
 from circurve.data.debd import COLLECTION
-from circurve.data.rows import split_rows
 from circurve.data.synthetic import SIZES, synthetic_dataset
 from circurve.data.text import read_bytes, read_text
 from circurve.errors import DataError
 
 __all__ = [
-    "BUILT_IN",
     "SOURCES",
     "DatasetInfo",
     "check_collected",
@@ -117,9 +115,8 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
             listed.append(DatasetInfo(name, *BUILT_IN[name], SYNTHETIC if name in SIZES else EMBEDDED, True))
         else:
             source = ELSEWHERE if data_dir is not None else CACHED if is_cached(name) else REMOTE
-            listed.append(
-                DatasetInfo(name, COLLECTION[name].variables, COLLECTION[name].rows, source, source == CACHED)
-            )
+            entry = COLLECTION[name]
+            listed.append(DatasetInfo(name, entry.variables, entry.rows, source, source == CACHED))
     return listed
 
 

@@ -74,9 +74,7 @@ def check_alike(parts: Mapping[str, Table]) -> None:
     """Refuse parts whose columns have other names than those of `train`, or the same in another order."""
     wanted = parts["train"].columns
     for what, part in parts.items():
-        if wanted is None or part.columns is None:
-            continue
-        for number, (name, expected) in enumerate(zip(part.columns, wanted, strict=True)):
+        for number, (name, expected) in enumerate(zip(part.columns or (), wanted or (), strict=False)):
             if name != expected:
                 raise DataError(f"{what} data: column {number} is {name!r}, but {expected!r} in the training data")
 
@@ -91,8 +89,8 @@ def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.d
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
         mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
-        label, far = column_label(train.columns, continuous[number]), abs(mean[number]) / spread[number]
-        cure = ", or use precision='float64'" if far <= FARTHEST[torch.float64] else ""
+        label = column_label(train.columns, continuous[number])
+        cure = ", or use precision='float64'" if abs(mean[number]) <= FARTHEST[torch.float64] * spread[number] else ""
         return warn_user(
             f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
             f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it{cure}"
@@ -113,11 +111,12 @@ def _encode(table: Table, families: Sequence[Family]) -> Table:
         if discrete:
             _check_whole(coded[:, discrete], discrete, columns, families)
     _check_families(coded, columns, families, hidden)
+    named = zip(columns or [None] * len(families), families, strict=True)
     return replace(
         table,
         values=torch.from_numpy(coded),
         observed=None if hidden is None else torch.from_numpy(~hidden),
-        schema=Schema(tuple(map(Column, columns or [None] * len(families), families))),
+        schema=Schema(tuple(Column(name, family) for name, family in named)),
     )
 
 
@@ -131,10 +130,8 @@ def _check_whole(block: Array, numbers: Sequence[int], columns: Names, families:
     beyond = "negative" if value < 0 else f"larger than {LARGEST}"
     reason = beyond if value == np.floor(value) else "not a whole number"
     hint = "; if -1 marks missing values, say missing=-1" if value == -1 else ""
-    raise DataError(
-        f"{column_label(columns, column)}, row {row}: {value:.15g} is {reason}, "
-        f"but {families[column].name} takes whole numbers >= 0{hint}"
-    )
+    found = f"{column_label(columns, column)}, row {row}: {value:.15g} is {reason}"
+    raise DataError(f"{found}, but {families[column].name} takes whole numbers >= 0{hint}")
 
 
 def _check_families(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> None:
@@ -159,11 +156,8 @@ def _first_misfit(coded: Array, columns: Names, families: Sequence[Family], hidd
     family, rows = families[number], np.flatnonzero(present[:, number])
     column = coded[rows, number]
     first = bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
-    reason = family.check_values(column[first : first + 1])
-    return DataError(
-        f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g} "
-        f"does not fit {family!r}: {reason}"
-    )
+    found = f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g}"
+    return DataError(f"{found} does not fit {family!r}: {family.check_values(column[first : first + 1])}")
 
 
 def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)

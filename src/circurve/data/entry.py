@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.data.convert import Array, Names, column_label, first_true, frame_values, is_frame, numeric_array
@@ -79,19 +78,16 @@ def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:
             raise OptionError(f"missing must be a whole number or None, not {missing!r}")
         hidden |= values == int(missing)
     if missing_mask is not None:
-        hidden |= _as_mask(missing_mask, values.shape)
+        wanted = f"missing_mask must be boolean of shape {values.shape}"
+        mask = _plain(missing_mask, f"{wanted}, but its rows differ in length")
+        if mask.dtype != np.bool_ or mask.shape != values.shape:
+            raise DataError(f"{wanted}, not {mask.dtype} of shape {mask.shape}")
+        hidden |= mask
     table = replace(table, missing=table.missing if missing is None else int(missing))
     if not hidden.any():
         return table
     observed = torch.from_numpy(~hidden).to(table.values.device)
     return replace(table, observed=observed if table.observed is None else table.observed & observed)
-
-
-def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    array = _plain(mask, f"missing_mask must be boolean of shape {shape}, but its rows differ in length")
-    if array.dtype != np.bool_ or array.shape != shape:
-        raise DataError(f"missing_mask must be boolean of shape {shape}, not {array.dtype} of shape {array.shape}")
-    return array
 
 
 def _vector(values: Any, rows: int, name: str) -> Tensor:  # (N,) float64

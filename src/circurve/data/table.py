@@ -56,9 +56,6 @@ class ArrayLike:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        raise NotImplementedError
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -139,7 +136,9 @@ class Table(ArrayLike):
         shared = self.observed is None and self.values.device.type == "cpu"
         if copy is False and not (shared and (dtype is None or np.dtype(dtype) == array.dtype)):
             raise ValueError("a table with missing values, or in another type, cannot be read without a copy")
-        return np.array(array, dtype=dtype) if copy else array.astype(dtype or array.dtype, copy=False)
+        return (
+            np.array(array, dtype=dtype) if copy else array.astype(array.dtype if dtype is None else dtype, copy=False)
+        )
 
     def __getitem__(self, key: Any) -> Any:
         """A table for a slice, a list of row numbers or a mask of rows; a numpy array or a number for all else."""
