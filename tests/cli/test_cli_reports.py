@@ -86,7 +86,8 @@ def test_json_holds_no_number_that_json_does_not_know():
 def test_a_table_folds_text_but_never_cuts_a_number(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     numbers = [f"-{i}23456.789" for i in range(9)]
-    print_table(("name", *("a number" for _ in numbers), "word "), [("a name of many words", *numbers, "two words")])
+    heads = ("name", *("a number" for _ in numbers), "word")
+    print_table(heads, [("a name of many words", *numbers, "two words")], texts=["word"])
     shown = capsys.readouterr().out
     assert all(text in shown for text in (*numbers, "words"))
 

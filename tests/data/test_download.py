@@ -229,7 +229,7 @@ class TestFailures:
         def stop(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("circurve.data.download._check", stop)
+        monkeypatch.setattr("circurve.data.cache._check", stop)
         with pytest.raises(KeyboardInterrupt):
             load_dataset("tiny")
         assert server.asked

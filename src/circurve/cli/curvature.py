@@ -11,23 +11,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_target, read_training, trained_columns, write_csv
 from circurve.cli.measures import check_one_output
-from circurve.cli.options import (
-    DEVICE,
-    DataArgument,
-    DataDirOption,
-    DeviceOption,
-    HeaderOption,
-    JsonOption,
-    MissingOption,
-    ModelArgument,
-    Part,
-    PartOption,
-)
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Source, check_columns, choose, files_of, load, parts_of
+from circurve.cli.tables import Part, Source, check_columns, choose, files_of, load, parts_of
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.record import COLUMNS
@@ -49,19 +38,19 @@ WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges")
 
 
 def curvature(  # noqa: PLR0913 - each parameter is an option
-    model: ModelArgument,
-    data: DataArgument,
+    model: options.ModelArgument,
+    data: options.DataArgument,
     *,
-    split: PartOption = Part.train,
+    split: options.PartOption = Part.train,
     top: Annotated[int, typer.Option(metavar="N", help="How many nodes to list.")] = 10,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
     ] = None,
-    device: DeviceOption = DEVICE,
-    data_dir: DataDirOption = None,
-    missing: MissingOption = None,
-    header: HeaderOption = None,
-    as_json: JsonOption = False,
+    device: options.DeviceOption = options.DEVICE,
+    data_dir: options.DataDirOption = None,
+    missing: options.MissingOption = None,
+    header: options.HeaderOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show where in a model its sharpness sits.
 
@@ -112,7 +101,6 @@ def describe(curv: Curvature, top: int) -> dict[str, Any]:
     """What a decomposition says, in numbers."""
     held = {by: concentration(curv, by) for by in ("total", "local")}
     pairs = reversals(curv, EXTREMES)
-    profiles = {by: depth_profile(curv, by) for by in ("total", "local")}
     return {
         "trace": curv.trace,
         "samples": round(curv.weight),
@@ -120,14 +108,9 @@ def describe(curv: Curvature, top: int) -> dict[str, Any]:
         "sum_nodes": len(curv),
         "concentration": {by: {f"{s:g}": found.fraction_for(s) for s in HELD} for by, found in held.items()},
         "gini": {by: found.gini for by, found in held.items()},
-        "reversals": {
-            "pairs": pairs.pairs,
-            "disagree": pairs.disagree,
-            "share": pairs.share,
-            "tau": pairs.tau,
-        },
+        "reversals": {name: getattr(pairs, name) for name in ("pairs", "disagree", "share", "tau")},
         "extreme_reversals": [_pair(pair) for pair in pairs.extreme],
-        "depth_profile": _partitions(profiles["total"], profiles["local"]),
+        "depth_profile": _partitions(depth_profile(curv, "total"), depth_profile(curv, "local")),
         "top": {by: [_node(curv, int(i)) for i in curv.rank_by(by)[:top]] for by in ("local", "total")},
     }
 
@@ -139,9 +122,7 @@ def _node(curv: Curvature, i: int) -> dict[str, Any]:
         "unit": curv.nodes[i].unit,
         "layer": int(curv.layer[i]),
         "depth": int(depth) if np.isfinite(depth) else None,
-        "flow_squared": float(curv.flow_squared[i]),
-        "local": float(curv.local[i]),
-        "total": float(curv.total[i]),
+        **{name: float(getattr(curv, name)[i]) for name in ("flow_squared", "local", "total")},
     }
 
 
@@ -173,17 +154,13 @@ def _partitions(total: DepthProfile, local: DepthProfile) -> list[dict[str, Any]
 def _write(path: Path, curv: Curvature) -> None:
     """One row for each sum unit, in the order of the record."""
     columns = [getattr(curv, name).tolist() for name in COLUMNS]
-    whole = [name in WHOLE for name in COLUMNS]
-    rows = (
-        (
-            ref.node,
-            ref.name,
-            ref.unit,
-            *(int(v) if w and np.isfinite(v) else v for w, v in zip(whole, values, strict=True)),
-        )
-        for ref, values in zip(curv.nodes, zip(*columns, strict=True), strict=True)
+    for name, column in zip(COLUMNS, columns, strict=True):
+        if name in WHOLE:
+            column[:] = [int(value) if np.isfinite(value) else value for value in column]
+    rows = zip(curv.nodes, zip(*columns, strict=True), strict=True)
+    write_csv(
+        path, ("node", "name", "unit", *COLUMNS), ((ref.node, ref.name, ref.unit, *values) for ref, values in rows)
     )
-    write_csv(path, ("node", "name", "unit", *COLUMNS), rows)
 
 
 def _print(report: dict[str, Any], model: Model) -> None:
@@ -194,7 +171,8 @@ def _print(report: dict[str, Any], model: Model) -> None:
         {
             "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {report['samples']:,} rows{left_out}",
             "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers; T = F^2 t in each row, means are shown",
-            "reversals": _reversals(report["reversals"]),
+            "reversals": "{disagree:,} of {pairs:,} pairs ({share:.2%}) are ordered differently by T and by t; "
+            "Kendall's tau {tau:.3f}".format(**report["reversals"]),
             "table": report["csv"],
         }
     )
@@ -205,30 +183,19 @@ def _print(report: dict[str, Any], model: Model) -> None:
         _print_top(report["top"][by], title, report["trace"])
 
 
-def _reversals(found: dict[str, Any]) -> str:
-    return (
-        f"{found['disagree']:,} of {found['pairs']:,} pairs ({found['share']:.2%}) are ordered differently by T and "
-        f"by t; Kendall's tau {found['tau']:.3f}"
-    )
-
-
 def _print_extremes(pairs: list[dict[str, Any]]) -> None:
     rows = [
         (_label(p["used"]), significant(p["usage_ratio"], 3), _label(p["sharper"]), significant(p["local_ratio"], 3))
         for p in pairs
     ]
     if rows:
-        heads = ("adds more", "times more used", "than ", "times sharper")
-        print_table(heads, rows, "\nmost extreme reversals")
+        heads = ("adds more", "times more used", "than", "times sharper")
+        print_table(heads, rows, "\nmost extreme reversals", texts=["than"])
 
 
 def _print_concentration(report: dict[str, Any]) -> None:
     rows = [
-        (
-            text,
-            *(f"{share:.2%}" for share in report["concentration"][by].values()),
-            number(report["gini"][by], 3),
-        )
+        (text, *(f"{share:.2%}" for share in report["concentration"][by].values()), number(report["gini"][by], 3))
         for by, text in QUANTITIES.items()
     ]
     heads = ("", *(f"{100 * share:g} %" for share in HELD), "Gini")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,12 +12,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from circurve.cli.options import DataArgument, DataDirOption, HeaderOption, JsonOption, MissingOption
+from circurve.cli import options
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
 from circurve.data.catalogue import SOURCES, check_collected
-from circurve.data.convert import Array, Names
 from circurve.data.debd import COLLECTION
 from circurve.errors import OptionError
 from circurve.structures import scan_columns
@@ -32,26 +32,29 @@ NamesArgument = Annotated[
 AllOption = Annotated[bool, typer.Option("--all", help="All sets of DEBD.")]
 
 
-def list_known(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+def list_known(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
     """List the data sets that can be given by name."""
     listed = list_datasets(data_dir)
     if as_json:
-        found = {"data_dir": data_dir, "cache": cache_folder(), "datasets": [_entry(item) for item in listed]}
+        entries = [
+            {**asdict(item), "rows": dict(zip(SPLITS, item.rows or (), strict=False)) or None} for item in listed
+        ]
+        found = {"data_dir": data_dir, "cache": cache_folder(), "datasets": entries}
         print_json({"command": "data list", **found})
         return
     rows = [
         (item.name, _count(item.variables), *(_count(n) for n in item.rows or (None,) * 3), _where(item, data_dir))
         for item in listed
     ]
-    print_table(("name", "variables", *SPLITS, "where "), rows)
+    print_table(("name", "variables", *SPLITS, "where"), rows, texts=["where"])
 
 
 def describe(
-    data: DataArgument,
-    data_dir: DataDirOption = None,
-    missing: MissingOption = None,
-    header: HeaderOption = None,
-    as_json: JsonOption = False,
+    data: options.DataArgument,
+    data_dir: options.DataDirOption = None,
+    missing: options.MissingOption = None,
+    header: options.HeaderOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Show what is in a data set or a file."""
     dataset = load(Source(data, data_dir, header, missing))
@@ -59,7 +62,6 @@ def describe(
     columns = scan_columns(*parts.values())
     constant = np.flatnonzero(~(columns.low < columns.high))
     families = [family_label(family) for family in common_families(dataset)]
-    names = _names(constant, dataset.columns)
     report: dict[str, Any] = {
         "command": "data info",
         "dataset": dataset.name,
@@ -69,12 +71,12 @@ def describe(
         "families": dict(Counter(families)),
         "missing": missing_share(list(parts.values())),
         "columns_with_missing": int(columns.missing.sum()),
-        "constant_columns": names,
+        "constant_columns": [int(v) if dataset.columns is None else dataset.columns[v] for v in constant],
     }
     print_json(report) if as_json else _print(report)
 
 
-def download(names: NamesArgument = None, everything: AllOption = False, as_json: JsonOption = False) -> None:
+def download(names: NamesArgument = None, everything: AllOption = False, as_json: options.JsonOption = False) -> None:
     """Download data sets of the public collection DEBD into the cache.
 
     What is there already is checked, not downloaded again. CIRCURVE_CACHE
@@ -92,7 +94,8 @@ def download(names: NamesArgument = None, everything: AllOption = False, as_json
         entries = [{"name": name, "downloaded": new} for name, new in fetched.items()]
         print_json({"command": "data download", "cache": cache_folder(), "datasets": entries})
         return
-    print_table(("name", "what "), [(name, "downloaded" if new else "was there") for name, new in fetched.items()])
+    rows = [(name, "downloaded" if new else "was there") for name, new in fetched.items()]
+    print_table(("name", "what"), rows, texts=["what"])
     print_facts({"cache": str(cache_folder())})
 
 
@@ -107,29 +110,20 @@ def _print(report: dict[str, Any]) -> None:
     rows = ", ".join(f"{count:,} {split}" for split, count in report["rows"].items() if count is not None)
     single = list(report["rows"].values())[1:] == [None, None]
     constant = report["constant_columns"]
-    shown = ", ".join(str(name) for name in constant[:SHOWN]) + (", ..." if len(constant) > SHOWN else "")
     columns, holed = report["columns"], report["columns_with_missing"]
     facts = {
         "rows": rows.removesuffix(" train") if single else rows,
         "variables": f"{report['variables']:,}",
         "families": ", ".join(f"{count:,} x {name}" for name, count in report["families"].items()),
-        "missing": f"{report['missing']:.2%} of values, in {holed:,} of {report['variables']:,} columns"
-        if holed
-        else "none",
-        "constant columns": f"{len(constant):,}: {shown}" if constant else "none",
+        "missing": f"{report['missing']:.2%} of values, in {holed:,} of {report['variables']:,} columns",
+        "constant columns": f"{len(constant):,}: {_some(constant)}" if constant else "none",
+        "column names": None if columns is None else _some(columns),
     }
-    if columns is not None:
-        facts["column names"] = ", ".join(columns[:SHOWN]) + (", ..." if len(columns) > SHOWN else "")
-    print_facts(facts)
+    print_facts(facts if holed else {**facts, "missing": "none"})
 
 
-def _names(numbers: Array, columns: Names) -> list[str | int]:
-    return [int(number) if columns is None else columns[number] for number in numbers]
-
-
-def _entry(item: DatasetInfo) -> dict[str, Any]:
-    rows = dict(zip(SPLITS, item.rows, strict=True)) if item.rows else None
-    return {**asdict(item), "rows": rows}
+def _some(names: Sequence[str | int]) -> str:
+    return ", ".join(str(name) for name in names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 def _where(item: DatasetInfo, data_dir: Path | None) -> str:

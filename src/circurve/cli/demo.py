@@ -8,10 +8,9 @@ from typing import Any
 
 import typer
 
+from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED
-from circurve.cli.fit_options import SEED, SeedOption
 from circurve.cli.methods import describe_method
-from circurve.cli.options import JsonOption
 from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant
 from circurve.cli.tables import parts_of, rows_of
 from circurve.cli.training import train_fleet
@@ -39,7 +38,7 @@ NOTATION = (
 )
 
 
-def demo(seed: SeedOption = SEED, as_json: JsonOption = False) -> None:
+def demo(seed: options.SeedOption = options.SEED, as_json: options.JsonOption = False) -> None:
     """Train three ways on embedded data and compare, in half a minute.
 
     Plain EM, the same penalty on the curvature of every sum node, and a

@@ -5,22 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from circurve.cli import options
 from circurve.cli.files import read_training, trained_columns
 from circurve.cli.measures import degree_of_overfitting, mean_log_likelihood, sharpness
-from circurve.cli.options import (
-    DEVICE,
-    DataArgument,
-    DataDirOption,
-    DeviceOption,
-    HeaderOption,
-    JsonOption,
-    MissingOption,
-    ModelArgument,
-    Part,
-    PartOption,
-)
 from circurve.cli.show import measured, print_facts, print_json, print_scores
-from circurve.cli.tables import SPLITS, Source, check_columns, choose, load, rows_of
+from circurve.cli.tables import SPLITS, Part, Source, check_columns, choose, load, rows_of
 from circurve.data import Dataset
 from circurve.errors import warn_user
 from circurve.model import load as load_model
@@ -29,15 +18,15 @@ __all__ = ["evaluate"]
 
 
 def evaluate(  # noqa: PLR0913 - each parameter is an option
-    model: ModelArgument,
-    data: DataArgument,
+    model: options.ModelArgument,
+    data: options.DataArgument,
     *,
-    split: PartOption = Part.all,
-    device: DeviceOption = DEVICE,
-    data_dir: DataDirOption = None,
-    missing: MissingOption = None,
-    header: HeaderOption = None,
-    as_json: JsonOption = False,
+    split: options.PartOption = Part.all,
+    device: options.DeviceOption = options.DEVICE,
+    data_dir: options.DataDirOption = None,
+    missing: options.MissingOption = None,
+    header: options.HeaderOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Score a data set or a file with a model: log-likelihoods, sharpness.
 

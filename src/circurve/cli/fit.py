@@ -9,45 +9,9 @@ from typing import Any
 
 import typer
 
+from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_target, save_model
-from circurve.cli.fit_options import (
-    BATCH_SIZE,
-    EPOCHS,
-    INIT,
-    PRECISION,
-    SEED,
-    TRACK,
-    BatchSizeOption,
-    EpochsOption,
-    InitOption,
-    NoSplitOption,
-    OutOption,
-    PatienceOption,
-    PrecisionOption,
-    SeedOption,
-    SelectOption,
-    SharesOption,
-    StepSizeOption,
-    StructureOption,
-    TestOption,
-    ToleranceOption,
-    TrackOption,
-    UnitsOption,
-    ValidOption,
-)
-from circurve.cli.method_options import (
-    PSEUDOCOUNT,
-    EstimatorOption,
-    GateMemoryOption,
-    GateOption,
-    MethodOption,
-    MuOption,
-    MuScaleOption,
-    PenaltyOption,
-    PseudocountOption,
-    SimplexOption,
-)
 from circurve.cli.methods import (
     MethodName,
     MethodOptions,
@@ -58,22 +22,12 @@ from circurve.cli.methods import (
     parse_mu,
 )
 from circurve.cli.models import Shape, Structure
-from circurve.cli.options import (
-    DEVICE,
-    DataArgument,
-    DataDirOption,
-    DeviceOption,
-    HeaderOption,
-    JsonOption,
-    MissingOption,
-    parse_shares,
-)
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.tables import HeldOut, Source, files_of
 from circurve.cli.training import STOPPED, Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError
-from circurve.learning import EpochRecord, FitResult, Run
+from circurve.learning import FitResult, Run
 
 __all__ = ["fit"]
 
@@ -85,39 +39,39 @@ HISTORY = "history; train and sharpness are those of the batches, before their M
 
 
 def fit(  # noqa: PLR0913 - each parameter is an option
-    data: DataArgument,
+    data: options.DataArgument,
     *,
-    out: OutOption = None,
-    structure: StructureOption = Structure.hclt,
-    units: UnitsOption = 100,
-    method: MethodOption = MethodName.vanilla,
-    mu: MuOption = None,
-    gate: GateOption = None,
-    estimator: EstimatorOption = None,
-    gate_memory: GateMemoryOption = None,
-    simplex: SimplexOption = None,
-    penalty: PenaltyOption = None,
-    mu_scale: MuScaleOption = None,
-    pseudocount: PseudocountOption = PSEUDOCOUNT,
-    epochs: EpochsOption = EPOCHS,
-    batch_size: BatchSizeOption = BATCH_SIZE,
-    step_size: StepSizeOption = None,
-    seed: SeedOption = SEED,
-    init: InitOption = INIT,
-    select: SelectOption = None,
-    patience: PatienceOption = None,
-    tolerance: ToleranceOption = None,
-    track: TrackOption = TRACK,
-    device: DeviceOption = DEVICE,
-    precision: PrecisionOption = PRECISION,
-    data_dir: DataDirOption = None,
-    valid: ValidOption = None,
-    test: TestOption = None,
-    split: SharesOption = None,
-    no_split: NoSplitOption = False,
-    missing: MissingOption = None,
-    header: HeaderOption = None,
-    as_json: JsonOption = False,
+    out: options.OutOption = None,
+    structure: options.StructureOption = Structure.hclt,
+    units: options.UnitsOption = 100,
+    method: options.MethodOption = MethodName.vanilla,
+    mu: options.MuOption = None,
+    gate: options.GateOption = None,
+    estimator: options.EstimatorOption = None,
+    gate_memory: options.GateMemoryOption = None,
+    simplex: options.SimplexOption = None,
+    penalty: options.PenaltyOption = None,
+    mu_scale: options.MuScaleOption = None,
+    pseudocount: options.PseudocountOption = options.PSEUDOCOUNT,
+    epochs: options.EpochsOption = options.EPOCHS,
+    batch_size: options.BatchSizeOption = options.BATCH_SIZE,
+    step_size: options.StepSizeOption = None,
+    seed: options.SeedOption = options.SEED,
+    init: options.InitOption = options.INIT,
+    select: options.SelectOption = None,
+    patience: options.PatienceOption = None,
+    tolerance: options.ToleranceOption = None,
+    track: options.TrackOption = options.TRACK,
+    device: options.DeviceOption = options.DEVICE,
+    precision: options.PrecisionOption = options.PRECISION,
+    data_dir: options.DataDirOption = None,
+    valid: options.ValidOption = None,
+    test: options.TestOption = None,
+    split: options.SharesOption = None,
+    no_split: options.NoSplitOption = False,
+    missing: options.MissingOption = None,
+    header: options.HeaderOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Train a model on a data set or a file.
 
@@ -126,13 +80,13 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     under Data say otherwise. Ctrl-C ends the training and keeps what was
     learned so far.
     """
-    options = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
+    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]
-    run = Run(build_methods([method], mus, gates, options)[0], seed, init=init.value)
+    run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
     job = Job.of(Shape(structure, units), [run], typed)
-    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing)
     if out is not None:
         check_target("--out", out, (*files_of(source), valid, test))
@@ -156,7 +110,7 @@ def describe(job: Job, data: Dataset, result: FitResult) -> dict[str, Any]:
     if result.path:
         report["path"] = [_candidate(candidate, result) for candidate in result.path]
     if job.settings.track:
-        report["history"] = [_epoch(record) for record in result.history]
+        report["history"] = [{**asdict(record), "dof": record.dof} for record in result.history]
     return report
 
 
@@ -185,19 +139,14 @@ def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json:
 def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
     method = describe_method(candidate.run.method)
     return {
-        "mu": method["mu"],
-        "gate": method["gate"],
-        "train_ll": None if candidate.failed else candidate.train_ll,
-        "valid_ll": None if candidate.failed else candidate.valid_ll,
-        "test_ll": None if candidate.failed else candidate.test_ll,
+        **{name: method[name] for name in ("mu", "gate")},
+        **{
+            name: None if candidate.failed else getattr(candidate, name) for name in ("train_ll", "valid_ll", "test_ll")
+        },
         "epoch": candidate.epoch,
         "chosen": candidate.model is chosen.model,
         "stopped": candidate.stopped,
     }
-
-
-def _epoch(record: EpochRecord) -> dict[str, Any]:
-    return {**asdict(record), "dof": record.dof}
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -207,13 +156,14 @@ def _print(report: dict[str, Any]) -> None:
         _print_path(report["path"])
     title = f"{report['dataset']}: {report['structure']}, {report['units']} units, {method_label(report)}"
     print_scores(title, report)
-    facts = {
-        **measured(report),
-        "epochs": f"{report['epochs']:,} ({STOPPED[report['stopped']]}), model of epoch {report['epoch']:,}",
-        "time": f"{report['seconds']:.1f} s on {report['device']}",
-        "saved in": report["out"],
-    }
-    print_facts(facts)
+    print_facts(
+        {
+            **measured(report),
+            "epochs": f"{report['epochs']:,} ({STOPPED[report['stopped']]}), model of epoch {report['epoch']:,}",
+            "time": f"{report['seconds']:.1f} s on {report['device']}",
+            "saved in": report["out"],
+        }
+    )
 
 
 def _print_path(path: list[dict[str, Any]]) -> None:
@@ -230,14 +180,12 @@ def _print_path(path: list[dict[str, Any]]) -> None:
         )
         for candidate in path
     ]
-    heads = ("", "mu", *(("gate ",) if gated else ()), "valid", "test", "epoch")
-    print_table(heads, rows, "candidates; * is the best by validation log-likelihood")
+    heads = ("", "mu", *(("gate",) if gated else ()), "valid", "test", "epoch")
+    print_table(heads, rows, "candidates; * is the best by validation log-likelihood", texts=["gate"])
 
 
 def _print_history(history: list[dict[str, Any]]) -> None:
-    """About a dozen epochs, evenly spread, the last one among them; `gate` is the median one,
-    `> 1/2` the share of nodes with a larger one.
-    """
+    """About a dozen epochs, evenly spread, with the last; `gate` is the median gate, `> 1/2` the share above a half."""
     gated = any(record["gates"] for record in history)
     every = max(1, -(-len(history) // SHOWN_EPOCHS))
     rows = [
@@ -246,13 +194,9 @@ def _print_history(history: list[dict[str, Any]]) -> None:
             *(number(record[key], 3) for key in ("train_ll", "valid_ll", "test_ll")),
             number(record["dof"]),
             significant(record["sharpness"]),
-            *(_gates(record["gates"]) if gated else ()),
+            *((significant(record["gates"]["median"], 2), f"{record['gates']['above_half']:.1%}") if gated else ()),
         )
         for record in history[::-1][::every][::-1]
     ]
     heads = ("epoch", "train", "valid", "test", "DoF", "sharpness", *(("gate", "> 1/2") if gated else ()))
     print_table(heads, rows, HISTORY)
-
-
-def _gates(summary: dict[str, float]) -> tuple[str, str]:
-    return significant(summary["median"], 2), f"{summary['above_half']:.1%}"

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from circurve.cli import options
 from circurve.cli.files import read_training
-from circurve.cli.options import JsonOption, ModelArgument
 from circurve.cli.show import family_label, print_facts, print_heading, print_json
 from circurve.model import load as load_model
 from circurve.persistence import FORMAT_VERSION
@@ -15,7 +15,7 @@ from circurve.persistence import FORMAT_VERSION
 __all__ = ["info"]
 
 
-def info(model: ModelArgument, as_json: JsonOption = False) -> None:
+def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> None:
     """Show what is in a model file."""
     loaded = load_model(model)
     summary = loaded.circuit.describe()
@@ -40,7 +40,7 @@ def info(model: ModelArgument, as_json: JsonOption = False) -> None:
             "format": f"{report['format']} {report['format_version']}, {report['bytes']:,} bytes",
             "dtype": report["dtype"],
             "families": ", ".join(f"{count:,} x {name}" for name, count in families.items()),
-            **{line[:12].strip(): line[12:] for line in str(summary).splitlines()},
+            **summary.in_words(),
             **_training(report["training"] or {}),
         }
     )

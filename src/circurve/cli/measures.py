@@ -8,6 +8,7 @@ import numpy as np
 
 from circurve.curvature import curvature
 from circurve.data import Table
+from circurve.data.convert import about
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.model import Model
 
@@ -23,10 +24,8 @@ def check_one_output(model: Model) -> None:
 def mean_log_likelihood(model: Model, values: Table, what: str) -> float:
     """The mean of log p over rows, in nats; -inf if a row has probability zero. `what` opens messages."""
     check_one_output(model)
-    try:
+    with about(what):
         return float(np.mean(model.log_prob(values)))
-    except DataError as error:
-        raise DataError(f"{what}: {error}") from error
 
 
 def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> float | None:

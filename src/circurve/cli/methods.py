@@ -14,6 +14,7 @@ from circurve.learning.methods import as_gate
 
 __all__ = [
     "DEFAULT_GATE",
+    "GATE_NAMES",
     "Estimator",
     "MethodName",
     "MethodOptions",
@@ -29,48 +30,26 @@ __all__ = [
     "parse_methods",
     "parse_mu",
     "parse_mus",
+    "split_commas",
 ]
 
 DEFAULT_GATE = gate_name(Gated.gate)
+GATE_NAMES = ", ".join([*GATES, "top_fraction:Q[:total]", "power:P"])
 
 Mu: TypeAlias = float | Grid | Literal["auto"]
 """A strength, or several to choose from by validation likelihood."""
 
 
-class MethodName(StrEnum):
-    """How sum weights are learned."""
-
-    vanilla = "vanilla"
-    global_ = "global"
-    gated = "gated"
-
-
-class Estimator(StrEnum):
-    """How the gates' curvature is averaged over samples."""
-
-    mean_trace = "mean_trace"
-    mean_ratio = "mean_ratio"
+MethodName = StrEnum("MethodName", {"vanilla": "vanilla", "global_": "global", "gated": "gated"})
+Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio"])
+Simplex = StrEnum("Simplex", ["normalize", "exact"])
+Penalty = StrEnum("Penalty", ["surrogate", "exact"])
+MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean"})
+"""What may be typed; `Gated` says what each of them means."""
 
 
-class Simplex(StrEnum):
-    """How the weights of a sum are made to add up to 1."""
-
-    normalize = "normalize"
-    exact = "exact"
-
-
-class Penalty(StrEnum):
-    """What is penalised."""
-
-    surrogate = "surrogate"
-    exact = "exact"
-
-
-class MuScale(StrEnum):
-    """Whether mu weighs against counts or against their mean over the batch."""
-
-    count_ = "count"
-    mean = "mean"
+COMMON, OF_GATES = ("pseudocount", "simplex", "penalty", "mu_scale"), ("estimator", "gate_memory")
+"""The options of both penalised methods, and those of `gated` alone."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +74,11 @@ def build_methods(
         if name is MethodName.vanilla:
             methods.append(Vanilla(options.pseudocount))
         elif name is MethodName.global_:
-            methods += [_global(mu, options) for mu in mus or ("auto",)]
+            methods += [Global(mu, **_given(options, *COMMON)) for mu in mus or ("auto",)]
         else:
-            methods += [_gated(mu, gate, options) for gate in gates or (DEFAULT_GATE,) for mu in mus or ("auto",)]
+            given = _given(options, *COMMON, *OF_GATES)
+            methods += [Gated(mu, gate, **given) for gate in gates or (DEFAULT_GATE,) for mu in mus or ("auto",)]
     return methods
-
-
-def _global(mu: Mu, options: MethodOptions) -> Global:
-    return Global(mu, **_given(options, "pseudocount", "simplex", "penalty", "mu_scale"))
-
-
-def _gated(mu: Mu, gate: str, options: MethodOptions) -> Gated:
-    names = ("pseudocount", "simplex", "penalty", "mu_scale", "estimator", "gate_memory")
-    return Gated(mu, gate=gate, **_given(options, *names))
 
 
 def _given(options: MethodOptions, *names: str) -> dict[str, Any]:
@@ -118,13 +89,13 @@ def _given(options: MethodOptions, *names: str) -> dict[str, Any]:
 
 def _refuse_strays(names: Sequence[MethodName], mu: bool, gate: bool, options: MethodOptions) -> None:
     """An option that no chosen method reads is a mistake, not a detail."""
-    shared = {"--mu": mu, **{f"--{n}": getattr(options, n) is not None for n in ("simplex", "penalty", "mu_scale")}}
-    gated = {"--gate": gate, **{f"--{n}": getattr(options, n) is not None for n in ("estimator", "gate_memory")}}
+    shared = [*(["mu"] if mu else []), *_given(options, *COMMON[1:])]
+    gated = [*(["gate"] if gate else []), *_given(options, *OF_GATES)]
     for readers, given in ((("global", "gated"), shared), (("gated",), gated)):
-        stray = next((option for option, is_given in given.items() if is_given), None)
+        stray = next(iter(given), None)
         if stray is not None and not any(name.value in readers for name in names):
-            chosen = ", ".join(names)
-            raise OptionError(f"{stray.replace('_', '-')} says nothing to {chosen}; it is for {' and '.join(readers)}")
+            chosen, meant = ", ".join(names), " and ".join(readers)
+            raise OptionError(f"--{stray.replace('_', '-')} says nothing to {chosen}; it is for {meant}")
 
 
 def parse_mu(text: str) -> Mu:
@@ -137,7 +108,7 @@ def parse_mu(text: str) -> Mu:
 
 def parse_mus(text: str) -> tuple[float, ...]:
     """`0.001,0.01,0.1`."""
-    parts = _parts(text, "--mu")
+    parts = split_commas(text, "--mu")
     try:
         values = tuple(float(part) for part in parts)
     except ValueError:
@@ -151,7 +122,7 @@ def parse_mus(text: str) -> tuple[float, ...]:
 def parse_methods(text: str) -> tuple[MethodName, ...]:
     """`vanilla,global,gated`."""
     known = {name.value: name for name in MethodName}
-    parts = _parts(text, "--methods")
+    parts = split_commas(text, "--methods")
     for part in parts:
         if part not in known:
             raise OptionError(f"--methods must be some of {', '.join(known)}, not {part!r}")
@@ -164,21 +135,20 @@ def parse_gate(text: str) -> str:
         try:
             as_gate(text)
         except OptionError as error:
-            known = ", ".join([*GATES, "top_fraction:Q[:total]", "power:P", "auto"])
             why = f": {error}" if text.startswith(("top_fraction:", "power:")) else ""
-            raise OptionError(f"--gate must be one of {known}, not {text!r}{why}") from None
+            raise OptionError(f"--gate must be one of {GATE_NAMES}, auto, not {text!r}{why}") from None
     return text
 
 
 def parse_gates(text: str) -> tuple[str, ...]:
     """`max_norm,rank`; each gate of a sweep is named, so that none is left to be chosen."""
-    gates = tuple(parse_gate(part) for part in _parts(text, "--gates"))
+    gates = tuple(parse_gate(part) for part in split_commas(text, "--gates"))
     if "auto" in gates:
         raise OptionError("--gates names the gates to compare; auto is for --gate of circurve fit")
     return gates
 
 
-def _parts(text: str, option: str) -> tuple[str, ...]:
+def split_commas(text: str, option: str) -> tuple[str, ...]:
     """The parts between commas, each one once."""
     parts = tuple(part.strip() for part in text.split(","))
     if "" in parts:

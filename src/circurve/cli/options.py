@@ -1,43 +1,26 @@
-"""The options that commands share, and the texts that stand for numbers in them."""
+"""The options of all commands, imported as a whole, and the texts that stand for numbers in them.
+
+What `circurve.fit` has too comes from the records `Settings`, `Run` and `Gated`: defaults and help texts stand there
+alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
+from circurve.cli.methods import DEFAULT_GATE, GATE_NAMES, Estimator, MethodName, MuScale, Penalty, Simplex
+from circurve.cli.models import Structure
+from circurve.cli.tables import Part, Shares
 from circurve.errors import OptionError
-from circurve.learning import schedules
-from circurve.learning.option_texts import help_of
-from circurve.learning.options import Settings
+from circurve.learning import Gated, Vanilla, schedules
+from circurve.learning.option_texts import help_of, shown_default
+from circurve.learning.options import Run, Settings
 from circurve.learning.schedules import Schedule
-
-__all__ = [
-    "DATA",
-    "DEVICE",
-    "METHOD",
-    "MODEL",
-    "TRAINING",
-    "DataArgument",
-    "DataDirOption",
-    "DeviceOption",
-    "HeaderOption",
-    "Init",
-    "JsonOption",
-    "MissingOption",
-    "ModelArgument",
-    "Part",
-    "PartOption",
-    "Precision",
-    "Select",
-    "Shares",
-    "parse_batch_size",
-    "parse_shares",
-    "parse_step_size",
-]
 
 MODEL, METHOD, TRAINING, DATA = "Model", "Method", "Training", "Data"
 """The groups of options in a command's help."""
@@ -47,44 +30,6 @@ SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
     "linear": schedules.linear,
     "exponential": schedules.exponential,
 }
-
-Shares: TypeAlias = tuple[float, float, float]
-"""Of the rows of a table: for training, validation and test; they add up to 1."""
-
-DataArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET|FILE",
-        show_default=False,
-        help="A data set by name, or a .csv, .tsv, .txt, .data, .npy or .npz file.",
-    ),
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        metavar="FOLDER",
-        rich_help_panel=DATA,
-        help="Where data sets lie, laid out like DEBD; else sets of DEBD are downloaded.",
-    ),
-]
-HeaderOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        rich_help_panel=DATA,
-        show_default="guessed",
-        help="Whether the first row of a text file names the columns.",
-    ),
-]
-MissingOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),
-]
-DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
-DEVICE = str(Settings.device)
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
 class Select(StrEnum):
@@ -109,16 +54,156 @@ class Init(StrEnum):
     prototypes = "prototypes"
 
 
-class Part(StrEnum):
-    """Which rows of a data set to look at."""
+EPOCHS, TRACK, SEED, PSEUDOCOUNT = Settings.epochs, Settings.track, Run.seed, Vanilla.pseudocount
+BATCH_SIZE, DEVICE = str(Settings.batch_size), str(Settings.device)
+INIT, PRECISION = Init(Run.init), Precision(Settings.precision)
+"""The defaults as they are typed."""
 
-    all = "all"
-    train = "train"
-    valid = "valid"
-    test = "test"
+SHARES_OUT, STRENGTH = (help_of(Gated, name).removesuffix(".") for name in ("gate", "mu"))
 
 
+def _option(record: type, name: str, metavar: str | None = None, shown: bool | str = True) -> Any:
+    """An option of a record; `shown`: what stands for the default where that is None."""
+    panel = METHOD if record is Gated else TRAINING
+    return typer.Option(metavar=metavar, rich_help_panel=panel, show_default=shown, help=help_of(record, name))
+
+
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET|FILE",
+        show_default=False,
+        help="A data set by name, or a .csv, .tsv, .txt, .data, .npy or .npz file.",
+    ),
+]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
+OutOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
+]
+DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+StructureOption = Annotated[
+    Structure,
+    typer.Option(
+        metavar="KIND",
+        rich_help_panel=MODEL,
+        help="hclt: hidden Chow-Liu tree; hmm: hidden Markov model; rat: random binary trees; mixture: of independent "
+        "variables; factorized: independent variables.",
+    ),
+]
+UnitsOption = Annotated[
+    int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
+]
+
+MethodOption = Annotated[
+    MethodName,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=METHOD,
+        help="vanilla: plain EM; global: the same penalty on the curvature of every sum; gated: the more, the sharper "
+        "the sum.",
+    ),
+]
+MethodsOption = Annotated[
+    str, typer.Option(metavar="NAME,NAME", rich_help_panel=METHOD, help="Some of vanilla, global and gated.")
+]
+MuOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F|F,F|auto",
+        rich_help_panel=METHOD,
+        show_default="auto",
+        help=f"{STRENGTH}; of several, or with auto, the best by validation.",
+    ),
+]
+MusOption = Annotated[
+    str, typer.Option(metavar="F,F", rich_help_panel=METHOD, help="Strengths of the penalty of global and gated.")
+]
+GateOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=METHOD,
+        show_default=DEFAULT_GATE,
+        help=f"{SHARES_OUT}: {GATE_NAMES}; or auto, the best by validation.",
+    ),
+]
+GatesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME",
+        rich_help_panel=METHOD,
+        show_default=DEFAULT_GATE,
+        help=f"{SHARES_OUT}, one or more of {GATE_NAMES}.",
+    ),
+]
+EstimatorOption = Annotated[Estimator | None, _option(Gated, "estimator", shown=shown_default(Gated, "estimator"))]
+GateMemoryOption = Annotated[float | None, _option(Gated, "gate_memory", "F", f"{Gated.gate_memory:g}")]
+SimplexOption = Annotated[Simplex | None, _option(Gated, "simplex", shown=shown_default(Gated, "simplex"))]
+PenaltyOption = Annotated[Penalty | None, _option(Gated, "penalty", shown=shown_default(Gated, "penalty"))]
+MuScaleOption = Annotated[MuScale | None, _option(Gated, "mu_scale", shown=shown_default(Gated, "mu_scale"))]
+PseudocountOption = Annotated[float, _option(Gated, "pseudocount", "F")]
+
+EpochsOption = Annotated[int, _option(Settings, "epochs", "N")]
+BatchSizeOption = Annotated[str, _option(Settings, "batch_size", "N|full")]
+StepSizeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F|KIND:F:F",
+        rich_help_panel=TRAINING,
+        show_default=shown_default(Settings, "step_size"),
+        help=f"{help_of(Settings, 'step_size')} A schedule is cosine, linear or exponential from one number to "
+        "another: cosine:0.2:0.005.",
+    ),
+]
+SeedOption = Annotated[int, _option(Run, "seed", "N")]
+InitOption = Annotated[Init, _option(Run, "init")]
+SelectOption = Annotated[Select | None, _option(Settings, "select", shown=shown_default(Settings, "select"))]
+PatienceOption = Annotated[int | None, _option(Settings, "patience", "N")]
+ToleranceOption = Annotated[float | None, _option(Settings, "tolerance", "F")]
+TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
+PrecisionOption = Annotated[Precision, _option(Settings, "precision")]
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="FOLDER",
+        rich_help_panel=DATA,
+        help="Where data sets lie, laid out like DEBD; else sets of DEBD are downloaded.",
+    ),
+]
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        rich_help_panel=DATA,
+        show_default="guessed",
+        help="Whether the first row of a text file names the columns.",
+    ),
+]
+MissingOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),
+]
 PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to take.")]
+ValidOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of validation rows.")
+]
+TestOption = Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of test rows.")]
+SharesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="F,F,F",
+        rich_help_panel=DATA,
+        show_default="0.8,0.1,0.1",
+        help="Shares of a single table for training, validation and test.",
+    ),
+]
+NoSplitOption = Annotated[
+    bool, typer.Option("--no-split", rich_help_panel=DATA, help="Train on all rows of a single table.")
+]
 
 
 def parse_batch_size(text: str) -> int | None:

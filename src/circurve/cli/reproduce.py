@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED
 from circurve.cli.files import check_folder
-from circurve.cli.methods import parse_gate, parse_mus
-from circurve.cli.options import DATA, DEVICE, METHOD, MODEL, TRAINING, DataDirOption, DeviceOption, JsonOption
-from circurve.cli.show import WIDTH, print_facts, print_heading, print_json, print_text, progress
+from circurve.cli.methods import parse_gate, parse_mus, split_commas
+from circurve.cli.show import new_console, print_facts, print_heading, print_json, print_text, progress
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, reproduce
 from circurve.experiments.environment import portable_command
@@ -49,7 +48,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     protocol: Annotated[
         ProtocolName,
         typer.Option(
-            rich_help_panel=TRAINING,
+            rich_help_panel=options.TRAINING,
             help="paper: the paper's way; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
             "chosen by validation.",
         ),
@@ -58,7 +57,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         bool,
         typer.Option(
             "--quick",
-            rich_help_panel=TRAINING,
+            rich_help_panel=options.TRAINING,
             help="A first look in minutes: few units, epochs, seeds and strengths; embedded data without --data-dir.",
         ),
     ] = False,
@@ -66,23 +65,26 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         str | None,
         typer.Option(
             metavar="NAME,FILE",
-            rich_help_panel=DATA,
+            rich_help_panel=options.DATA,
             show_default="those of the paper",
             help="Data sets by name, or data files; a file with one table is split 80/10/10.",
         ),
     ] = None,
-    data_dir: DataDirOption = None,
+    data_dir: options.DataDirOption = None,
     seeds: Annotated[
         str | None,
         typer.Option(
-            metavar="N|N,N", rich_help_panel=TRAINING, show_default="5", help="How many seeds, from 0 on, or which."
+            metavar="N|N,N",
+            rich_help_panel=options.TRAINING,
+            show_default="5",
+            help="How many seeds, from 0 on, or which.",
         ),
     ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            rich_help_panel=TRAINING,
+            rich_help_panel=options.TRAINING,
             show_default="the protocol's",
             help="Passes over the data; paper: 100, or 300 below 5000 rows; best: 150, or 100 below 5000 rows.",
         ),
@@ -91,7 +93,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         str | None,
         typer.Option(
             metavar="F,F",
-            rich_help_panel=METHOD,
+            rich_help_panel=options.METHOD,
             show_default="the protocol's",
             help="Strengths of the penalty to choose from by validation.",
         ),
@@ -100,19 +102,19 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         str,
         typer.Option(
             metavar="NAME,NAME",
-            rich_help_panel=METHOD,
+            rich_help_panel=options.METHOD,
             help="Gates of the gated method; of several, validation chooses.",
         ),
     ] = "max_norm",
     units: Annotated[
         int | None,
-        typer.Option(metavar="N", rich_help_panel=MODEL, show_default="100", help="States of each latent."),
+        typer.Option(metavar="N", rich_help_panel=options.MODEL, show_default="100", help="States of each latent."),
     ] = None,
     max_runs: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            rich_help_panel=TRAINING,
+            rich_help_panel=options.TRAINING,
             show_default="by the size of the circuit",
             help="Runs to train at once; fewer need less memory.",
         ),
@@ -123,8 +125,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     resume: Annotated[
         bool, typer.Option(RESUME, help="Go on where an earlier call with the same --out stopped, however it stopped.")
     ] = False,
-    device: DeviceOption = DEVICE,
-    as_json: JsonOption = False,
+    device: options.DeviceOption = options.DEVICE,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Compute tables and figures of the paper anew.
 
@@ -133,13 +135,13 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     as Markdown, CSV and LaTeX, figures as PNG and SVG.
     """
     chosen = targets_of(targets)
-    options = ReproduceOptions(
+    asked = ReproduceOptions(
         protocol=protocol.value,
-        datasets=None if datasets is None else _parts("--datasets", datasets),
+        datasets=None if datasets is None else split_commas(datasets, "--datasets"),
         seeds=None if seeds is None else parse_seeds(seeds),
         epochs=epochs,
         mu=None if mu is None else parse_mus(mu),
-        gate=tuple(parse_gate(name) for name in _parts("--gate", gate)),
+        gate=tuple(parse_gate(name) for name in split_commas(gate, "--gate")),
         data_dir=data_dir,
         out=out,
         device=device,
@@ -152,12 +154,12 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     command = portable_command(["circurve", *words])
     tell = (lambda _: None) if as_json else _show
     try:
-        outputs = reproduce(chosen, options, resume=resume, command=command, tell=tell, progress=progress)
+        outputs = reproduce(chosen, asked, resume=resume, command=command, tell=tell, progress=progress)
     except KeyboardInterrupt:
         known = len(read_records(out / FILE_NAME))
         print(f"circurve: interrupted; {known} runs are recorded in {out}, go on with {RESUME}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    _print_json(outputs, options) if as_json else _print_files(outputs, options)
+    _print_json(outputs, asked) if as_json else _print_files(outputs, asked)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -171,18 +173,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return numbers if "," in text else tuple(range(numbers[0]))
 
 
-def _parts(option: str, text: str) -> tuple[str, ...]:
-    parts = tuple(part.strip() for part in text.split(","))
-    if "" in parts:
-        raise OptionError(f"{option} has a gap between its commas: {text!r}")
-    return parts
-
-
 def _show(output: Report | FigureOutput) -> None:
     if isinstance(output, Report):
-        console = Console(markup=False, highlight=False, emoji=False)
-        console.width = max(console.width, WIDTH)
-        print_report(output, console)
+        print_report(output, new_console())
     else:
         print_heading(f"{output.name}: {output.title}")
         print_text(output.reading)
@@ -190,24 +183,24 @@ def _show(output: Report | FigureOutput) -> None:
         print_text(*output.notes)
 
 
-def _print_files(outputs: Outputs, options: ReproduceOptions) -> None:
+def _print_files(outputs: Outputs, asked: ReproduceOptions) -> None:
     names = sorted({path.stem for path in outputs.files})
     endings = {name: ", ".join(path.suffix[1:] for path in outputs.files if path.stem == name) for name in names}
     print_facts(
         {
-            "records": str(options.out / FILE_NAME),
-            **{name: f"{options.out / name}.{{{endings[name]}}}" for name in names},
+            "records": str(asked.out / FILE_NAME),
+            **{name: f"{asked.out / name}.{{{endings[name]}}}" for name in names},
         }
     )
 
 
-def _print_json(outputs: Outputs, options: ReproduceOptions) -> None:
+def _print_json(outputs: Outputs, asked: ReproduceOptions) -> None:
     print_json(
         {
             "command": "reproduce",
-            "out": options.out,
-            "protocol": options.protocol,
-            "quick": options.quick,
+            "out": asked.out,
+            "protocol": asked.protocol,
+            "quick": asked.quick,
             "tables": {
                 report.name: {"title": report.title, "values": list(report.values), "notes": list(report.notes)}
                 for report in outputs.reports

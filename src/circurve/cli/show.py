@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import TextWrapper, wrap
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "document",
     "family_label",
     "measured",
+    "new_console",
     "number",
     "print_facts",
     "print_heading",
@@ -60,8 +61,10 @@ def _plain(value: Any, name: str, notes: list[str]) -> Any:
     return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
-def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """A table whose first column is text and whose other columns are numbers, unless their heads end in a space.
+def print_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, texts: Collection[str] = ()
+) -> None:
+    """A table whose first column is text and whose other columns are numbers, unless their heads are in `texts`.
 
     Text is folded where it does not fit, numbers never are.
     """
@@ -72,15 +75,15 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     for place, head in enumerate(heads):
         lines = [line for text in (head, *(row[place] for row in cells)) for line in text.splitlines()]
         width = max((len(line) for line in lines), default=0)
-        if place == 0 or head.endswith(" "):
-            table.add_column(head.strip(), overflow="fold")
+        if place == 0 or head in texts:
+            table.add_column(head, overflow="fold")
             width = min(width, FOLDED)
         else:
             table.add_column(head, justify="right", no_wrap=True, min_width=width)
         needed += width + 3
     for row in cells:
         table.add_row(*row)
-    console = _console()
+    console = new_console()
     console.width = max(console.width, needed)
     console.print(table)
 
@@ -89,7 +92,7 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
     """Labels and what there is to say about each, one below the other; None says nothing. Paths are never broken."""
     told = {label: text for label, text in facts.items() if text is not None}
     indent = 2 + max((len(label) for label in told), default=0)
-    console = _console()
+    console = new_console()
     for label, text in told.items():
         lines = wrap(text, WIDTH - indent, break_long_words=False, break_on_hyphens=False) or [""]
         console.print(Text(f"{label:<{indent}}", "dim").append(lines[0], "not dim"), soft_wrap=True)
@@ -99,18 +102,13 @@ def print_facts(facts: Mapping[str, str | None]) -> None:
 
 def print_scores(title: str, report: Mapping[str, Any]) -> None:
     """The log-likelihoods of a report, the sharpness where it has one for each part, and the rows they come from."""
-    splits = [split for split, count in report["rows"].items() if count is not None]
     traces = report.get("sharpness_by_split")
     rows = [
-        (
-            split,
-            number(report[f"{split}_ll"]),
-            *((significant(traces[split]),) if traces else ()),
-            f"{report['rows'][split]:,}",
-        )
-        for split in splits
+        (split, number(report[f"{split}_ll"]), *([significant(traces[split])] if traces else []), f"{count:,}")
+        for split, count in report["rows"].items()
+        if count is not None
     ]
-    print_table(("", "log-likelihood", *(("sharpness",) if traces else ()), "rows"), rows, title)
+    print_table(("", "log-likelihood", *(["sharpness"] if traces else []), "rows"), rows, title)
 
 
 def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
@@ -124,14 +122,14 @@ def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
 
 def print_heading(text: str) -> None:
     """One bold line."""
-    _console().print(text, style="bold", soft_wrap=True)
+    new_console().print(text, style="bold", soft_wrap=True)
 
 
 def print_text(*paragraphs: str) -> None:
     """A paragraph, or several as a list; an empty line after them."""
     bullet = "- " if len(paragraphs) > 1 else ""
     wrapper = TextWrapper(WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False)
-    _console().print("\n".join(wrapper.fill(text) for text in paragraphs), soft_wrap=True, end="\n\n")
+    new_console().print("\n".join(wrapper.fill(text) for text in paragraphs), soft_wrap=True, end="\n\n")
 
 
 def progress(text: str) -> None:
@@ -160,10 +158,11 @@ def family_label(family: Family) -> str:
 
 def wide() -> bool:
     """Whether there is room for more than the usual columns."""
-    return _console().width >= WIDE
+    return new_console().width >= WIDE
 
 
-def _console() -> Console:
+def new_console() -> Console:
+    """A console on standard output, at least WIDTH wide."""
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = max(console.width, WIDTH)  # rather lines that the terminal breaks than numbers cut short
     return console

@@ -11,53 +11,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_folder, check_target, save_model, write_csv
-from circurve.cli.fit_options import (
-    BATCH_SIZE,
-    EPOCHS,
-    PRECISION,
-    SEED,
-    BatchSizeOption,
-    EpochsOption,
-    NoSplitOption,
-    PatienceOption,
-    PrecisionOption,
-    SeedOption,
-    SelectOption,
-    SharesOption,
-    StepSizeOption,
-    StructureOption,
-    TestOption,
-    ToleranceOption,
-    UnitsOption,
-    ValidOption,
-)
-from circurve.cli.method_options import (
-    PSEUDOCOUNT,
-    EstimatorOption,
-    GateMemoryOption,
-    GatesOption,
-    MethodsOption,
-    MuScaleOption,
-    MusOption,
-    PenaltyOption,
-    PseudocountOption,
-    SimplexOption,
-)
 from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
-from circurve.cli.options import (
-    DEVICE,
-    TRAINING,
-    DataArgument,
-    DataDirOption,
-    DeviceOption,
-    HeaderOption,
-    JsonOption,
-    MissingOption,
-    parse_shares,
-)
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.tables import HeldOut, Source, files_of
 from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
@@ -76,43 +34,43 @@ COLUMNS = (
 
 
 def sweep(  # noqa: PLR0913 - each parameter is an option
-    data: DataArgument,
+    data: options.DataArgument,
     *,
-    methods: MethodsOption = "vanilla,global,gated",
-    mu: MusOption = "0.001,0.01,0.1",
-    gates: GatesOption = None,
+    methods: options.MethodsOption = "vanilla,global,gated",
+    mu: options.MusOption = "0.001,0.01,0.1",
+    gates: options.GatesOption = None,
     seeds: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=TRAINING, help="Runs of each setting, from --seed on.")
+        int, typer.Option(metavar="N", rich_help_panel=options.TRAINING, help="Runs of each setting, from --seed on.")
     ] = 5,
     out_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to write the models of all runs; made if need be.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each run.")] = None,
-    structure: StructureOption = Structure.hclt,
-    units: UnitsOption = 100,
-    estimator: EstimatorOption = None,
-    gate_memory: GateMemoryOption = None,
-    simplex: SimplexOption = None,
-    penalty: PenaltyOption = None,
-    mu_scale: MuScaleOption = None,
-    pseudocount: PseudocountOption = PSEUDOCOUNT,
-    epochs: EpochsOption = EPOCHS,
-    batch_size: BatchSizeOption = BATCH_SIZE,
-    step_size: StepSizeOption = None,
-    seed: SeedOption = SEED,
-    select: SelectOption = None,
-    patience: PatienceOption = None,
-    tolerance: ToleranceOption = None,
-    device: DeviceOption = DEVICE,
-    precision: PrecisionOption = PRECISION,
-    data_dir: DataDirOption = None,
-    valid: ValidOption = None,
-    test: TestOption = None,
-    split: SharesOption = None,
-    no_split: NoSplitOption = False,
-    missing: MissingOption = None,
-    header: HeaderOption = None,
-    as_json: JsonOption = False,
+    structure: options.StructureOption = Structure.hclt,
+    units: options.UnitsOption = 100,
+    estimator: options.EstimatorOption = None,
+    gate_memory: options.GateMemoryOption = None,
+    simplex: options.SimplexOption = None,
+    penalty: options.PenaltyOption = None,
+    mu_scale: options.MuScaleOption = None,
+    pseudocount: options.PseudocountOption = options.PSEUDOCOUNT,
+    epochs: options.EpochsOption = options.EPOCHS,
+    batch_size: options.BatchSizeOption = options.BATCH_SIZE,
+    step_size: options.StepSizeOption = None,
+    seed: options.SeedOption = options.SEED,
+    select: options.SelectOption = None,
+    patience: options.PatienceOption = None,
+    tolerance: options.ToleranceOption = None,
+    device: options.DeviceOption = options.DEVICE,
+    precision: options.PrecisionOption = options.PRECISION,
+    data_dir: options.DataDirOption = None,
+    valid: options.ValidOption = None,
+    test: options.TestOption = None,
+    split: options.SharesOption = None,
+    no_split: options.NoSplitOption = False,
+    missing: options.MissingOption = None,
+    header: options.HeaderOption = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Compare methods and strengths over several seeds, all trained at once.
 
@@ -125,14 +83,13 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
         raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
     names = parse_methods(methods)
     regularised, mus = any(name.value != "vanilla" for name in names), parse_mus(mu)
-    options = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
-    settings = build_methods(
-        names, mus if regularised else None, None if gates is None else parse_gates(gates), options
-    )
+    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
+    chosen_gates = None if gates is None else parse_gates(gates)
+    settings = build_methods(names, mus if regularised else None, chosen_gates, chosen)
     runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
     job = Job.of(Shape(structure, units), runs, typed)
-    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing)
     if csv is not None:
         check_target("--csv", csv, (*files_of(source), valid, test))

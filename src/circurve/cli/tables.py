@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
+from typing import TypeAlias
 
-from circurve.cli.options import Part, Shares
 from circurve.data import Dataset, Table, as_table, check, load_data, read_table, split_rows
-from circurve.data.convert import Names
-from circurve.data.folders import find_datasets
+from circurve.data.catalogue import find_datasets
+from circurve.data.convert import Names, about
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.inputs import Family
 from circurve.structures import infer_families
@@ -17,6 +18,8 @@ from circurve.structures import infer_families
 __all__ = [
     "SPLITS",
     "HeldOut",
+    "Part",
+    "Shares",
     "Source",
     "check_columns",
     "choose",
@@ -29,6 +32,12 @@ __all__ = [
 ]
 
 SPLITS = ("train", "valid", "test")
+Part = StrEnum("Part", ["all", "train", "valid", "test"])
+"""Which rows of a data set to look at."""
+
+Shares: TypeAlias = tuple[float, float, float]
+"""Of the rows of a table: for training, validation and test; they add up to 1."""
+
 DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
 
 
@@ -85,21 +94,14 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
         raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
     if in_parts or held.no_split:
         return data
-    _check_values(source.data, data)
-    _, valid, test = held.shares or DEFAULT_SHARES
-    trains, valids, tests = split_rows(data.train, valid, test, seed)
-    return replace(data, train=trains, valid=valids, test=tests)
-
-
-def _check_values(name: str, data: Dataset) -> None:
-    """Find values that no family takes while rows have the numbers that they have in the file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)  # it comes when the circuit is built
         families = common_families(data)
-    try:
+    with about(source.data):  # find values that no family takes while rows have the numbers that they have in the file
         check(data.train, families)
-    except DataError as error:
-        raise DataError(f"{name}: {error}") from None
+    _, valid, test = held.shares or DEFAULT_SHARES
+    trains, valids, tests = split_rows(data.train, valid, test, seed)
+    return replace(data, train=trains, valid=valids, test=tests)
 
 
 def parts_of(data: Dataset) -> dict[str, Table]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import circurve.learning
+from circurve.cli import options
 from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
-from circurve.cli.options import Precision, Select, parse_batch_size, parse_step_size
 from circurve.cli.show import progress
 from circurve.cli.tables import HeldOut, Source, load_in_parts, parts_of, rows_of
 from circurve.data import Dataset
@@ -40,19 +40,19 @@ class Typed:
     epochs: int
     batch_size: str
     step_size: str | None
-    select: Select | None
+    select: options.Select | None
     patience: int | None
     tolerance: float | None
     device: str
-    precision: Precision
+    precision: options.Precision
     track: bool = False
 
     def settings(self) -> Settings:
         """The same, checked."""
         return Settings(
             epochs=self.epochs,
-            batch_size=parse_batch_size(self.batch_size),
-            step_size=None if self.step_size is None else parse_step_size(self.step_size),
+            batch_size=options.parse_batch_size(self.batch_size),
+            step_size=None if self.step_size is None else options.parse_step_size(self.step_size),
             tolerance=self.tolerance,
             patience=self.patience,
             select=None if self.select is None else self.select.value,

@@ -3,13 +3,11 @@
 from circurve.data import synthetic
 from circurve.data.cache import cache_folder
 from circurve.data.catalogue import DatasetInfo, download_dataset, list_datasets, load_dataset
-from circurve.data.check import check
-from circurve.data.dataset import Dataset
+from circurve.data.check import check, check_alike, prepare, warn_of_lost_digits
+from circurve.data.dataset import Dataset, split_rows, take_fraction
 from circurve.data.debd import DEBD
 from circurve.data.entry import Examples, as_table
 from circurve.data.files import load_data, read_table
-from circurve.data.prepare import check_alike, prepare, warn_of_lost_digits
-from circurve.data.rows import split_rows, take_fraction
 from circurve.data.table import Column, Schema, Table
 
 __all__ = [

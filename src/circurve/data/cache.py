@@ -1,33 +1,42 @@
-"""The cache folder: downloaded files as they came, and beside each the same rows as packed bits.
+"""The cache folder: files of DEBD as they were downloaded, and beside each the same rows as packed bits.
 
-The layout below `debd/` is that of the collection, so the folder may also be given as `data_dir`.
+Each file is checked before it takes its name. The layout below `debd/` is that of the collection, so the folder may
+also be given as `data_dir`.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from circurve.data.convert import Array
-from circurve.data.debd import SPLITS, DebdSet, blob_hash, relative_path
+from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, relative_path
 from circurve.data.text import parse_text
+from circurve.errors import DownloadError, FileAccessError
 
-__all__ = ["CACHE_VARIABLE", "cache_folder", "is_cached", "keep", "recall", "replacing", "text_path"]
+__all__ = ["cache_folder", "fetch", "is_cached", "keep", "recall", "replacing"]
 
 CACHE_VARIABLE = "CIRCURVE_CACHE"
 """The environment variable that names another cache folder."""
 
+BITS = ".bits.npz"
+CHUNK = 1 << 16
+TIMEOUT = 30
+"""Seconds without a byte from the server before a download is given up."""
+
+BY_HAND = f"get the collection by hand: git clone {REPOSITORY}, then say data_dir='DEBD' (--data-dir DEBD)"
+
 
 def cache_folder() -> Path:
     """The folder that CIRCURVE_CACHE names, or Circurve's own in the user's cache folder."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
+    if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
     import pooch  # noqa: PLC0415 - only needed for downloads
 
@@ -42,14 +51,13 @@ def text_path(name: str, split: str) -> Path:
 def is_cached(name: str) -> bool:
     """Whether all files of a set are there, as text or as bits; their content is not looked at."""
     texts = [text_path(name, split) for split in SPLITS]
-    return all(_bits_path(text).is_file() or text.is_file() for text in texts)
+    return all(text.with_suffix(BITS).is_file() or text.is_file() for text in texts)
 
 
 def recall(entry: DebdSet, split: str) -> Array | None:  # (N, V)
     """The rows of one file from the cache; None if it is not there, or not what the collection holds."""
     text = text_path(entry.name, split)
-    rows = _read_bits(_bits_path(text), entry.blob(split))
-    if rows is not None:
+    if (rows := _read_bits(text.with_suffix(BITS), entry.blob(split))) is not None:
         return rows
     try:
         raw = text.read_bytes()
@@ -64,7 +72,7 @@ def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
     rows = parse_text(raw, text, header=False).values.numpy()
     if rows.dtype == np.uint8 and rows.max() <= 1:
         with suppress(OSError):
-            _write_bits(_bits_path(text), rows, entry.blob(split))
+            _write_bits(text.with_suffix(BITS), rows, entry.blob(split))
     return rows
 
 
@@ -84,15 +92,9 @@ def replacing(target: Path) -> Iterator[Path]:
             part.unlink()
 
 
-def _bits_path(text: Path) -> Path:
-    return text.with_suffix(".bits.npz")
-
-
 def _write_bits(path: Path, rows: Array, source: str) -> None:
-    content = io.BytesIO()
-    np.savez(content, bits=np.packbits(rows, axis=1), shape=np.array(rows.shape), source=np.array(source))
-    with replacing(path) as part:
-        part.write_bytes(content.getvalue())
+    with replacing(path) as part, part.open("wb") as file:
+        np.savez(file, bits=np.packbits(rows, axis=1), shape=np.array(rows.shape), source=np.array(source))
 
 
 def _read_bits(path: Path, source: str) -> Array | None:
@@ -105,3 +107,72 @@ def _read_bits(path: Path, source: str) -> Array | None:
             return np.unpackbits(bits, axis=1, count=width)
     except Exception:  # numpy and zipfile raise whatever the damage trips over; the text is still there
         return None
+
+
+def fetch(entry: DebdSet) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """The rows of each split, (N, V), and the splits that had to be downloaded: those that the cache lacks."""
+    parts = {split: recall(entry, split) for split in SPLITS}
+    lacking = tuple(split for split, rows in parts.items() if rows is None)
+    if lacking:
+        with _progress() as progress:
+            for split in lacking:
+                parts[split] = keep(entry, split, _download(entry, split, progress))
+    return {split: rows for split, rows in parts.items() if rows is not None}, lacking
+
+
+def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
+    """The content of one file, which is then in the cache; if anything goes wrong, nothing is."""
+    import requests  # noqa: PLC0415 - slow to import, and only needed here
+
+    url, target = file_url(entry.name, split), text_path(entry.name, split)
+    try:
+        with replacing(target) as part:
+            with requests.get(url, stream=True, timeout=TIMEOUT) as response, part.open("wb") as file:
+                response.raise_for_status()
+                task = progress.add_task(target.name, total=int(response.headers.get("content-length", 0)) or None)
+                for chunk in response.iter_content(CHUNK):
+                    file.write(chunk)
+                    progress.update(task, completed=response.raw.tell())  # bytes on the wire, maybe compressed
+            content = part.read_bytes()
+            _check(content, entry.blob(split), url)
+    except requests.RequestException as error:
+        raise DownloadError(f"cannot download {url}: {_reason(error)}; try again later, or {BY_HAND}") from error
+    except DownloadError:
+        raise
+    except OSError as error:
+        raise FileAccessError(
+            f"cannot write {target}: {error.strerror or error}; make room there, name another folder in the "
+            f"environment variable {CACHE_VARIABLE}, or {BY_HAND}"
+        ) from error
+    return content
+
+
+def _check(content: bytes, expected: str, url: str) -> None:
+    found = blob_hash(content)
+    if found != expected:
+        wrong = f"its git blob hash is {found}, not {expected}; nothing was kept; try again later, or {BY_HAND}"
+        raise DownloadError(f"{url} is not the file of the collection: {wrong}")
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in words; the messages of requests hold memory addresses and nested brackets."""
+    import requests  # noqa: PLC0415
+
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"the server answered {error.response.status_code} {error.response.reason}".rstrip()
+    words = {
+        requests.Timeout: "the server did not answer in time",
+        requests.exceptions.ChunkedEncodingError: "the transfer broke off",
+        requests.exceptions.ContentDecodingError: "the transfer broke off",
+        requests.ConnectionError: f"no connection ({type(error).__name__})",
+    }
+    return next((text for kind, text in words.items() if isinstance(error, kind)), str(error))
+
+
+def _progress() -> Any:
+    """Progress bars on standard error, for people only: none where that is not a terminal."""
+    from rich.console import Console  # noqa: PLC0415 - only needed here
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

@@ -1,4 +1,4 @@
-"""Data sets by name: built in, in a folder of the user's, or downloaded on first use."""
+"""Data sets by name: built in, in a folder laid out like the public DEBD repository, or downloaded on first use."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from pathlib import Path
 
 import numpy as np
 
-from circurve.data.cache import is_cached
-from circurve.data.dataset import Dataset
+from circurve.data.cache import fetch, is_cached
+from circurve.data.dataset import SPLITS, Dataset, split_rows
 from circurve.data.debd import COLLECTION
-from circurve.data.download import fetch
-from circurve.data.folders import check_folder, find_datasets, measure, read_dataset, read_folder
-from circurve.data.rows import split_rows
 from circurve.data.synthetic import SIZES, synthetic_dataset
+from circurve.data.text import read_bytes, read_text
 from circurve.errors import DataError
 
 __all__ = [
-    "BUILT_IN",
     "SOURCES",
     "DatasetInfo",
     "check_collected",
+    "check_folder",
     "download_dataset",
+    "find_datasets",
     "is_name",
     "list_datasets",
     "load_dataset",
+    "read_folder",
 ]
 
 BUILT_IN: dict[str, tuple[int, tuple[int, int | None, int]]] = {"digits": (64, (1257, 270, 270)), **SIZES}
 DIGITS_THRESHOLD = 7
 """A pixel of `digits` (0..16) counts as ink if it is larger than this."""
 
+TRAIN = ".train.data"
 EMBEDDED, SYNTHETIC, CACHED, REMOTE, ELSEWHERE = SOURCES = (
     "embedded",
     "synthetic",
@@ -74,17 +75,19 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     """
     if not isinstance(name, str) or os.sep in name:
         return read_folder(name)
-    found = {} if data_dir is None else find_datasets(Path(data_dir).expanduser())
+    found = {} if data_dir is None else find_datasets(data_dir)
     if name in found:
-        return read_dataset(name, found[name])
+        return _read_dataset(name, found[name])
     if name == "digits":
         return _load_digits()
     if name in SIZES:
         return synthetic_dataset(name)
     if data_dir is not None:
-        raise _not_there(name, check_folder(data_dir), sorted(found))
-    if name not in COLLECTION:
-        raise _unknown(name, [*BUILT_IN, *COLLECTION])
+        there = ", ".join(sorted(found)) or "no NAME.train.data file"
+        other = "without data_dir it is downloaded" if name in COLLECTION else f"built in: {', '.join(BUILT_IN)}"
+        guess = _guess(name, [*BUILT_IN, *sorted(found)])
+        raise DataError(f"no data set '{name}' in {check_folder(data_dir)}{guess}; found there: {there}; {other}")
+    _check_known(name, [*BUILT_IN, *COLLECTION])
     parts, _ = fetch(COLLECTION[name])
     return Dataset(name, parts["train"], parts["valid"], parts["test"])
 
@@ -92,15 +95,13 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
 def download_dataset(name: str) -> bool:
     """See that a set of DEBD is whole in the cache; whether anything had to be downloaded for that."""
     check_collected([name])
-    _, downloaded = fetch(COLLECTION[name])
-    return bool(downloaded)
+    return bool(fetch(COLLECTION[name])[1])
 
 
 def check_collected(names: Iterable[str]) -> None:
     """Refuse names that are not in DEBD."""
     for name in names:
-        if name not in COLLECTION:
-            raise _unknown(name, list(COLLECTION))
+        _check_known(name, list(COLLECTION))
 
 
 def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
@@ -113,19 +114,15 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
         elif name in BUILT_IN:
             listed.append(DatasetInfo(name, *BUILT_IN[name], SYNTHETIC if name in SIZES else EMBEDDED, True))
         else:
-            entry, source = (
-                COLLECTION[name],
-                ELSEWHERE if data_dir is not None else CACHED if is_cached(name) else REMOTE,
-            )
+            source = ELSEWHERE if data_dir is not None else CACHED if is_cached(name) else REMOTE
+            entry = COLLECTION[name]
             listed.append(DatasetInfo(name, entry.variables, entry.rows, source, source == CACHED))
     return listed
 
 
 def is_name(name: str, data_dir: str | Path | None) -> bool:
     """Whether `load_dataset` knows this name: its own, or one of a set in `data_dir`."""
-    if name in BUILT_IN or name in COLLECTION:
-        return True
-    return data_dir is not None and name in find_datasets(Path(data_dir).expanduser())
+    return name in {**BUILT_IN, **COLLECTION} or (data_dir is not None and name in find_datasets(data_dir))
 
 
 def _load_digits() -> Dataset:
@@ -138,24 +135,60 @@ def _load_digits() -> Dataset:
 
 
 def _describe_found(name: str, folder: Path) -> DatasetInfo:
+    """Columns and lines are counted, numbers are not parsed."""
     try:
-        variables, rows = measure(name, folder)
+        raws = [read_bytes(folder / f"{name}.{split}.data") for split in SPLITS]
     except DataError as error:
         return DatasetInfo(name, None, None, str(error), False)
-    return DatasetInfo(name, variables, rows, str(folder), True)
+    train, valid, test = (raw.count(b"\n") + (not raw.endswith(b"\n")) for raw in raws)
+    variables = raws[0].partition(b"\n")[0].count(b",") + 1
+    return DatasetInfo(name, variables, (train, valid, test), str(folder), True)
 
 
-def _not_there(name: str, folder: Path, found: list[str]) -> DataError:
-    there = ", ".join(found) or "no NAME.train.data file"
-    guess = _guess(name, [*BUILT_IN, *found])
-    other = "; without data_dir it is downloaded" if name in COLLECTION else f"; built in: {', '.join(BUILT_IN)}"
-    return DataError(f"no data set '{name}' in {folder}{guess}; found there: {there}{other}")
-
-
-def _unknown(name: str, known: list[str]) -> DataError:
-    return DataError(f"unknown data set '{name}'{_guess(name, known)}; known are {', '.join(known)}")
+def _check_known(name: str, known: list[str]) -> None:
+    if name not in known:
+        raise DataError(f"unknown data set '{name}'{_guess(name, known)}; known are {', '.join(known)}")
 
 
 def _guess(name: str, known: list[str]) -> str:
     close = get_close_matches(name.lower(), known, n=3, cutoff=0.6)
     return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def check_folder(path: str | Path, argument: str = "data_dir ") -> Path:
+    """The folder, if it is one; DataError if not."""
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"{argument}{folder}: {'is not a folder' if folder.exists() else 'no such folder'}")
+    return folder
+
+
+def find_datasets(data_dir: str | Path) -> dict[str, Path]:
+    """The data sets in a folder, by name, each with the folder that holds its files.
+
+    Looked for are datasets/NAME/NAME.train.data, NAME/NAME.train.data and NAME.train.data.
+    """
+    folder = Path(data_dir).expanduser()
+    found: dict[str, Path] = {}
+    for pattern in (f"datasets/*/*{TRAIN}", f"*/*{TRAIN}", f"*{TRAIN}"):
+        for path in sorted(folder.glob(pattern)):
+            name = path.name.removesuffix(TRAIN)
+            if path.parent == folder or path.parent.name == name:
+                found.setdefault(name, path.parent)
+    return found
+
+
+def _read_dataset(name: str, folder: Path) -> Dataset:
+    train, valid, test = (read_text(folder / f"{name}.{split}.data", header=False) for split in SPLITS)
+    return Dataset(name, train, valid, test)
+
+
+def read_folder(path: str | Path) -> Dataset:
+    """The one set whose files lie in this very folder, whatever its name."""
+    folder = check_folder(path, "")
+    names = sorted(file.name.removesuffix(TRAIN) for file in folder.glob(f"*{TRAIN}"))
+    if len(names) == 1:
+        return _read_dataset(names[0], folder)
+    if not (below := ", ".join(sorted(find_datasets(folder)))):
+        raise DataError(f"{folder}: is a folder without a data set; there is no NAME{TRAIN} in it")
+    raise DataError(f"{folder}: is a folder of data sets; give it as data_dir, with one of the names {below}")

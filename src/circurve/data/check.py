@@ -1,28 +1,39 @@
-"""A `Table` and the families of its columns -> a table that the engine takes without further questions."""
+"""A `Table` and a circuit, or the families of its columns -> a table that the engine takes without more checks."""
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, column_label, first_true
+from circurve.data.convert import Array, Names, about, column_label, first_true
+from circurve.data.entry import as_table
 from circurve.data.table import Column, Schema, Table
-from circurve.errors import DataError
+from circurve.errors import DataError, warn_user
+from circurve.graph import Circuit
 from circurve.inputs import Family
 
-__all__ = ["check"]
+__all__ = ["check", "check_alike", "prepare", "warn_of_lost_digits"]
 
 INTEGERS = (np.int8, np.int16, np.int32)
 LARGEST = int(np.iinfo(np.int32).max)
 
 LARGEST_WEIGHT = 1e18
 """Weights, their squares and their inverses must be finite in float32; one this much smaller than the largest is 0."""
+
+FARTHEST = {torch.float32: 1e5, torch.float64: 1e7}
+"""So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
+the limit of float64."""
+
+LOOKED_AT = 20_000
+"""About so many rows are enough to see where a column lies."""
 
 Hidden = NDArray[np.bool_] | None
 """Which values are missing, (N, V); None if none is."""
@@ -44,39 +55,69 @@ def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
     return replace(table, weights=weights, labels=_check_labels(table.labels, outputs))
 
 
+def prepare(
+    data: Any, circuit: Circuit, what: str, *, weights: Any = None, labels: Any = None, missing: int | None = None
+) -> Table:
+    """Check data against a circuit; `what` ("train", "valid", ...) opens every message."""
+    with about(f"{what} data"):
+        table = as_table(data, weights=weights, labels=labels, missing=missing)
+        table = check(table, circuit.families, circuit.outputs)
+    empty, rows = table.empty_rows, len(table)
+    if empty == rows:
+        raise DataError(f"{what} data: every value is missing")
+    if empty:
+        warn_user(f"{what} data: {empty} of {rows} rows have no observed value and say nothing")
+    return table
+
+
+def check_alike(parts: Mapping[str, Table]) -> None:
+    """Refuse parts whose columns have other names than those of `train`, or the same in another order."""
+    wanted = parts["train"].columns
+    for what, part in parts.items():
+        for number, (name, expected) in enumerate(zip(part.columns or (), wanted or (), strict=False)):
+            if name != expected:
+                raise DataError(f"{what} data: column {number} is {name!r}, but {expected!r} in the training data")
+
+
+def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.dtype) -> None:
+    """Warn of a column whose values lie too far from zero, and too close together, for the precision."""
+    continuous = [v for v, family in enumerate(families) if not family.discrete]
+    if not continuous:
+        return
+    values = train[:: 1 + len(train) // LOOKED_AT, continuous]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
+        mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
+        label = column_label(train.columns, continuous[number])
+        cure = ", or use precision='float64'" if abs(mean[number]) <= FARTHEST[torch.float64] * spread[number] else ""
+        return warn_user(
+            f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
+            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it{cure}"
+        )
+
+
 def _encode(table: Table, families: Sequence[Family]) -> Table:
-    values = table.values.detach().numpy()
+    values, columns = table.values.detach().numpy(), table.columns
     hidden = None if table.observed is None or bool(table.observed.all()) else ~table.observed.numpy()
-    if all(family.discrete for family in families):
-        coded = _as_integers(values, table.columns, families, hidden)
+    filled = values if hidden is None else np.where(hidden, 0, values)
+    discrete = [v for v, family in enumerate(families) if family.discrete]
+    if len(discrete) == len(families):
+        _check_whole(filled, discrete, columns, families)
+        dtype = next(kind for kind in INTEGERS if filled.max() <= np.iinfo(kind).max)
+        coded = filled.astype(dtype, order="C", copy=hidden is None)
     else:
-        coded = _as_floats(values, table.columns, families, hidden)
-    _check_families(coded, table.columns, families, hidden)
-    names = table.columns or [None] * len(families)
+        coded = filled.astype(np.float64, order="C", copy=hidden is None)
+        if discrete:
+            _check_whole(coded[:, discrete], discrete, columns, families)
+    _check_families(coded, columns, families, hidden)
+    named = zip(columns or [None] * len(families), families, strict=True)
     return replace(
         table,
         values=torch.from_numpy(coded),
         observed=None if hidden is None else torch.from_numpy(~hidden),
-        schema=Schema(tuple(Column(name, family) for name, family in zip(names, families, strict=True))),
+        schema=Schema(tuple(Column(name, family) for name, family in named)),
     )
-
-
-def _as_integers(values: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> Array:
-    filled = values if hidden is None else np.where(hidden, 0, values)
-    _check_whole(filled, range(len(families)), columns, families)
-    largest = filled.max()
-    dtype = next(kind for kind in INTEGERS if largest <= np.iinfo(kind).max)
-    return np.array(filled, dtype=dtype, order="C")
-
-
-def _as_floats(values: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> Array:
-    coded: Array = np.array(values, dtype=np.float64, order="C")
-    if hidden is not None:
-        coded[hidden] = 0
-    discrete = [v for v, family in enumerate(families) if family.discrete]
-    if discrete:
-        _check_whole(coded[:, discrete], discrete, columns, families)
-    return coded
 
 
 def _check_whole(block: Array, numbers: Sequence[int], columns: Names, families: Sequence[Family]) -> None:
@@ -89,10 +130,8 @@ def _check_whole(block: Array, numbers: Sequence[int], columns: Names, families:
     beyond = "negative" if value < 0 else f"larger than {LARGEST}"
     reason = beyond if value == np.floor(value) else "not a whole number"
     hint = "; if -1 marks missing values, say missing=-1" if value == -1 else ""
-    raise DataError(
-        f"{column_label(columns, column)}, row {row}: {value:.15g} is {reason}, "
-        f"but {families[column].name} takes whole numbers >= 0{hint}"
-    )
+    found = f"{column_label(columns, column)}, row {row}: {value:.15g} is {reason}"
+    raise DataError(f"{found}, but {families[column].name} takes whole numbers >= 0{hint}")
 
 
 def _check_families(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> None:
@@ -104,27 +143,21 @@ def _check_families(coded: Array, columns: Names, families: Sequence[Family], hi
         block = coded[:, part]
         observed = block.reshape(-1) if hidden is None else block[~hidden[:, part]]
         if family.check_values(observed) is not None:
-            _raise_first_misfit(coded, columns, families, hidden)
+            raise _first_misfit(coded, columns, families, hidden)
 
 
-def _raise_first_misfit(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> None:
-    """Name the first column with a value its family refuses, and the first row where it does."""
-    for number, family in enumerate(families):
-        rows = np.arange(len(coded)) if hidden is None else np.flatnonzero(~hidden[:, number])
-        column = coded[rows, number]
-        if family.check_values(column) is None:
-            continue
-        first = _first_refused(family, column)
-        reason = family.check_values(column[first : first + 1])
-        raise DataError(
-            f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g} "
-            f"does not fit {family!r}: {reason}"
-        )
+def _first_misfit(coded: Array, columns: Names, families: Sequence[Family], hidden: Hidden) -> DataError:
+    """Names the first column with a value its family refuses, and the first row where it does.
 
-
-def _first_refused(family: Family, column: Array) -> int:
-    """The shortest prefix that is refused ends with the first wrong value; found by bisection."""
-    return bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
+    The shortest prefix of the column that is refused ends with that row; it is found by bisection.
+    """
+    present = np.ones(coded.shape, dtype=np.bool_) if hidden is None else ~hidden
+    number = next(v for v, family in enumerate(families) if family.check_values(coded[present[:, v], v]) is not None)
+    family, rows = families[number], np.flatnonzero(present[:, number])
+    column = coded[rows, number]
+    first = bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
+    found = f"{column_label(columns, number)}, row {rows[first]}: value {column[first]:.15g}"
+    return DataError(f"{found} does not fit {family!r}: {family.check_values(column[first : first + 1])}")
 
 
 def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)

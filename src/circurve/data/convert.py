@@ -1,8 +1,13 @@
-"""Arrays of anything -> arrays of numbers: compact integers, or floats in which NaN is missing."""
+"""Arrays of anything, pandas data frames -> arrays of numbers: compact integers, or floats in which NaN is missing.
+
+pandas is not imported: only its objects' own methods are used.
+"""
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, TypeAlias, cast
 
@@ -11,10 +16,19 @@ from numpy.typing import NDArray
 
 from circurve.errors import DataError
 
-__all__ = ["Array", "Names", "column_label", "first_true", "numeric_array", "numeric_column"]
+__all__ = ["Array", "Names", "about", "column_label", "first_true", "frame_values", "is_frame", "numeric_array"]
 
 Array: TypeAlias = NDArray[Any]
 Names: TypeAlias = tuple[str, ...] | None
+
+
+@contextmanager
+def about(what: object) -> Iterator[None]:
+    """Within it, the message of a DataError opens with what the data are: `train: column 3 ...`."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{what}: {error}") from error
 
 
 def column_label(columns: Names, number: int) -> str:
@@ -35,11 +49,35 @@ def numeric_array(array: Array, columns: Names) -> Array:  # (N, V) -> (N, V)
     if array.dtype.kind in "biuf":
         return _native(array)
     if array.dtype.kind == "O":
-        return stack_columns([numeric_column(array[:, v], columns, v) for v in range(array.shape[1])])
-    return numeric_column(array[:, 0], columns, 0)  # the other kinds are errors: say which, with an example
+        return _stack([_numeric_column(array[:, v], columns, v) for v in range(array.shape[1])])
+    return _numeric_column(array[:, 0], columns, 0)  # the other kinds are errors: say which, with an example
 
 
-def numeric_column(column: Array, columns: Names, number: int) -> Array:  # (N,) -> (N,)
+def is_frame(data: object) -> bool:
+    """Whether `data` is a pandas.DataFrame or of a class derived from it."""
+    return any(k.__name__ == "DataFrame" and k.__module__.split(".")[0] == "pandas" for k in type(data).__mro__)
+
+
+def frame_values(frame: Any, columns: Names) -> Array:  # (N, V)
+    """The frame as numbers, NaN where it holds NaN, None or NA; text raises DataError."""
+    dtypes = set(frame.dtypes)
+    if not dtypes or not len(frame):
+        return np.empty(frame.shape)
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes):
+        common = np.result_type(*(np.uint8 if dtype.kind == "b" else dtype for dtype in dtypes))
+        return np.asarray(frame.to_numpy(dtype=common))
+    return _stack([_frame_column(frame.iloc[:, v], columns, v) for v in range(frame.shape[1])])
+
+
+def _frame_column(series: Any, columns: Names, number: int) -> Array:
+    if isinstance(series.dtype, np.dtype) or series.dtype.kind not in "biuf":
+        return _numeric_column(series.to_numpy(), columns, number)
+    if series.isna().any():
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(series.to_numpy(dtype=f"{series.dtype.kind}{np.dtype(series.dtype.type).itemsize}"))
+
+
+def _numeric_column(column: Array, columns: Names, number: int) -> Array:  # (N,) -> (N,)
     """One column as numbers; text, dates and complex numbers raise DataError with the column and a value."""
     kind, label = column.dtype.kind, column_label(columns, number)
     if kind in "biuf":
@@ -52,7 +90,7 @@ def numeric_column(column: Array, columns: Names, number: int) -> Array:  # (N,)
     raise DataError(f"{label} holds {held} ({column.dtype}), expected numbers")
 
 
-def stack_columns(arrays: list[Array]) -> Array:
+def _stack(arrays: list[Array]) -> Array:
     """Columns side by side, in the smallest type that holds them all."""
     return np.stack(arrays, axis=1, dtype=np.result_type(*{a.dtype for a in arrays}), casting="unsafe")
 
@@ -73,19 +111,16 @@ def _unmasked(array: Any) -> Array:
     data = np.asarray(array.data)
     if not mask.any() or data.dtype.kind not in "biufO":
         return data
-    dtype = np.float64 if data.dtype.kind in "biu" else data.dtype
-    filled: Array = data.astype(dtype)
+    filled: Array = data.astype(np.float64 if data.dtype.kind in "biu" else data.dtype)
     filled[mask] = None if data.dtype.kind == "O" else np.nan
     return filled
 
 
 def _from_objects(column: Array, label: str) -> Array:
-    found: list[int | float] = []
-    for row, value in enumerate(column):
-        number = _number(value)
-        if number is None:
-            raise _not_a_number(value, label, row)
-        found.append(number)
+    found = [_number(value) for value in column]
+    if None in found:
+        row = found.index(None)
+        raise _not_a_number(column[row], label, row)
     array = np.array(found)
     if array.dtype.kind != "O":
         return array

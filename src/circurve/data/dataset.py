@@ -1,19 +1,29 @@
-"""A data set: rows for training, validation and test, with a name."""
+"""A data set: rows for training, validation and test, with a name; and rows drawn at random by seed.
+
+The same seed draws the same rows with every version of numpy.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, final
 
-from circurve.data.convert import Names
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.data.convert import Array, Names, about
 from circurve.data.debd import SPLITS
 from circurve.data.entry import as_table
 from circurve.data.table import Table
-from circurve.errors import DataError
+from circurve.errors import DataError, OptionError
 
-__all__ = ["SPLITS", "Dataset"]
+__all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
+
+SPLIT, FRACTION = 0, 1
+"""What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent."""
 
 
+@final
 @dataclass(frozen=True, eq=False, init=False)
 class Dataset:
     """Rows for training and, where there are any, for validation and test; all with the same columns.
@@ -29,8 +39,11 @@ class Dataset:
     columns: Names
 
     def __init__(self, name: str, train: Any, valid: Any = None, test: Any = None, columns: Names = None) -> None:
-        given = {split: part for split, part in zip(SPLITS, (train, valid, test), strict=True) if part is not None}
-        tables = {split: _as_part(part, f"{name}: {split}") for split, part in given.items()}
+        tables: dict[str, Table] = {}
+        for split, part in zip(SPLITS, (train, valid, test), strict=True):
+            if part is not None:
+                with about(f"{name}: {split}"):
+                    tables[split] = as_table(part)
         width = tables["train"].shape[1]
         names = tables["train"].columns if columns is None else tuple(columns)
         if names is not None and len(names) != width:
@@ -50,13 +63,6 @@ class Dataset:
         return f"<Dataset {self.name}: {self.train.shape[1]} variables, rows: {sizes}>"
 
 
-def _as_part(part: Any, what: str) -> Table:
-    try:
-        return as_table(part)
-    except DataError as error:
-        raise DataError(f"{what}: {error}") from error
-
-
 def _named(table: Table, names: Names, what: str) -> Table:
     """The table with these names; itself if it has them. Other names are an error, not a wish to rename."""
     if table.columns == names:
@@ -66,3 +72,57 @@ def _named(table: Table, names: Names, what: str) -> Table:
     pairs = enumerate(zip(table.columns, names or table.columns, strict=True))
     wrong = next((f"column {n} is {a!r}, expected {b!r}" for n, (a, b) in pairs if a != b), "train has no names")
     raise DataError(f"{what}: the names of the columns differ: {wrong}")
+
+
+Part = TypeVar("Part", Table, Array)
+Rows = TypeVar("Rows", Dataset, Table, Array)
+
+
+def split_rows(
+    values: Part, valid: float = 0.1, test: float = 0.1, seed: int = 0
+) -> tuple[Part, Part | None, Part | None]:
+    """Training, validation and test rows, drawn at random; rows keep their order, and a share of 0 gives None.
+
+    A table gives tables, with names, weights and labels; anything else gives arrays.
+    """
+    for option, share in (("valid", valid), ("test", test)):
+        if not 0 <= share < 1:
+            raise OptionError(f"{option} must be a share of the rows from 0 to below 1, not {share!r}")
+    check_seed(seed)
+    source = values if isinstance(values, Table) else np.asanyarray(values)
+    count = len(source)
+    held, tested = (max(1, round(count * share)) if share else 0 for share in (valid, test))
+    if held + tested >= count:
+        raise DataError(f"{count} rows are too few for shares of {valid} for validation and {test} for test")
+    parts = np.split(_shuffled(count, seed, SPLIT), [tested, tested + held])
+    tests, valids, trains = (source[np.sort(part)] for part in parts)
+    return trains, valids if held else None, tests if tested else None
+
+
+def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
+    """A share of the rows, at random but in their order; of a `Dataset`, a share of its training rows.
+
+    The fractions of one seed are nested: 5 % contains 1 %. There is always at least one row.
+    """
+    if isinstance(data, Dataset):
+        return replace(data, train=take_fraction(data.train, share, seed))
+    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
+        raise OptionError(f"share must be a number above 0 and at most 1, not {share!r}")
+    check_seed(seed)
+    values: Any = data if isinstance(data, Table) else np.asanyarray(data)
+    taken = max(1, round(len(values) * float(share)))
+    rows: Rows = values[np.sort(_shuffled(len(values), seed, FRACTION)[:taken])]
+    return rows
+
+
+def check_seed(seed: object) -> None:
+    """Refuse what is not a whole number >= 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
+
+
+def _shuffled(count: int, seed: int, purpose: int) -> NDArray[np.int64]:
+    """The numbers below `count` in random order. It sorts raw PCG64 output, whose stream numpy keeps fixed."""
+    entropy: Any = [int(seed), purpose] if purpose else int(seed)
+    keys = np.random.PCG64(entropy).random_raw(count)
+    return np.argsort(keys, kind="stable")

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, column_label, first_true, numeric_array
-from circurve.data.frames import frame_columns, frame_values, is_frame
+from circurve.data.convert import Array, Names, column_label, first_true, frame_values, is_frame, numeric_array
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, OptionError
 
@@ -32,15 +30,19 @@ def as_table(
     table = data if isinstance(data, Table) else _from_source(data)
     if not len(table):
         raise DataError("data has no rows")
-    given = {"weights": weights, "labels": labels, "missing": missing}
-    for name, value in given.items():
+    for name, value in {"weights": weights, "labels": labels, "missing": missing}.items():
         if value is not None and getattr(table, name) is not None:
             raise OptionError(f"{name}= is given twice, with the table (Examples) and beside it")
     if missing is not None or missing_mask is not None:
         table = _hide(table, missing, missing_mask)
     if weights is not None:
         table = replace(table, weights=_vector(weights, len(table), "weights"))
-    return table if labels is None else replace(table, labels=_whole_vector(labels, len(table)))
+    if labels is None:
+        return table
+    whole = _vector(labels, len(table), "labels")
+    if not bool((whole.isfinite() & (whole == whole.floor())).all()):
+        raise DataError("labels must be whole numbers")
+    return replace(table, labels=whole.long())
 
 
 def Examples(  # noqa: N802 - it was a class, and reads like one where it is used
@@ -55,7 +57,9 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
 
 
 def _from_source(data: Any) -> Table:
-    columns = frame_columns(data) if is_frame(data) else None
+    columns = None
+    if is_frame(data) and list(data.columns) != list(range(len(data.columns))):  # numbers stand for no names
+        columns = tuple(str(name) for name in data.columns)
     array = _as_array(data, columns)
     _check_shape(array, data)
     values = numeric_array(array, columns)
@@ -74,7 +78,11 @@ def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:
             raise OptionError(f"missing must be a whole number or None, not {missing!r}")
         hidden |= values == int(missing)
     if missing_mask is not None:
-        hidden |= _as_mask(missing_mask, values.shape)
+        wanted = f"missing_mask must be boolean of shape {values.shape}"
+        mask = _plain(missing_mask, f"{wanted}, but its rows differ in length")
+        if mask.dtype != np.bool_ or mask.shape != values.shape:
+            raise DataError(f"{wanted}, not {mask.dtype} of shape {mask.shape}")
+        hidden |= mask
     table = replace(table, missing=table.missing if missing is None else int(missing))
     if not hidden.any():
         return table
@@ -82,21 +90,8 @@ def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:
     return replace(table, observed=observed if table.observed is None else table.observed & observed)
 
 
-def _as_mask(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    try:
-        array = np.asarray(mask.detach().cpu() if isinstance(mask, Tensor) else mask)
-    except ValueError:
-        raise DataError(f"missing_mask must be boolean of shape {shape}, but its rows differ in length") from None
-    if array.dtype != np.bool_ or array.shape != shape:
-        raise DataError(f"missing_mask must be boolean of shape {shape}, not {array.dtype} of shape {array.shape}")
-    return array
-
-
 def _vector(values: Any, rows: int, name: str) -> Tensor:  # (N,) float64
-    try:
-        vector = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
-    except ValueError:
-        raise DataError(f"{name} must be {rows} numbers, but form no row of them") from None
+    vector = _plain(values, f"{name} must be {rows} numbers, but form no row of them")
     if vector.shape != (rows,):
         raise DataError(f"{name} have shape {vector.shape}, expected ({rows},)")
     if vector.dtype.kind not in "biuf":
@@ -104,18 +99,21 @@ def _vector(values: Any, rows: int, name: str) -> Tensor:  # (N,) float64
     return torch.from_numpy(vector.astype(np.float64))
 
 
-def _whole_vector(values: Any, rows: int) -> Tensor:  # (N,) int64
-    labels = _vector(values, rows, "labels")
-    if not bool((labels.isfinite() & (labels == labels.floor())).all()):
-        raise DataError("labels must be whole numbers")
-    return labels.long()
+def _plain(values: Any, ragged: str) -> Array:
+    """The values as a numpy array; `ragged` is what to say where their rows differ in length."""
+    try:
+        return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    except ValueError:
+        raise DataError(ragged) from None
 
 
 def _as_array(data: Any, columns: Names) -> Array:
     if isinstance(data, np.ndarray):
         return data
-    if isinstance(data, torch.Tensor):
-        return _from_tensor(data)
+    if isinstance(data, Tensor):
+        dense = data.detach().cpu().to_dense().resolve_conj().resolve_neg()
+        narrow = dense.is_floating_point() and dense.element_size() < 4  # numpy does not know all of these
+        return np.asarray((dense.float() if narrow else dense).numpy())
     if is_frame(data):
         return frame_values(data, columns)
     if any(k.__module__.startswith("scipy.sparse") for k in type(data).__mro__):
@@ -128,12 +126,6 @@ def _as_array(data: Any, columns: Names) -> Array:
     return np.array(data, dtype=object) if array.dtype.kind in "US" and isinstance(data, Sequence) else array
 
 
-def _from_tensor(tensor: torch.Tensor) -> Array:
-    dense = tensor.detach().cpu().to_dense().resolve_conj().resolve_neg()
-    narrow = dense.is_floating_point() and dense.element_size() < 4  # numpy does not know all of these
-    return np.asarray((dense.float() if narrow else dense).numpy())
-
-
 def _why_no_table(data: Any) -> str:
     lengths = [len(row) if hasattr(row, "__len__") else 0 for row in data] if isinstance(data, Sequence) else []
     for row, length in enumerate(lengths):
@@ -143,16 +135,17 @@ def _why_no_table(data: Any) -> str:
 
 
 def _check_shape(array: Array, data: object) -> None:
-    if array.ndim == 0:
+    shape = array.shape
+    if not shape:
         raise DataError(f"data must be a table, rows x columns of numbers, not a {type(data).__name__}")
-    if array.shape[0] == 0:
+    if not shape[0]:
         raise DataError("data has no rows")
-    if array.ndim == 1:
+    if len(shape) == 1:
         raise DataError(
-            f"data has 1 dimension (shape {array.shape}), expected rows x columns; "
+            f"data has 1 dimension (shape {shape}), expected rows x columns; "
             "for a single row use data.reshape(1, -1), for a single column data.reshape(-1, 1)"
         )
-    if array.ndim != 2:
-        raise DataError(f"data has {array.ndim} dimensions (shape {array.shape}), expected rows x columns")
-    if array.shape[1] == 0:
+    if len(shape) > 2:
+        raise DataError(f"data has {len(shape)} dimensions (shape {shape}), expected rows x columns")
+    if not shape[1]:
         raise DataError("data has no columns")

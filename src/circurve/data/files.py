@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
-from circurve.data.catalogue import is_name, load_dataset
-from circurve.data.convert import Array
+from circurve.data.catalogue import is_name, load_dataset, read_folder
+from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
-from circurve.data.folders import read_folder
 from circurve.data.table import Table
 from circurve.data.text import read_text, unreadable
 from circurve.errors import DataError
@@ -33,10 +31,8 @@ def read_table(path: str | Path, header: bool | None = None) -> Table | Dataset:
         raise DataError(f"{path}: is a directory, not a file")
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}")
-    if suffix == ".npz":
-        return _read_npz(path)
-    if suffix == ".npy":
-        return _as_table(_load_arrays(path)[""], str(path))
+    if suffix in (".npy", ".npz"):
+        return _read_arrays(path)
     return read_text(path, header=False if header is None and suffix == ".data" else header)
 
 
@@ -50,9 +46,7 @@ def load_data(name_or_path: str | Path, data_dir: str | Path | None = None, head
     if Path(name_or_path).expanduser().is_dir():
         return read_folder(name_or_path)
     table = read_table(name_or_path, header)
-    if isinstance(table, Dataset):
-        return table
-    return Dataset(Path(name_or_path).stem, table)
+    return table if isinstance(table, Dataset) else Dataset(Path(name_or_path).stem, table)
 
 
 def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
@@ -64,25 +58,20 @@ def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
     return bool(path.suffix) or os.sep in name_or_path or path.is_file() or (path.is_dir() and data_dir is None)
 
 
-def _read_npz(path: Path) -> Table | Dataset:
+def _read_arrays(path: Path) -> Table | Dataset:
     arrays = _load_arrays(path)
     if "train" in arrays and set(arrays) <= set(SPLITS):
-        parts = {split: _as_table(array, f"{path}: array '{split}'") for split, array in arrays.items()}
-        try:
+        parts = {}
+        for split, array in arrays.items():
+            with about(f"{path}: array '{split}'"):
+                parts[split] = as_table(array)
+        with about(path):
             return Dataset(path.stem, parts["train"], parts.get("valid"), parts.get("test"))
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
     if len(arrays) == 1:
-        return _as_table(next(iter(arrays.values())), str(path))
+        with about(path):
+            return as_table(next(iter(arrays.values())))
     names = ", ".join(arrays) or "nothing"
     raise DataError(f"{path}: expected the arrays train, valid, test, or a single array, found {names}")
-
-
-def _as_table(array: Array, source: str) -> Table:
-    try:
-        return as_table(array)
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from None
 
 
 def _load_arrays(path: Path) -> dict[str, Array]:
@@ -92,16 +81,12 @@ def _load_arrays(path: Path) -> dict[str, Array]:
             if not file.read(1):
                 raise DataError(f"{path}: the file is empty")
             file.seek(0)
-            return _parse_arrays(file, path)
+            try:
+                if path.suffix.lower() == ".npy":
+                    return {"": np.lib.format.read_array(file, allow_pickle=False)}
+                with np.load(file, allow_pickle=False) as loaded:
+                    return {name: loaded[name] for name in loaded.files}
+            except Exception as error:  # numpy and zipfile raise whatever the damage trips over
+                raise DataError(f"{path}: not a {path.suffix} file of numbers, or damaged: {error}") from None
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _parse_arrays(file: BinaryIO, path: Path) -> dict[str, Array]:
-    try:
-        if path.suffix.lower() == ".npy":
-            return {"": np.lib.format.read_array(file, allow_pickle=False)}
-        with np.load(file, allow_pickle=False) as loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except Exception as error:  # numpy and zipfile raise whatever the damage trips over
-        raise DataError(f"{path}: not a {path.suffix} file of numbers, or damaged: {error}") from None

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data.dataset import Dataset
-from circurve.data.rows import check_seed
+from circurve.data.dataset import Dataset, check_seed
 from circurve.errors import OptionError
 from circurve.inputs.common import check_whole
 

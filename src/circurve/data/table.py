@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.array_like import ArrayLike
 from circurve.data.convert import Array, Names
 from circurve.errors import DataError
 from circurve.inputs import Family
@@ -42,6 +42,43 @@ class Schema:
     def families(self) -> tuple[Family, ...]:
         """The family of each column."""
         return tuple(column.family for column in self.columns)
+
+
+def _delegated(name: str) -> Callable[..., Any]:
+    return lambda self, *operands: getattr(np.asarray(self), name)(*operands)
+
+
+class ArrayLike:
+    """Operators and methods of `np.asarray(self)`, none of which change it. A subclass defines `__array__`.
+
+    Results are numpy arrays. Like an array, it compares element by element and has no hash.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        array = np.asarray(self).view()
+        array.flags.writeable = False  # a method that changes an array fails, even on a copy that no one would see
+        return getattr(array, name)
+
+    __iter__, __contains__ = _delegated("__iter__"), _delegated("__contains__")
+    __eq__, __ne__ = _delegated("__eq__"), _delegated("__ne__")
+    __lt__, __le__ = _delegated("__lt__"), _delegated("__le__")
+    __gt__, __ge__ = _delegated("__gt__"), _delegated("__ge__")
+    __add__, __radd__ = _delegated("__add__"), _delegated("__radd__")
+    __sub__, __rsub__ = _delegated("__sub__"), _delegated("__rsub__")
+    __mul__, __rmul__ = _delegated("__mul__"), _delegated("__rmul__")
+    __truediv__, __rtruediv__ = _delegated("__truediv__"), _delegated("__rtruediv__")
+    __floordiv__, __rfloordiv__ = _delegated("__floordiv__"), _delegated("__rfloordiv__")
+    __mod__, __rmod__ = _delegated("__mod__"), _delegated("__rmod__")
+    __pow__, __rpow__ = _delegated("__pow__"), _delegated("__rpow__")
+    __matmul__, __rmatmul__ = _delegated("__matmul__"), _delegated("__rmatmul__")
+    __and__, __rand__ = _delegated("__and__"), _delegated("__rand__")
+    __or__, __ror__ = _delegated("__or__"), _delegated("__ror__")
+    __xor__, __rxor__ = _delegated("__xor__"), _delegated("__rxor__")
+    __neg__, __abs__, __invert__ = _delegated("__neg__"), _delegated("__abs__"), _delegated("__invert__")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,49 +132,45 @@ class Table(ArrayLike):
         return 0 if self.observed is None else int((~self.observed.any(1)).sum())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = _with_gaps(*self._arrays(slice(None)))
+        array = self._read(slice(None))
         shared = self.observed is None and self.values.device.type == "cpu"
         if copy is False and not (shared and (dtype is None or np.dtype(dtype) == array.dtype)):
             raise ValueError("a table with missing values, or in another type, cannot be read without a copy")
-        if copy:
-            return np.array(array, dtype=dtype)
-        return self._protected(array if dtype is None else array.astype(dtype, copy=False))
+        return (
+            np.array(array, dtype=dtype) if copy else array.astype(array.dtype if dtype is None else dtype, copy=False)
+        )
 
     def __getitem__(self, key: Any) -> Any:
         """A table for a slice, a list of row numbers or a mask of rows; a numpy array or a number for all else."""
-        if isinstance(key, slice) or _lists_rows(key):
+        if isinstance(key, slice) or (isinstance(key, list | np.ndarray | Tensor) and np.ndim(key) == 1):
             return self.rows(key)
-        return self._protected(_with_gaps(*self._arrays(key)))[()]
+        return self._read(key)[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError("a Table does not change: take a copy, np.array(table), and change that")
 
-    def _protected(self, array: Array) -> Array:
-        """Read-only where it shares memory with the table."""
-        if self.values.device.type == "cpu" and np.may_share_memory(array, self.values.detach().numpy()):
-            array = array.view()
-            array.flags.writeable = False
-        return array
+    def _read(self, key: Any) -> Array:
+        """A part of the table, read-only where it shares memory; integers with gaps become floats that hold them."""
+        values = np.asarray(self.values.detach().cpu().numpy()[key])
+        if self.observed is not None:
+            dtype = np.promote_types(values.dtype, np.float32)
+            observed = self.observed.cpu().numpy()[key]
+            return np.where(observed, values.astype(dtype, copy=False), np.array(np.nan, dtype=dtype))
+        if self.values.device.type == "cpu" and np.may_share_memory(values, self.values.detach().numpy()):
+            values = values.view()
+            values.flags.writeable = False
+        return values
 
-    def _arrays(self, key: Any) -> tuple[Array, Array | None]:
-        """Values and what is observed of them, of a part of the table."""
-        observed = None if self.observed is None else np.asarray(self.observed.cpu().numpy()[key])
-        return np.asarray(self.values.detach().cpu().numpy()[key]), observed
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Table:
+        """The table with all its tensors changed."""
+        names = [name for name in ("values", "observed", "weights", "labels") if getattr(self, name) is not None]
+        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
+        return replace(self, **changed)
 
     def rows(self, index: Any) -> Table:
         """The rows of a slice, of a list of row numbers or of a mask, with all that belongs to them."""
         chosen = _as_index(index, len(self), self.values.device)
-
-        def part(field: Tensor | None) -> Tensor | None:
-            return None if field is None else field[chosen]
-
-        return replace(
-            self,
-            values=self.values[chosen],
-            observed=part(self.observed),
-            weights=part(self.weights),
-            labels=part(self.labels),
-        )
+        return self._each(lambda field: field[chosen])
 
     def bare(self) -> Table:
         """The same rows without weights and labels."""
@@ -145,8 +178,7 @@ class Table(ArrayLike):
 
     def to(self, device: str | torch.device) -> Table:
         """The same table on another device."""
-        fields = {name: getattr(self, name) for name in ("values", "observed", "weights", "labels")}
-        return replace(self, **{name: field.to(device) for name, field in fields.items() if field is not None})
+        return self._each(lambda field: field.to(device))
 
     def __add__(self, other: Any) -> Any:
         """The rows of both tables; with anything else than a table, the sum of numpy arrays."""
@@ -167,12 +199,6 @@ class Table(ArrayLike):
 def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
     """A table of numbers in the machine's byte order; NaN is missing. It shares memory where torch can read it."""
     observed = ~np.isnan(values) if values.dtype.kind == "f" else None
-    if observed is not None and observed.all():
-        observed = None
-    return Table(_as_tensor(values), columns, None if observed is None else torch.from_numpy(observed))
-
-
-def _as_tensor(values: Array) -> Tensor:
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max
         values = values.astype(np.int64 if fits else np.float64)
@@ -181,20 +207,8 @@ def _as_tensor(values: Array) -> Tensor:
         values = values.copy()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing is written to a table
-        return torch.from_numpy(values)
-
-
-def _with_gaps(values: Array, observed: Array | None) -> Array:
-    """The values, with NaN where they are not observed; integers then become floats that hold them."""
-    if observed is None:
-        return values
-    dtype = np.promote_types(values.dtype, np.float32)
-    filled: Array = np.where(observed, values.astype(dtype, copy=False), np.array(np.nan, dtype=dtype))
-    return filled
-
-
-def _lists_rows(key: Any) -> bool:
-    return isinstance(key, list | np.ndarray | Tensor) and np.ndim(key) == 1
+        tensor = torch.from_numpy(values)
+    return Table(tensor, columns, None if observed is None or observed.all() else torch.from_numpy(observed))
 
 
 def _as_index(index: Any, rows: int, device: torch.device) -> slice | Tensor:
@@ -215,23 +229,22 @@ def _joined(first: Table, second: Table) -> Table:
     named = [table.columns for table in (first, second) if table.columns is not None]
     if len(named) == 2 and named[0] != named[1]:
         raise DataError(f"tables with different columns cannot be joined: {named[0]} and {named[1]}")
-    parts = (first, second)
-    has_labels = all(table.labels is not None for table in parts)
     return Table(
-        values=torch.cat([table.values for table in parts]),
+        values=torch.cat([first.values, second.values]),
         columns=named[0] if named else None,
-        observed=_cat_or_ones(parts, [table.observed for table in parts]),
-        weights=_cat_or_ones(parts, [table.weights for table in parts]),
-        labels=torch.cat([table.labels for table in parts if table.labels is not None]) if has_labels else None,
+        observed=_cat_or_ones(first, second, "observed"),
+        weights=_cat_or_ones(first, second, "weights"),
+        labels=None if first.labels is None or second.labels is None else torch.cat([first.labels, second.labels]),
         schema=first.schema if first.schema == second.schema else None,
         missing=first.missing if first.missing == second.missing else None,
     )
 
 
-def _cat_or_ones(tables: tuple[Table, Table], fields: list[Tensor | None]) -> Tensor | None:
-    """Both fields below one another, ones for one that is not there; None if neither is."""
-    known = next((field for field in fields if field is not None), None)
+def _cat_or_ones(first: Table, second: Table, name: str) -> Tensor | None:
+    """A field of both tables, one below the other, ones for one that is not there; None if neither is."""
+    above, below = getattr(first, name), getattr(second, name)
+    known = below if above is None else above
     if known is None:
         return None
-    pairs = zip(tables, fields, strict=True)
-    return torch.cat([known.new_ones(len(t), *known.shape[1:]) if field is None else field for t, field in pairs])
+    above = known.new_ones(len(first), *known.shape[1:]) if above is None else above
+    return torch.cat([above, known.new_ones(len(second), *known.shape[1:]) if below is None else below])

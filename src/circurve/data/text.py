@@ -6,10 +6,10 @@ import csv
 import io
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 SEPARATORS = "\t;, "
 SNIFFED_ROWS = 20
-REMEMBERED = 1000
 
 Rows: TypeAlias = Iterator[tuple[int, list[str]]]
 """Line number (from 1) and fields of each row that is not blank."""
@@ -72,12 +71,15 @@ def parse_text(raw: bytes, path: Path, header: bool | None = None) -> Table:
     line, fields = next(rows, (0, []))
     if not line:
         raise DataError(f"{path}: the file is empty")
-    if not _is_header(fields, header):
-        return _general(_Source(path, None, len(fields)), _rows(text, separator, path))
+    if header is None:
+        numbers = [_number(field) for field in fields]
+        header = None in numbers and all(number is None or np.isnan(number) for number in numbers)
+    if not header:
+        return _general(_rows(text, separator, path), path, None, len(fields))
     columns = tuple(field.strip() for field in fields)
     if line == 1 and (grid := digit_grid(raw[raw.find(b"\n") + 1 :])) is not None and grid.shape[1] == len(columns):
         return table_of(grid, columns)
-    return _general(_Source(path, columns, len(columns)), rows)
+    return _general(rows, path, columns, len(columns))
 
 
 def digit_grid(raw: bytes) -> NDArray[np.uint8] | None:  # (N, V)
@@ -136,13 +138,7 @@ def _rows(text: str, separator: str, path: Path) -> Rows:
         raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
 
-def _is_header(fields: list[str], header: bool | None) -> bool:
-    if header is not None:
-        return header
-    kinds = [_number(field) for field in fields]
-    return None in kinds and all(kind is None or np.isnan(kind) for kind in kinds)
-
-
+@lru_cache(1000)  # in tables of counts the same few fields come again and again
 def _number(field: str) -> float | None:
     """The field as a float, NaN if missing, None if it is text."""
     try:
@@ -152,54 +148,27 @@ def _number(field: str) -> float | None:
         return float("nan") if field.strip().lower() in MISSING else None
 
 
-class _Numbers(dict[str, float]):
-    """Field -> number, remembering the first REMEMBERED: in tables of counts the same few come again and again."""
-
-    def __missing__(self, field: str) -> float:
-        number = _number(field)
-        if number is None:
-            raise ValueError(field)
-        if len(self) < REMEMBERED:
-            self[field] = number
-        return number
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where rows come from, for error messages."""
-
-    path: Path
-    columns: Names
-    width: int
-
-
-def _general(source: _Source, rows: Rows) -> Table:
-    known = _Numbers()
-    numbers = array("d")
-    lines = array("q")
+def _general(rows: Rows, path: Path, columns: Names, width: int) -> Table:
+    numbers, lines = array("d"), array("q")
     for line, fields in rows:
-        if len(fields) != source.width:
-            raise DataError(f"{source.path}:{line}: expected {source.width} fields, found {len(fields)}")
-        try:
-            numbers.extend([known[field] for field in fields])
-        except ValueError:
-            raise _text_found(source, line, fields) from None
+        if len(fields) != width:
+            raise DataError(f"{path}:{line}: expected {width} fields, found {len(fields)}")
+        found = [_number(field) for field in fields]
+        if None in found:
+            column = found.index(None)
+            hint = " (if the first row names the columns, say header=True)" if line == 1 and columns is None else ""
+            text = f"holds text {fields[column].strip()!r}, expected a number{hint}"
+            raise DataError(f"{path}:{line}: {column_label(columns, column)} {text}")
+        numbers.extend(cast("list[float]", found))
         lines.append(line)
     if not lines:
-        raise DataError(f"{source.path}: there is a header row, but no rows of numbers")
-    values = np.frombuffer(numbers, dtype=np.float64).reshape(-1, source.width)
+        raise DataError(f"{path}: there is a header row, but no rows of numbers")
+    values = np.frombuffer(numbers, dtype=np.float64).reshape(-1, width)
     if (infinite := np.isinf(values)).any():
         row, column = first_true(infinite)
-        label = column_label(source.columns, column)
-        raise DataError(f"{source.path}:{lines[row]}: {label} is not finite ({values[row, column]})")
-    return table_of(_compact(values), source.columns)
-
-
-def _text_found(source: _Source, line: int, fields: list[str]) -> DataError:
-    column = next(number for number, field in enumerate(fields) if _number(field) is None)
-    label = column_label(source.columns, column)
-    hint = " (if the first row names the columns, say header=True)" if line == 1 and source.columns is None else ""
-    return DataError(f"{source.path}:{line}: {label} holds text {fields[column].strip()!r}, expected a number{hint}")
+        label = column_label(columns, column)
+        raise DataError(f"{path}:{lines[row]}: {label} is not finite ({values[row, column]})")
+    return table_of(_compact(values), columns)
 
 
 def _compact(values: NDArray[np.float64]) -> Array:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from circurve.data import DEBD
-from circurve.data.folders import check_folder, find_datasets
+from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
 from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.protocols import Protocol, protocol_for

@@ -34,18 +34,21 @@ class Summary:
     depth: int
     sum_depth: int
 
+    def in_words(self) -> dict[str, str]:
+        """What is counted, and the count as text."""
+        return {
+            "variables": f"{self.variables:,}",
+            "roots": f"{self.roots:,}",
+            "inputs": f"{self.inputs:,} nodes, {self.input_units:,} units",
+            "products": f"{self.products:,} nodes, {self.product_units:,} units",
+            "sums": f"{self.sums:,} nodes, {self.sum_units:,} units",
+            "sum edges": f"{self.edges:,}",
+            "parameters": f"{self.parameters:,}",
+            "depth": f"{self.depth:,} ({self.sum_depth:,} sums)",
+        }
+
     def __str__(self) -> str:
-        rows = [
-            ("variables", f"{self.variables:,}"),
-            ("roots", f"{self.roots:,}"),
-            ("inputs", f"{self.inputs:,} nodes, {self.input_units:,} units"),
-            ("products", f"{self.products:,} nodes, {self.product_units:,} units"),
-            ("sums", f"{self.sums:,} nodes, {self.sum_units:,} units"),
-            ("sum edges", f"{self.edges:,}"),
-            ("parameters", f"{self.parameters:,}"),
-            ("depth", f"{self.depth:,} ({self.sum_depth:,} sums)"),
-        ]
-        return "\n".join(f"{label:<12}{text}" for label, text in rows)
+        return "\n".join(f"{label:<12}{text}" for label, text in self.in_words().items())
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,7 @@
 
 from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.columns import Columns, infer_families, scan_columns
-from circurve.structures.hclt import hclt
-from circurve.structures.hmm import hmm
+from circurve.structures.hclt import hclt, hmm
 from circurve.structures.mixture import fully_factorized, mixture
 from circurve.structures.mutual_information import mutual_information
 from circurve.structures.random_trees import random_binary_trees

@@ -141,11 +141,9 @@ def infer_families(*tables: object, missing: int | None = None) -> tuple[Family,
     columns = scan_columns(*checked)
     suspects = np.flatnonzero(columns.whole & (columns.low == -1) & (columns.high < MAX_STATES))
     if suspects.size:
-        first = column_label(checked[0].columns, int(suspects[0]))
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
-        warn_user(
-            f"{first}{more}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1"
-        )
+        where = column_label(checked[0].columns, int(suspects[0])) + more
+        warn_user(f"{where}: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1")
     return families_of(columns)
 
 

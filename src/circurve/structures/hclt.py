@@ -1,4 +1,4 @@
-"""Hidden Chow-Liu trees: a Chow-Liu tree in which each variable hangs on a latent of its own."""
+"""Hidden Chow-Liu trees and hidden Markov models: trees and chains in which each variable hangs on its own latent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.columns import infer_families
 from circurve.structures.tree import Tree
 
-__all__ = ["hclt", "latent_tree"]
+__all__ = ["hclt", "hmm", "latent_tree"]
 
 
 def hclt(
@@ -45,6 +45,17 @@ def hclt(
     if len(tree) != variables:
         raise OptionError(f"tree has {len(tree)} variables, the data has {variables}")
     return latent_tree(tree, chosen, units)
+
+
+def hmm(families: Families, units: int) -> Circuit:
+    """A hidden Markov model over the variables in their order, with `units` states at each step.
+
+    p(x) = sum_z p(z_0) prod_t p(x_t | z_t) prod_{t>0} p(z_t | z_{t-1}); each step has K x K transition weights of its
+    own. `families`: one for each variable, `(family, count)`, or a count of binary variables. O(V).
+    """
+    check_count("units", units)
+    chosen = as_families(families)
+    return latent_tree(Tree(np.arange(len(chosen)) - 1), chosen, units)
 
 
 def latent_tree(tree: Tree, families: Sequence[Family], units: int) -> Circuit:

@@ -221,12 +221,14 @@ def _categorical(codes: Codes, pseudocount: float) -> BlockInformation:
 
 def _indicators(values: NDArray[np.int16], states: NDArray[np.int64]) -> np.ndarray:  # (n, A) -> (n, sum of states)
     """1 where a variable has the state, one column for each state; a missing value has a row of zeros."""
-    width = int(states.sum())
-    target = values + (np.cumsum(states) - states)
-    target[values == states] = width  # an extra column, cut off below, takes the missing ones
-    result = np.zeros((len(values), width + 1), dtype=np.float32)
-    np.put_along_axis(result, target, 1.0, axis=1)
-    return result[:, :width]
+    result = np.zeros((len(values), int(states.sum()) + 1), dtype=np.float32)
+    np.put_along_axis(result, _places(values, states), 1.0, axis=1)
+    return result[:, :-1]
+
+
+def _places(values: NDArray[np.int16], states: NDArray[np.int64]) -> NDArray[np.int64]:  # (n, A) -> (n, A)
+    """The column that `_indicators` has for each value; an extra one at the end takes what is missing."""
+    return np.where(values == states, states.sum(), values + (np.cumsum(states) - states))
 
 
 def _scatter_counts(codes: Codes, a: slice, b: slice) -> Array:
@@ -235,8 +237,7 @@ def _scatter_counts(codes: Codes, a: slice, b: slice) -> Array:
     width = int(states.sum())
     tables = [np.zeros((int(s) + 1, width + 1), dtype=np.int64) for s in codes.states[a]]
     for rows in row_chunks(len(codes.values), len(states)):
-        right = codes.values[rows, b] + (np.cumsum(states) - states)
-        right[codes.values[rows, b] == states] = width
+        right = _places(codes.values[rows, b], states)
         for table, left in zip(tables, codes.values[rows, a].T, strict=True):
             cells = (left[:, None].astype(np.int64) * (width + 1) + right).ravel()
             table.reshape(-1)[:] += np.bincount(cells, minlength=table.size)

@@ -81,18 +81,14 @@ def _top_node(
 ) -> Node:
     """The product at the top of one tree (the input or factorised leaf, where nothing was split), built from below."""
     nodes: dict[str, Node] = {}
+    numbers = np.arange(units)
+    pairs = [np.repeat(numbers, units), np.tile(numbers, units)] if outer else None  # all K^2 pairs of units
     for region in (region for level in reversed(levels) for region in level):
         name = f" {label}{region.path}"
         first, second = nodes.get(region.path + "0"), nodes.get(region.path + "1")
         if first is None or second is None:
             nodes[region.path] = factorized_node(region.variables, families, units, name)
         else:
-            pairs = Product([first, second], _all_pairs(units) if outer else None, name=f"product{name}")
-            nodes[region.path] = Sum(pairs, units, name=f"sum{name}") if region.path else pairs
+            product = Product([first, second], pairs, name=f"product{name}")
+            nodes[region.path] = Sum(product, units, name=f"sum{name}") if region.path else product
     return nodes[""]
-
-
-def _all_pairs(units: int) -> list[np.ndarray]:
-    """For each of the K^2 products the unit of the first half and that of the second."""
-    numbers = np.arange(units)
-    return [np.repeat(numbers, units), np.tile(numbers, units)]

@@ -40,11 +40,9 @@ class Tree:
         if known.shape != above.shape:
             raise StructureError(f"information has shape {known.shape} for {len(above)} variables")
         order, depth = _breadth_first(above)
-        for array in (above, known, order):
+        for name, array in (("parents", above), ("information", known), ("order", order)):
             array.setflags(write=False)
-        object.__setattr__(self, "parents", above)
-        object.__setattr__(self, "information", known)
-        object.__setattr__(self, "order", order)
+            object.__setattr__(self, name, array)
         object.__setattr__(self, "depth", depth)
 
     @property
