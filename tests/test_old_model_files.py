@@ -1,7 +1,7 @@
 """Model files of every released version load and give the log-probabilities that version gave.
 
-The files in `fixtures/` were made by `fixtures/make_models.py` with the sources of the version in their names: see there
-for the command. They are never made again.
+The files in `fixtures/` were made by `fixtures/make_models.py` with the sources of the version in their names; the
+command is written there. They are never made again.
 """
 
 from __future__ import annotations

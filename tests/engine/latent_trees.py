@@ -41,7 +41,10 @@ class TreeBuilder:
 
 @st.composite
 def trees(draw: st.DrawFn, **options: object) -> Case:
-    """A latent tree with parameters, samples, and perhaps missing values, weights and several outputs; `options` are those of `Shape`."""
+    """A latent tree with parameters, samples, and perhaps missing values, weights and several outputs.
+
+    `options` are those of `Shape`; its units, depth, masks and roots have no effect.
+    """
     rng = draw(st.randoms(use_true_random=False))
     shape = replace(Shape(variables=9, samples=draw(st.sampled_from([5, 31]))), **options)
     domains = tuple(rng.choice(list(FAMILIES)) for _ in range(draw(st.integers(1, shape.variables))))

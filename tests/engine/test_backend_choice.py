@@ -79,7 +79,7 @@ def test_fused_runs_in_the_interpreter():
 
 def test_fused_needs_a_gpu_outside_the_interpreter(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    with pytest.raises(OptionError, match="backend='fused' cannot be used: .* for CUDA devices, not for cpu"):
+    with pytest.raises(OptionError, match=r"backend='fused' cannot be used: .* for CUDA devices, not for cpu"):
         choose_backend(TREE.program, params_of(TREE), "fused")
 
 
