@@ -94,38 +94,6 @@ def test_flows_are_the_same_where_every_sum_is_computed_in_logs(case):
     assert found.weak == alive
 
 
-@given(case=cases())
-@many
-def test_counts_are_sums_of_edge_flows(case):
-    found, truth, weight = case.statistics(), Truth.of(case), case.weight
-    for layer, counts in zip(case.program.sums, found.counts, strict=True):
-        for node, count in zip(layer.nodes, counts[0], strict=True):
-            assert_close(count, (truth.edge_flow(node) * weight).sum(-1), 1e-9)
-
-
-@given(case=cases())
-@many
-def test_input_statistics_are_flow_weighted_features(case):
-    found, truth = case.statistics(), Truth.of(case)
-    x, weight = torch.from_numpy(case.x), case.weight
-    for layer, statistic in zip(case.program.inputs, found.inputs, strict=True):
-        for node, sums in zip(layer.nodes, statistic[0], strict=True):
-            column = x[:, node.variable]
-            seen = truth.flow[node] * weight * ~column.isnan()  # (K, N)
-            features = node.family.features(column.nan_to_num()[None], None)[0]  # (S, N)
-            assert_close(sums, seen @ features.T, 1e-9)
-
-
-@given(case=cases())
-@some
-def test_log_likelihood_and_weight_are_those_of_the_possible_samples(case):
-    found, truth, weight = case.statistics(), Truth.of(case), case.weight
-    possible = truth.root > 0
-    assert_close(found.weight[0], weight[possible].sum())
-    assert_close(found.log_likelihood[0], (weight[possible] * truth.root[possible].log()).sum())
-    assert found.impossible[0] == int((~possible & (weight > 0)).sum())
-
-
 @given(case=cases(samples=3, depth=3))
 @settings(max_examples=12, deadline=None)
 def test_counts_over_weights_are_finite_differences_of_the_log_likelihood(case):

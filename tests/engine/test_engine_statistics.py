@@ -1,11 +1,11 @@
 """Statistics add up over batches, and depend neither on chunks, nor on the neighbours in a fleet, nor on precision."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from backends import fleet_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from shapes import SHAPES, case_of
@@ -18,11 +18,9 @@ from circuits import (
     all_sums,
     assert_close,
     cases,
-    random_parameters,
-    random_weights,
     with_parameters,
 )
-from circurve.engine import Params, Reference, Statistics, compile, stack
+from circurve.engine import Reference, Statistics, compile, stack
 from circurve.engine.memory import chunk_size
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
@@ -44,33 +42,11 @@ def test_the_chunk_size_does_not_matter(case, chunk):
     assert_same(case.statistics(chunk=chunk), case.statistics())
 
 
-@given(case=cases(samples=7, zeros=True), cuts=st.sets(st.integers(1, 6)))
-@some
-def test_statistics_of_any_split_add_up(case, cuts):
-    edges, samples, backend = [0, *sorted(cuts), 7], case.samples(), case.backend()
-    parts = [backend.statistics(case.params, [samples.rows(start, stop)], ALL) for start, stop in pairwise(edges)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    assert_same(total, case.statistics())
-
-
 @given(case=cases(samples=5))
 @few
 def test_the_order_of_the_samples_does_not_matter(case):
     order = torch.tensor([[3, 1, 4, 0, 2]])
     assert_same(case.backend().statistics(case.params, [case.samples().pick(order)], ALL), case.statistics())
-
-
-@given(case=cases(missing=False))
-@few
-def test_a_weight_of_three_is_three_samples(case):
-    weights = torch.arange(len(case.x)).double()
-    rows = np.repeat(np.arange(len(case.x)), np.arange(len(case.x)))
-    labels = None if case.labels is None else case.labels[rows]
-    weighted = replace(case, sample_weights=weights).statistics()
-    repeated = replace(case, x=case.x[rows], labels=labels, sample_weights=None).statistics()
-    assert_same(weighted, replace(repeated, impossible=weighted.impossible))
 
 
 def test_adding_statistics_without_curvature_leaves_it_out():
@@ -80,36 +56,6 @@ def test_adding_statistics_without_curvature_leaves_it_out():
     both = plain + case.statistics()
     assert both.curvature is None
     assert_close(both.counts[0], 2 * plain.counts[0])
-
-
-@given(case=cases())
-@some
-def test_single_precision_agrees_to_four_digits(case):
-    double, single = case.statistics(), case.statistics(torch.float32)
-    for a, b in zip(all_sums(single), all_sums(double), strict=True):
-        torch.testing.assert_close(a.double(), b.double(), rtol=1e-4, atol=1e-4)
-    assert all(count.dtype == torch.float32 for count in single.counts)
-    assert single.log_likelihood.dtype == torch.float64
-
-
-def fleet_of(case: Case, runs: int) -> list[Params]:
-    """The case's parameters and others for the same circuit, as fleets of one."""
-    rng = np.random.default_rng(5)
-    drawn = [
-        replace(
-            case,
-            weights={node: random_weights(node, False, rng) for node in case.circuit.sums},
-            inputs={node: random_parameters(node, False, rng) for node in case.circuit.inputs},
-        ).params
-        for _ in range(runs - 1)
-    ]
-    return [case.params, *drawn]
-
-
-@given(case=cases(zeros=True))
-@some
-def test_a_run_in_a_fleet_equals_the_same_run_alone(case):
-    check_fleet(case)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -129,18 +75,6 @@ def check_fleet(case: Case) -> None:
             assert_close(a[run], b[0], 1e-11)
 
 
-@given(case=cases(samples=6), seed=st.integers(0, 1000))
-@some
-def test_each_run_of_a_fleet_sees_the_samples_picked_for_it(case, seed):
-    members, samples = fleet_of(case, 3), case.samples()
-    index = torch.from_numpy(np.random.default_rng(seed).integers(0, 6, (3, 4)))
-    sums = all_sums(case.backend(runs=3).statistics(stack(members), [samples.pick(index)], ALL))
-    for run, params in enumerate(members):
-        alone = case.backend().statistics(params, [samples.pick(index[run : run + 1])], ALL)
-        for a, b in zip(sums, all_sums(alone), strict=True):
-            assert_close(a[run], b[0], 1e-11)
-
-
 def test_picked_rows_are_the_rows_with_these_numbers():
     case = small()
     samples = case.samples()
@@ -155,14 +89,6 @@ def test_selecting_and_stacking_runs_are_inverse():
     fleet = stack(members)
     back = stack([fleet.select([2]), fleet.select([0, 1])]).select([1, 2, 0])
     for a, b in zip((*back.weights, *back.inputs), (*fleet.weights, *fleet.inputs), strict=True):
-        assert torch.equal(a, b)
-
-
-def test_parameters_are_not_changed_by_an_e_step():
-    case = small()
-    before = case.params.clone()
-    case.statistics()
-    for a, b in zip((*before.weights, *before.inputs), (*case.params.weights, *case.params.inputs), strict=True):
         assert torch.equal(a, b)
 
 

@@ -1,7 +1,5 @@
 """The tuned path for latent trees against the reference backend, which the definitions are held against elsewhere."""
 
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,58 +7,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from latent_trees import tree_of, trees, with_samples
 
 import circurve as cc
-from circuits import ALL, Case, Shape, all_sums, assert_close, random_parameters, random_weights, with_parameters
-from circurve.engine import Batch, Reference, Request, compile, stack
+from circuits import ALL, Case, all_sums, assert_close, random_parameters, random_weights
+from circurve.engine import Batch, Reference, compile, stack
 from circurve.engine.numerics import MESSAGES, MessageRange
 from circurve.engine.tree import LatentTree, messages, tree_layout
 from circurve.engine.tree.tables import JointTables
 from circurve.graph import Circuit, Input, Node, Product, Sum
-from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator
+from circurve.inputs import Bernoulli, Categorical, Gaussian, Indicator
 from circurve.structures import hmm, mixture
 
-FAMILIES = {"binary": (Bernoulli(), Binomial(1), Categorical(2)), "ternary": (Categorical(3), Binomial(2))}
 some = settings(max_examples=60, deadline=None)
 few = settings(max_examples=15, deadline=None)
-
-
-class Builder:
-    """Random latent trees over given variables."""
-
-    def __init__(self, rng: random.Random, domains: Sequence[str], units: int) -> None:
-        self.rng, self.domains, self.units = rng, domains, units
-
-    def product(self, scope: list[int], depth: int = 0) -> Product:
-        parts: list[list[int]] = [[] for _ in range(self.rng.randint(min(2, len(scope)), len(scope)))]
-        for place, variable in enumerate(self.rng.sample(scope, len(scope))):
-            parts[place if place < len(parts) else self.rng.randrange(len(parts))].append(variable)
-        return Product([self.child(part, depth + 1) for part in parts])
-
-    def child(self, scope: list[int], depth: int) -> Node:
-        if len(scope) > 1 or (depth < 3 and self.rng.random() < 0.2):
-            return Sum(self.product(scope, depth), self.units)
-        family = self.rng.choice(FAMILIES[self.domains[scope[0]]])
-        if self.rng.random() < 0.5:
-            return Input(scope[0], family, self.units)
-        return Sum(Input(scope[0], family, self.rng.randint(1, 3)), self.units)
-
-
-@st.composite
-def trees(draw: st.DrawFn, **options: object) -> Case:
-    """A latent tree with parameters, samples, and perhaps missing values, weights and several outputs."""
-    rng = draw(st.randoms(use_true_random=False))
-    domains = tuple(rng.choice(list(FAMILIES)) for _ in range(draw(st.integers(1, 9))))
-    builder = Builder(rng, domains, draw(st.integers(1, 4)))
-    circuit = Circuit(Sum(builder.product(list(range(len(domains)))), draw(st.integers(1, 3))))
-    shape = replace(Shape(samples=draw(st.sampled_from([5, 31]))), **options)
-    return with_parameters(circuit, domains, shape, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
-
-
-def tree_of(case: Case, dtype: torch.dtype = torch.float64, runs: int = 1) -> LatentTree:
-    layout = tree_layout(case.program)
-    assert layout is not None
-    return LatentTree(case.program, layout, runs, dtype)
 
 
 def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.float64) -> LatentTree:
@@ -73,12 +33,6 @@ def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.flo
     values = case.backend().log_prob(case.params, case.samples().rows(0, len(samples)))
     assert_close(tree.log_prob(params, batch), values, tolerance)
     return tree
-
-
-@given(case=trees())
-@some
-def test_a_latent_tree_has_the_sums_of_the_reference(case):
-    compare(case)
 
 
 @given(case=trees())
@@ -165,21 +119,6 @@ def test_chunks_that_go_to_the_reference_add_up_with_the_others(case):
         assert_close(one, other)
 
 
-@given(case=trees(missing=False))
-@few
-def test_single_precision_agrees_to_four_digits(case):
-    compare(case, 1e-3, torch.float32)
-
-
-@given(case=trees(zeros=True))
-@few
-def test_impossible_samples_are_counted_and_left_out(case):
-    """Zeros among the inputs only: weights of zero are left to the reference backend."""
-    rng = np.random.default_rng(0)
-    positive = replace(case, weights={node: random_weights(node, False, rng) for node in case.circuit.sums})
-    compare(positive)
-
-
 @given(case=trees(), seed=st.integers(0, 1000), parts=st.integers(1, 3))
 @few
 def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed, parts):
@@ -202,35 +141,6 @@ def test_each_run_of_a_fleet_equals_the_same_run_alone(case, seed, parts):
         alone = case.backend().statistics(params, [samples.pick(index[run : run + 1]), batches[1]], ALL)
         for one, other in zip(all_sums(together), all_sums(alone), strict=True):
             assert_close(one[run], other[0])
-
-
-@given(case=trees())
-@few
-def test_plain_sums_need_no_curvature(case):
-    samples = case.samples()
-    batch = [samples.rows(0, len(samples))]
-    found, wanted = (backend.statistics(case.params, batch) for backend in (tree_of(case), case.backend()))
-    assert found.curvature is None
-    for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
-        assert_close(one, other)
-
-
-@pytest.mark.parametrize("asked", ["curvature", "mean_ratio", "second_moment"])
-@given(case=trees())
-@settings(max_examples=5, deadline=None)
-def test_each_request_alone_gives_the_same_as_all_together(asked, case):
-    samples = case.samples()
-    batch = [samples.rows(0, len(samples))]
-    found, wanted = (
-        backend.statistics(case.params, batch, Request(**{asked: True})) for backend in (tree_of(case), case.backend())
-    )
-    for one, other in zip(all_sums(found), all_sums(wanted), strict=True):
-        assert_close(one, other)
-
-
-def with_samples(circuit: Circuit, samples: int, seed: int = 0) -> Case:
-    domains = ("binary",) * circuit.variables
-    return with_parameters(circuit, domains, Shape(samples=samples, missing=False), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
