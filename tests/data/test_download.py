@@ -120,7 +120,7 @@ class TestDownload:
 
     def test_two_processes_at_once_both_end_well(self, server: Server, cache: Path) -> None:
         program = (
-            "import sys, circurve.cli; early = {'pooch', 'requests', 'sklearn'} & set(sys.modules)\n"
+            "import sys, circurve.cli; early = {'platformdirs', 'requests', 'sklearn'} & set(sys.modules)\n"
             "from circurve.data import debd, load_dataset; from debd_server import entry\n"
             "debd.COLLECTION['tiny'] = entry('tiny')\n"
             "print(load_dataset('tiny').train.sum(), early)"
@@ -256,9 +256,9 @@ def test_a_file_that_is_being_replaced_is_old_or_new(tmp_path: Path) -> None:
 
 
 def test_the_usual_cache_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pooch
+    import platformdirs
 
     monkeypatch.setenv("CIRCURVE_CACHE", "~/elsewhere")
     assert cache_folder() == Path.home() / "elsewhere"
     monkeypatch.delenv("CIRCURVE_CACHE")
-    assert cache_folder() == Path(pooch.os_cache("circurve"))
+    assert cache_folder() == Path(platformdirs.user_cache_dir("circurve"))

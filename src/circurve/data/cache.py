@@ -38,9 +38,9 @@ def cache_folder() -> Path:
     """The folder that CIRCURVE_CACHE names, or Circurve's own in the user's cache folder."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
-    import pooch  # noqa: PLC0415 - only needed for downloads
+    import platformdirs  # noqa: PLC0415 - only needed for downloads
 
-    return Path(pooch.os_cache("circurve"))
+    return Path(platformdirs.user_cache_dir("circurve"))
 
 
 def text_path(name: str, split: str) -> Path:
