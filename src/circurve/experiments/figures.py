@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from circurve.experiments.fig_concentration import (
-    anatomy_study,
-    concentration_data,
-    depth_data,
-    draw_depth,
-    draw_local_concentration,
-    draw_total_concentration,
-)
+from circurve.experiments import fig_runs
 from circurve.experiments.fig_decomposition import decomposition_data, draw_decomposition
 from circurve.experiments.fig_landscape import draw_landscape, landscape_data
-from circurve.experiments.fig_selection import draw_selection, selection_data, selection_study
-from circurve.experiments.fig_training import draw_training, training_data, training_study
-from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.protocols import ReproduceOptions
+from circurve.experiments.records import Record
 from circurve.experiments.spec import Study
+from circurve.plots import concentration, depth_profile, node_selection, training_curves
 
-__all__ = ["FIGURES", "FigureSpec"]
+__all__ = ["FIGURES", "FigureSpec", "figure_files"]
 
-Record = dict[str, Any]
-
-
-def _no_study(options: ReproduceOptions) -> None:
-    """For figures that train what they show by themselves."""
+DPI = 160
 
 
 @dataclass(frozen=True)
@@ -44,16 +35,31 @@ class FigureSpec:
     study: Callable[[ReproduceOptions], Study | None]
     """The trained runs it needs; None if it trains by itself."""
 
-    data: Callable[[ReproduceOptions, list[Record], Callable[[str], None]], dict[str, Any]]
+    data: Callable[[ReproduceOptions, list[Record], Callable[[str], None]], Record]
     """From the options, the records of the study and a function that is told of progress, to plain values ready for
     JSON: all that is drawn, and `notes`, sentences about what was measured."""
 
-    draw: Callable[[dict[str, Any]], Figure]
+    draw: Callable[[Record], Figure]
 
     @property
     def metadata(self) -> dict[str, str]:
         """Title and description for `Figure.savefig(metadata=...)`, in PNG and SVG files alike."""
         return {"Title": self.title, "Description": self.reading}
+
+    def files(self, data: Record) -> dict[str, bytes]:
+        """The figure of these data by file name ending."""
+        return figure_files(self.draw(data), self.metadata)
+
+
+def figure_files(figure: Figure, metadata: Mapping[str, str]) -> dict[str, bytes]:
+    """The picture as PNG and as SVG, by file name ending, with title and caption inside."""
+    files = {}
+    for kind, more in (("png", {}), ("svg", {"Date": None})):  # no clock in the file
+        content = io.BytesIO()
+        with rc_context({"svg.hashsalt": "circurve"}):  # the same names of parts every time
+            figure.savefig(content, format=kind, dpi=DPI, bbox_inches="tight", metadata={**metadata, **more})
+        files[kind] = content.getvalue()
+    return files
 
 
 FIGURES: dict[str, FigureSpec] = {
@@ -63,45 +69,45 @@ FIGURES: dict[str, FigureSpec] = {
         "scored just before its M-step; without a penalty and with the global one at the strength chosen by "
         "validation; bands span the seeds. The paper reads: the penalty narrows the gap between the two only by "
         "lowering both, which is underfitting, not better generalisation.",
-        training_study,
-        training_data,
-        draw_training,
+        fig_runs.training_study,
+        fig_runs.training_data,
+        lambda data: training_curves(data["panels"]),
     ),
     "fig-2": FigureSpec(
         "Concentration of the Hessian trace",
         "Share of the trace held by the sum nodes with the largest contribution T^, largest first; marks show which "
         "share of the nodes holds 90, 99 and 99.99 % of it, the diagonal is an even spread. The paper reads: fewer "
         "than a tenth of the nodes hold practically all of the trace.",
-        anatomy_study("fig-2"),
-        concentration_data,
-        draw_total_concentration,
+        partial(fig_runs.anatomy_study, "fig-2"),
+        fig_runs.concentration_data,
+        lambda data: concentration(data["panels"], "total"),
     ),
     "fig-3": FigureSpec(
         "Concentration of local curvature",
         "Share of the sum of local curvatures held by the sum nodes with the largest t^, largest first, with the curve "
         "of T^ to compare (thin). The paper reads: t^ is spread over far more nodes than T^, so that much of the "
         "concentration of the trace comes from how the nodes are used.",
-        anatomy_study("fig-3"),
-        concentration_data,
-        draw_local_concentration,
+        partial(fig_runs.anatomy_study, "fig-3"),
+        fig_runs.concentration_data,
+        lambda data: concentration(data["panels"], "local", compare=["total"]),
     ),
     "fig-4": FigureSpec(
         "The Hessian trace by depth",
         "Share of the trace in each tenth of the range of sum depths (or at each depth, where there are no more than "
         "ten), from the root down; whiskers span the seeds. The middle one of an odd number counts half to the upper "
         "half. The paper reads: contributions gather near the root, where flow has not been divided yet.",
-        anatomy_study("fig-4"),
-        depth_data,
-        draw_depth,
+        partial(fig_runs.anatomy_study, "fig-4"),
+        fig_runs.depth_data,
+        lambda data: depth_profile(data["panels"], "total"),
     ),
     "fig-5": FigureSpec(
         "Penalising only the top nodes",
         "Change of test log-likelihood against the model without a penalty, when the penalty acts on all sum nodes or "
         "on the given share with the largest T^ or t^, at the same strength; whiskers span the seeds. The paper reads: "
         "fewer nodes by T^ makes the fit worse, fewer nodes by t^ keeps it.",
-        selection_study,
-        selection_data,
-        draw_selection,
+        fig_runs.selection_study,
+        fig_runs.selection_data,
+        lambda data: node_selection(data["panels"], data["fractions"]),
     ),
     "fig-6": FigureSpec(
         "Use, local curvature and contribution in one circuit",
@@ -111,7 +117,7 @@ FIGURES: dict[str, FigureSpec] = {
         "product F^2 t^ is constant. A is much used and flat, B hardly used and sharp, C both used and sharp. The "
         "paper reads: the sharpest nodes are little used and add little, while the trace comes from nodes near the "
         "root that are used most.",
-        _no_study,
+        lambda _: None,
         decomposition_data,
         draw_decomposition,
     ),
@@ -124,7 +130,7 @@ FIGURES: dict[str, FigureSpec] = {
         "numbers are those of the trained models themselves, which lie beside the plane. The paper reads: without a "
         "penalty training ends where the surface is sharp and test rows fare worse, the global penalty ends flat and "
         "underfits, and the gated one keeps the fit at a lower trace.",
-        _no_study,
+        lambda _: None,
         landscape_data,
         draw_landscape,
     ),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
+from circurve.curvature.record import By
 from circurve.data import Table
 from circurve.errors import CircurveWarning, DataError
+from circurve.experiments.records import Record
 from circurve.learning import Failure, FitResult
 from circurve.learning.history import EpochRecord
 
@@ -20,12 +20,13 @@ __all__ = ["describe_failed", "measure_run"]
 DIGITS = 5
 """Digits after the point of log-likelihoods in nats."""
 
+LIKELIHOODS = ("train_ll", "valid_ll", "test_ll")
 SHARES = (0.9, 0.99, 0.9999)
 POINTS = 60
 DEPTH_BINS = 10
 
 
-def measure_run(result: FitResult, train: Table) -> dict[str, Any]:
+def measure_run(result: FitResult, train: Table) -> Record:
     """Scores of the last and of the best epoch, the history, and the curvature of the last epoch's model.
 
     `train_ll` and `sharpness` of an epoch before the last are those of the history: means over the epoch's batches,
@@ -39,15 +40,14 @@ def measure_run(result: FitResult, train: Table) -> dict[str, Any]:
         "final": final,
         "best": best,
         "history": {
-            name: [_ll(getattr(epoch, name)) for epoch in result.history]
-            for name in ("train_ll", "valid_ll", "test_ll")
-        }
-        | {"sharpness": [_significant(epoch.sharpness) for epoch in result.history]},
+            **{name: [_ll(getattr(epoch, name)) for epoch in result.history] for name in LIKELIHOODS},
+            "sharpness": [_significant(epoch.sharpness) for epoch in result.history],
+        },
         "curvature": None if curv is None else describe_curvature(curv),
     }
 
 
-def describe_failed(failure: Failure) -> dict[str, Any]:
+def describe_failed(failure: Failure) -> Record:
     """The part of a record that says that a run failed: in which epoch, and why. It has no scores."""
     return {"status": "failed", "failure": {"epoch": failure.epoch, "reason": failure.reason}}
 
@@ -62,17 +62,16 @@ def _curvature(result: FitResult, train: Table) -> Curvature | None:
             return None
 
 
-def _scores(source: FitResult | EpochRecord, sharpness: float | None) -> dict[str, Any]:
-    dof = source.dof
+def _scores(source: FitResult | EpochRecord, sharpness: float | None) -> Record:
     return {
         "epoch": source.epoch,
-        **{name: _ll(getattr(source, name)) for name in ("train_ll", "valid_ll", "test_ll")},
-        "dof": None if dof is None else round(dof, 7),
+        **{name: _ll(getattr(source, name)) for name in LIKELIHOODS},
+        "dof": None if source.dof is None else round(source.dof, 7),
         "sharpness": _significant(sharpness),
     }
 
 
-def describe_curvature(curv: Curvature) -> dict[str, Any]:
+def describe_curvature(curv: Curvature) -> Record:
     """Where the trace sits: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
     profile = depth_profile(curv, "total", DEPTH_BINS)
     return {
@@ -85,19 +84,14 @@ def describe_curvature(curv: Curvature) -> dict[str, Any]:
     }
 
 
-def _concentration(curv: Curvature, by: Any) -> dict[str, Any]:
+def _concentration(curv: Curvature, by: By) -> Record:
     found = concentration(curv, by)
-    at = _points(len(curv))
+    units = len(curv)  # numbers of units from 1 to all, in even ratios: few, and dense where the curve bends
+    at = np.unique(np.geomspace(1, units, POINTS).round().astype(int)).tolist() if units else [0]
     return {
         "fractions": {f"{share:g}": _significant(found.fraction_for(share)) for share in SHARES},
         "curve": [[_significant(float(found.curve_nodes[k])), round(float(found.curve_share[k]), 7)] for k in at],
     }
-
-
-def _points(units: int) -> Sequence[int]:
-    """Numbers of units from 1 to all, in even ratios: few enough to keep, dense where the curve bends."""
-    found: list[int] = np.unique(np.geomspace(1, units, POINTS).round().astype(int)).tolist() if units else [0]
-    return found
 
 
 def _validation(epoch: EpochRecord) -> float:

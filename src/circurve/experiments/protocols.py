@@ -1,16 +1,20 @@
-"""How a study is trained and how its strengths and epochs are chosen: the paper's way, and the best we know."""
+"""How a study is trained and how its strengths and epochs are chosen: the paper's way, the best we know, and what the
+user changes of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from circurve.errors import OptionError
-from circurve.experiments.options import ReproduceOptions
+from circurve.learning.checks import check_at_least_zero, check_choice, check_count
 from circurve.learning.initialize import Initialization
+from circurve.learning.methods import as_gate
 from circurve.learning.schedules import cosine
+from circurve.model import as_device
 
-__all__ = ["BEST", "PAPER", "PROTOCOLS", "Protocol", "protocol_for"]
+__all__ = ["BEST", "PAPER", "PROTOCOLS", "Protocol", "ReproduceOptions", "protocol_for"]
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,13 @@ class Protocol:
 
     def in_words(self) -> str:
         """The protocol in one sentence."""
-        longer = "" if self.small_epochs == self.epochs else (
-            f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
-        )  # fmt: skip
+        epochs = f"{self.epochs} epochs"
+        if self.small_epochs != self.epochs:
+            epochs += f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
         epoch = "the last epoch" if self.choose_epoch == "last" else "each run's best epoch by validation likelihood"
         return (
             f"Protocol {self.name}: {self.units} units, mini-batch EM with batches of {self.batch_size}, "
-            f"step size {self.step_name}, {' or '.join(self.inits)} start, {self.epochs} epochs{longer}, "
+            f"step size {self.step_name}, {' or '.join(self.inits)} start, {epochs}, "
             f"scores of {epoch}."
         )
 
@@ -79,13 +83,55 @@ epoch is chosen by validation too."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
 
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What the user asks for, handed to every table and figure; None is what the protocol says."""
+
+    protocol: str = "paper"
+    datasets: tuple[str, ...] | None = None
+    """Names or paths; None is what the table or figure shows, as far as it is at hand."""
+
+    seeds: tuple[int, ...] | None = None
+    epochs: int | None = None
+    mu: tuple[float, ...] | None = None
+    """The grid of strengths to choose from by validation likelihood."""
+
+    gate: tuple[str, ...] = ("max_norm",)
+    """The gates of the gated method; of several the best is chosen by validation likelihood."""
+
+    data_dir: Path | None = None
+    out: Path = Path("reproduction")
+    device: str = "auto"
+    units: int | None = None
+    quick: bool = False
+    """A first look: few units, epochs, seeds and strengths."""
+
+    max_runs: int | None = None
+    """The most runs to train at once; None goes by the size of the circuit."""
+
+    def __post_init__(self) -> None:
+        check_choice("protocol", self.protocol, tuple(PROTOCOLS))
+        for name in ("epochs", "units", "max_runs"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), at_least=1)
+        for name in ("datasets", "seeds", "mu", "gate"):
+            if getattr(self, name) == ():
+                raise OptionError(f"{name} must name at least one")
+        for seed in self.seeds or ():
+            check_count("seeds", seed, at_least=0)
+        for mu in self.mu or ():
+            check_at_least_zero("mu", mu)
+        for gate in self.gate:
+            as_gate(gate)
+        as_device(self.device)
+
+
 QUICK_UNITS, QUICK_EPOCHS, QUICK_SMALL_EPOCHS, QUICK_SEEDS, QUICK_MUS = 16, 10, 60, (0, 1), (0.001, 0.01, 0.1, 1.0)
 
 
 def protocol_for(options: ReproduceOptions) -> Protocol:
     """The protocol with the changes that the options ask for."""
-    if options.protocol not in PROTOCOLS:
-        raise OptionError(f"protocol must be one of {', '.join(PROTOCOLS)}, not {options.protocol!r}")
     protocol = PROTOCOLS[options.protocol]
     if options.quick:
         protocol = replace(

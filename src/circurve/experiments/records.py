@@ -20,7 +20,7 @@ from typing import Any
 
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
-__all__ = ["FILE_NAME", "RecordFile", "identify", "is_failed", "read_records"]
+__all__ = ["FILE_NAME", "Record", "RecordFile", "identify", "is_failed", "read_records"]
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"

@@ -8,27 +8,22 @@ the size of a fleet, is the same as in an undisturbed study.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import circurve.learning
 from circurve.data import Dataset, Table
 from circurve.errors import TrainingError
-from circurve.experiments.datasets import circuit_for, training_rows
 from circurve.experiments.display import Display
-from circurve.experiments.environment import describe_environment
 from circurve.experiments.measure import describe_failed, measure_run
-from circurve.experiments.plan import Fleet, PlannedRun, describe_settings, plan_study
-from circurve.experiments.records import RecordFile
+from circurve.experiments.plan import Fleet, PlannedRun, circuit_for, describe_settings, plan_study, training_rows
+from circurve.experiments.provenance import describe_environment
+from circurve.experiments.records import Record, RecordFile
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
 from circurve.learning import Failure, FitResult, Run
-from circurve.learning.options import TrainingOptions
 
 __all__ = ["run_study"]
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,6 @@ class _Work:
     fleet: Fleet
     train: tuple[PlannedRun, ...]
     missing: tuple[PlannedRun, ...]
-
-    @property
-    def cost(self) -> float:
-        return self.fleet.cost(len(self.train))
 
 
 def run_study(
@@ -62,7 +53,7 @@ def run_study(
     work = [item for fleet in fleets if (item := _work(fleet, file)).missing]
     known = sum(len(fleet.runs) for fleet in fleets) - sum(len(item.missing) for item in work)
     environment = describe_environment(command, study.device)
-    with Display(study.name, [item.cost for item in work], known, shown) as display:
+    with Display(study.name, [item.fleet.cost(len(item.train)) for item in work], known, shown) as display:
         for item in work:
             file.append(_train(study, item, environment, display))
     return [
@@ -82,23 +73,15 @@ def _work(fleet: Fleet, file: RecordFile) -> _Work:
 
 
 def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[Record]:
-    fleet, protocol = work.fleet, study.protocol
+    fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
-    circuit = circuit_for(fleet.data, train, protocol.units)
+    circuit = circuit_for(fleet.data, train, study.protocol.units)
     started = time.perf_counter()
-    options = TrainingOptions(
-        epochs=fleet.epochs,
-        batch_size=protocol.batch_size,
-        step_size=protocol.step,
-        select="last",
-        device=study.device,
-        track=True,
-    )
-    outcomes = _outcomes(circuit, train, work, options, display)
-    missing = {run.id for run in work.missing}
-    pairs = [pair for pair in zip(work.train, outcomes, strict=True) if pair[0].id in missing]
-    seconds = round(_seconds(outcomes, time.perf_counter() - started), 3)
+    outcomes = _outcomes(circuit, train, study, work, display)
+    elapsed = time.perf_counter() - started  # with the building of the circuit, which results leave out
+    seconds = round(next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed), 3)
+    pairs = [(run, outcome) for run, outcome in zip(work.train, outcomes, strict=True) if run in work.missing]
     shared = _shared(study, fleet, circuit, environment)
     costs = {
         "seconds": round(seconds / len(outcomes), 3),
@@ -113,9 +96,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     return records
 
 
-def _outcomes(
-    circuit: Circuit, train: Table, work: _Work, options: TrainingOptions, display: Display
-) -> list[FitResult | Failure]:
+def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display: Display) -> list[FitResult | Failure]:
     """Of each run its result, or why it failed."""
     data = work.fleet.data
     runs = [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train]
@@ -126,20 +107,20 @@ def _outcomes(
             runs,
             valid=data.valid,
             test=data.test,
+            epochs=work.fleet.epochs,
+            batch_size=study.protocol.batch_size,
+            step_size=study.protocol.step,
+            select="last",
+            device=study.device,
+            track=True,
             callbacks=[display.epoch],
             progress=False,
-            **options,
         )
     except TrainingError as error:
         return [Failure(epoch, reason) for epoch, reason in error.failures]
     if any(result.stopped == "interrupted" for result in results):
         raise KeyboardInterrupt
     return [result if result.failure is None else result.failure for result in results]
-
-
-def _seconds(outcomes: Sequence[FitResult | Failure], elapsed: float) -> float:
-    """The time that training took, without the building of the circuit where that is known."""
-    return next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed)
 
 
 def _record(study: Study, fleet: Fleet, run: PlannedRun) -> Record:

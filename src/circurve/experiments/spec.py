@@ -10,25 +10,13 @@ from typing import Any
 from circurve.data import DEBD
 from circurve.data.folders import check_folder, find_datasets
 from circurve.errors import OptionError
-from circurve.experiments.options import ReproduceOptions
-from circurve.experiments.protocols import Protocol, protocol_for
+from circurve.experiments.protocols import Protocol, ReproduceOptions, protocol_for
+from circurve.experiments.records import Record
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.gates import Gate, gate_name
 from circurve.learning.initialize import Initialization
 
-__all__ = [
-    "DEFAULT_DATASETS",
-    "Setting",
-    "Study",
-    "describe_method",
-    "describe_setting",
-    "describe_use",
-    "gated_settings",
-    "global_settings",
-    "make_study",
-    "standard_settings",
-    "vanilla_settings",
-]
+__all__ = ["DEFAULT_DATASETS", "Setting", "Study", "describe_method", "describe_setting", "describe_use", "make_study"]
 
 DEFAULT_DATASETS = DEBD
 """The paper's 20 data sets, in the order of its tables."""
@@ -100,6 +88,11 @@ class Study:
         """How parameters start, to choose from, in order."""
         return tuple(dict.fromkeys(setting.init for setting in self.settings))
 
+    @property
+    def chooses_more_than_mu(self) -> bool:
+        """Whether there are several starts, or several pseudocounts of vanilla, to choose from."""
+        return len(self.starts) > 1 or len(self.protocol.pseudocounts) > 1
+
 
 def make_study(
     name: str,
@@ -138,9 +131,7 @@ def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAUL
 
 def vanilla_settings(protocol: Protocol, label: str = "vanilla") -> list[Setting]:
     """Plain EM, with the pseudocounts of the protocol."""
-    return [
-        Setting(label, Vanilla(pseudocount), init) for init in protocol.inits for pseudocount in protocol.pseudocounts
-    ]
+    return [Setting(label, Vanilla(count), init) for init in protocol.inits for count in protocol.pseudocounts]
 
 
 def global_settings(protocol: Protocol, label: str = "global", **method: Any) -> list[Setting]:
@@ -166,7 +157,7 @@ def standard_settings(options: ReproduceOptions) -> list[Setting]:
     return [*vanilla_settings(protocol), *global_settings(protocol), *gated_settings(protocol, options.gate)]
 
 
-def describe_method(method: Method) -> dict[str, Any]:
+def describe_method(method: Method) -> Record:
     """A method as plain values; None for the options it does not have."""
     names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "multiplier", "pseudocount")
     fields = {name: getattr(method, name, None) for name in names}
@@ -176,7 +167,7 @@ def describe_method(method: Method) -> dict[str, Any]:
     return {"name": type(method).__name__.lower(), **fields}
 
 
-def describe_setting(setting: Setting) -> dict[str, Any]:
+def describe_setting(setting: Setting) -> Record:
     """The `method` of a record: a method as plain values, and how its parameters start."""
     return {**describe_method(setting.method), "init": setting.init}
 
