@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from circurve.experiments.outputs import Shelf
-from circurve.experiments.summary import Chosen, Rows, paired
+from circurve.experiments.summary import Chosen, Rows
 from circurve.experiments.table import Number
 
-__all__ = ["Check", "Claim", "Found", "agreed", "gap", "judged", "rows_with"]
+__all__ = ["Check", "Claim", "Found", "agreed", "judged", "rows_with"]
 
 Found: TypeAlias = Mapping[str, tuple[Sequence[bool], str]]
 """Data set -> whether it agrees, one answer or several, and its numbers."""
@@ -41,7 +41,7 @@ def judged(text: str, found: Found, numbers: str, starts: str = "") -> Claim | N
     answers = [answer for given, _ in found.values() for answer in given]
     if not answers:
         return None
-    told = listed(f"{name} {text}" for name, (_, text) in found.items())
+    told = ", ".join(f"{name} {shown}" for name, (_, shown) in found.items())
     return Claim(text, agreed(answers), f"{numbers}: {told}.{starts}")
 
 
@@ -55,19 +55,9 @@ def rows_with(shelf: Shelf, table: str, *labels: str) -> Rows:
     return {name: row for name, row in shelf.chosen(table).items() if set(labels) <= row.keys()}
 
 
-def mean(chosen: Chosen, name: str = "test_ll") -> float:
-    """A score, its mean over seeds."""
-    return chosen.spread(name).mean
-
-
 def best_of(row: Mapping[str, Chosen], labels: Iterable[str]) -> str:
     """Of the labels that were run, the one that validation prefers."""
-    return max((label for label in labels if label in row), key=lambda label: mean(row[label], "valid_ll"))
-
-
-def gap(row: Mapping[str, Chosen], first: str, second: str) -> float:
-    """First minus second in test log-likelihood, seed by seed."""
-    return paired(row[first], row[second]).mean
+    return max((label for label in labels if label in row), key=lambda label: row[label].mean("valid_ll"))
 
 
 def mixed_starts(rows: Rows, *labels: str) -> str:
@@ -79,13 +69,8 @@ def mixed_starts(rows: Rows, *labels: str) -> str:
     for name, row in rows.items():
         starts = {label: row[label].method["init"] for label in labels}
         if len(set(starts.values())) > 1:
-            told.append(f"{name} ({listed(f'{label} {start}' for label, start in starts.items())})")
-    return f" Starts differ: {listed(told)}." if told else ""
-
-
-def listed(parts: Iterable[str]) -> str:
-    """`a, b, c`."""
-    return ", ".join(parts)
+            told.append(f"{name} ({', '.join(f'{label} {start}' for label, start in starts.items())})")
+    return f" Starts differ: {', '.join(told)}." if told else ""
 
 
 def signed(value: float, digits: int = 2) -> str:

@@ -236,10 +236,8 @@ class Shelf:
             path = folder / f"{table}.json"
             if path.exists():
                 stored: Record = json.loads(path.read_text())["options"]
-                given: Record = {
-                    name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
-                }
-                options[table] = ReproduceOptions(**given)
+                stored |= {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
+                options[table] = ReproduceOptions(**stored)
         return cls(tuple(records), options)
 
     def study(self, table: str) -> Study:

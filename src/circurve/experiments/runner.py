@@ -82,7 +82,9 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     elapsed = time.perf_counter() - started  # with the building of the circuit, which results leave out
     seconds = round(next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed), 3)
     pairs = [(run, outcome) for run, outcome in zip(work.train, outcomes, strict=True) if run in work.missing]
-    shared = _shared(study, fleet, circuit, environment)
+    environment = {**environment, "data_hash": fleet.digest}
+    shape = {"rows": len(train), "variables": train.shape[1], "parameters": circuit.describe().parameters}
+    settings = describe_settings(study, fleet.epochs) | shape
     costs = {
         "seconds": round(seconds / len(outcomes), 3),
         "fleet": {"key": fleet.key, "runs": len(outcomes), "seconds": seconds},
@@ -91,7 +93,9 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     for number, (run, outcome) in enumerate(pairs, 1):
         display.measure(number, len(pairs))
         found = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, train)
-        records.append(_record(study, fleet, run) | shared | found | costs)
+        what = {"dataset": fleet.data.name, "fraction": fleet.fraction, "seed": run.seed}
+        what |= {"method": describe_setting(run.setting), "settings": settings, "environment": environment}
+        records.append({"id": run.id, **describe_use(study, run.labels[0]), **what, **found, **costs})
     display.finish()
     return records
 
@@ -121,26 +125,3 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
     if any(result.stopped == "interrupted" for result in results):
         raise KeyboardInterrupt
     return [result if result.failure is None else result.failure for result in results]
-
-
-def _record(study: Study, fleet: Fleet, run: PlannedRun) -> Record:
-    """The part of a record that says what was done."""
-    return {
-        "id": run.id,
-        **describe_use(study, run.labels[0]),
-        "dataset": fleet.data.name,
-        "fraction": fleet.fraction,
-        "seed": run.seed,
-        "method": describe_setting(run.setting),
-    }
-
-
-def _shared(study: Study, fleet: Fleet, circuit: Circuit, environment: Record) -> Record:
-    """The part that all records of a fleet have in common."""
-    settings = {
-        **describe_settings(study, fleet.epochs),
-        "rows": fleet.rows,
-        "variables": fleet.data.train.shape[1],
-        "parameters": circuit.describe().parameters,
-    }
-    return {"settings": settings, "environment": {**environment, "data_hash": fleet.digest}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from circurve.data import DEBD
 from circurve.data.folders import check_folder, find_datasets
@@ -13,7 +12,7 @@ from circurve.errors import OptionError
 from circurve.experiments.protocols import Protocol, ReproduceOptions, protocol_for
 from circurve.experiments.records import Record
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
-from circurve.learning.gates import Gate, gate_name
+from circurve.learning.gates import gate_name
 from circurve.learning.initialize import Initialization
 
 __all__ = ["DEFAULT_DATASETS", "Setting", "Study", "describe_method", "describe_setting", "describe_use", "make_study"]
@@ -95,24 +94,12 @@ class Study:
 
 
 def make_study(
-    name: str,
-    options: ReproduceOptions,
-    settings: Sequence[Setting],
-    *,
-    datasets: Sequence[str] = DEFAULT_DATASETS,
-    fractions: Sequence[float] = (1.0,),
+    name: str, options: ReproduceOptions, settings: Sequence[Setting], fractions: Sequence[float] = (1.0,)
 ) -> Study:
-    """A study of these settings with the user's options; `datasets` are those that the table or figure shows."""
-    return Study(
-        name,
-        chosen_datasets(options, datasets),
-        tuple(settings),
-        protocol_for(options),
-        tuple(fractions),
-        options.data_dir,
-        options.device,
-        options.max_runs,
-    )
+    """A study of these settings with the user's options."""
+    data, protocol = chosen_datasets(options), protocol_for(options)
+    machine = (options.data_dir, options.device, options.max_runs)
+    return Study(name, data, tuple(settings), protocol, tuple(fractions), *machine)
 
 
 def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAULT_DATASETS) -> tuple[str, ...]:
@@ -129,32 +116,26 @@ def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAUL
     return tuple(found) or tuple(preferred)
 
 
-def vanilla_settings(protocol: Protocol, label: str = "vanilla") -> list[Setting]:
+def settings_for(label: str, methods: Sequence[Method], protocol: Protocol) -> list[Setting]:
+    """Each method from each start of the protocol."""
+    return [Setting(label, method, init) for init in protocol.inits for method in methods]
+
+
+def vanilla_settings(protocol: Protocol) -> list[Setting]:
     """Plain EM, with the pseudocounts of the protocol."""
-    return [Setting(label, Vanilla(count), init) for init in protocol.inits for count in protocol.pseudocounts]
+    return settings_for("vanilla", [Vanilla(count) for count in protocol.pseudocounts], protocol)
 
 
-def global_settings(protocol: Protocol, label: str = "global", **method: Any) -> list[Setting]:
-    """`Global` with the strengths of the protocol; `method` holds its other options."""
-    return [Setting(label, Global(mu, **method), init) for init in protocol.inits for mu in protocol.mus]
-
-
-def gated_settings(
-    protocol: Protocol, gates: Sequence[str | Gate] = ("max_norm",), label: str = "gated", **method: Any
-) -> list[Setting]:
-    """`Gated` by each gate with the strengths of the protocol; `method` holds its other options."""
-    return [
-        Setting(label, Gated(mu, gate=gate, **method), init)
-        for init in protocol.inits
-        for gate in gates
-        for mu in protocol.mus
-    ]
+def global_settings(protocol: Protocol) -> list[Setting]:
+    """The penalty on all nodes, with the strengths of the protocol."""
+    return settings_for("global", [Global(mu) for mu in protocol.mus], protocol)
 
 
 def standard_settings(options: ReproduceOptions) -> list[Setting]:
     """The three columns of the paper's tables: vanilla, global and gated."""
     protocol = protocol_for(options)
-    return [*vanilla_settings(protocol), *global_settings(protocol), *gated_settings(protocol, options.gate)]
+    gated = [Gated(mu, gate=gate) for gate in options.gate for mu in protocol.mus]
+    return [*vanilla_settings(protocol), *global_settings(protocol), *settings_for("gated", gated, protocol)]
 
 
 def describe_method(method: Method) -> Record:

@@ -56,6 +56,10 @@ class Chosen:
         """Mean and standard deviation of a score over seeds."""
         return spread(self.values(name))
 
+    def mean(self, name: str = "test_ll") -> float:
+        """Mean of a score over seeds."""
+        return self.spread(name).mean
+
     def pairs(self, other: Chosen, name: str) -> list[tuple[float, float]]:
         """A score of each run beside that of the other's run with the same seed, over the seeds that both have."""
         others = dict(zip(other.seeds, other.values(name), strict=True))

@@ -36,11 +36,11 @@ class Number:
     signed: bool = False
 
     @classmethod
-    def of(cls, values: Spread, digits: int = 2) -> Number:
+    def of(cls, values: Spread) -> Number:
         """Mean and standard deviation over seeds."""
-        return cls(values.mean, values.std, digits)
+        return cls(values.mean, values.std)
 
-    def text(self, plus_minus: str = "±") -> str:
+    def text(self) -> str:
         """`-12.66±0.02`; a dash for what is not known."""
         if math.isnan(self.mean):
             return "-"
@@ -48,7 +48,7 @@ class Number:
         text = f"{self.mean:{sign}.{self.digits}f}"
         if float(text) == 0:
             text = text.lstrip("+-")  # no -0.00
-        return text if self.std is None else f"{text}{plus_minus}{self.std:.{self.digits}f}"
+        return text if self.std is None else f"{text}±{self.std:.{self.digits}f}"
 
 
 Cell: TypeAlias = Number | str

@@ -11,11 +11,11 @@ import numpy as np
 from circurve.experiments.protocols import ReproduceOptions, protocol_for
 from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record
-from circurve.experiments.spec import Setting, Study, gated_settings, global_settings, make_study
+from circurve.experiments.spec import Study, make_study, settings_for
 from circurve.experiments.summary import TIE_RULE, Chosen, choose_rows, count
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 from circurve.experiments.tables import describe_chosen, gap_to, p_text, setting_text
-from circurve.learning import Vanilla
+from circurve.learning import Gated, Global, Method, Vanilla
 
 __all__ = ["LABELS", "SMOOTHED", "report_d", "study_d"]
 
@@ -27,11 +27,9 @@ MUS, QUICK_MUS = (0.0001, 0.001, 0.01, 0.1, 1.0), (0.001, 0.1)
 LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
 """For the exact simplex: normalising afterwards undoes most of a penalty, the multiplier does not."""
 
-SIMPLEX, PENALTY = {"simplex": "exact"}, {"penalty": "exact"}
 MOST_COLUMNS = 6
 """Data sets in the overview; with more, it shows ranks and counts alone."""
 
-GATES = ("flow_local", "unused_sharp")
 LABELS = {
     "vanilla": "plain EM, no smoothing",
     SMOOTHED: "plain EM with the best of several pseudocounts",
@@ -55,21 +53,22 @@ Rows = dict[str, dict[str, Chosen]]
 def study_d(options: ReproduceOptions) -> Study:
     """All variants on all training rows, each with its own grid of strengths; all from the protocol's first start."""
     protocol = protocol_for(options)
-    start = protocol.inits[0]
-    low, usual = (QUICK_LOW_MUS, QUICK_MUS) if options.quick else (LOW_MUS, MUS)
-    low_protocol = replace(protocol, inits=(start,), mus=options.mu or low)
-    protocol = replace(protocol, inits=(start,), mus=options.mu or usual)
-    settings = [Setting("vanilla", Vanilla(), start)]
-    pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
-    settings += [Setting(SMOOTHED, Vanilla(pseudocount), start) for pseudocount in pseudocounts]
-    settings += global_settings(protocol)
-    settings += global_settings(low_protocol, "global-exact-both", **SIMPLEX, **PENALTY)
-    settings += gated_settings(protocol)
-    settings += gated_settings(low_protocol, label="gated-exact-simplex", **SIMPLEX)
-    settings += gated_settings(protocol, label="gated-exact-penalty", **PENALTY)
-    settings += gated_settings(low_protocol, label="gated-exact-both", **SIMPLEX, **PENALTY)
-    for gate in GATES:
-        settings += gated_settings(protocol, [gate], f"gated-{gate}")
+    protocol = replace(protocol, inits=protocol.inits[:1])
+    mus = options.mu or (QUICK_MUS if options.quick else MUS)
+    low = options.mu or (QUICK_LOW_MUS if options.quick else LOW_MUS)
+    methods: dict[str, list[Method]] = {
+        "vanilla": [Vanilla()],
+        SMOOTHED: [Vanilla(pseudocount) for pseudocount in (QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS)],
+        "global": [Global(mu) for mu in mus],
+        "global-exact-both": [Global(mu, simplex="exact", penalty="exact") for mu in low],
+        "gated": [Gated(mu) for mu in mus],
+        "gated-exact-simplex": [Gated(mu, simplex="exact") for mu in low],
+        "gated-exact-penalty": [Gated(mu, penalty="exact") for mu in mus],
+        "gated-exact-both": [Gated(mu, simplex="exact", penalty="exact") for mu in low],
+        "gated-flow_local": [Gated(mu, gate="flow_local") for mu in mus],
+        "gated-unused_sharp": [Gated(mu, gate="unused_sharp") for mu in mus],
+    }
+    settings = [setting for label, of in methods.items() for setting in settings_for(label, of, protocol)]
     return make_study("table-d", options, settings)
 
 
