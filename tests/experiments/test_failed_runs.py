@@ -14,8 +14,7 @@ import circurve.learning
 from circurve import CircurveWarning, Vanilla
 from circurve.errors import FileFormatError
 from circurve.experiments import RecordFile, ReproduceOptions
-from circurve.experiments.fig_runs import selection_data, selection_study
-from circurve.experiments.figures import FIGURES
+from circurve.experiments.figures import FIGURES, selection_data, selection_study
 from circurve.experiments.outputs import TABLES
 from circurve.experiments.provenance import provenance
 from circurve.experiments.records import FILE_NAME, line_of, read_records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +12,7 @@ from circurve.curvature import Curvature, curvature
 from circurve.data import Dataset
 from circurve.experiments.plan import circuit_for, digest, load_study_data
 from circurve.experiments.protocols import Protocol, ReproduceOptions, protocol_for
-from circurve.experiments.records import Record
+from circurve.experiments.records import Record, significant
 from circurve.experiments.spec import DEFAULT_DATASETS, chosen_datasets
 from circurve.graph import Circuit, Node, Sum
 from circurve.learning import FitResult, Vanilla, fit
@@ -155,7 +154,7 @@ def _some_units(curv: Curvature, wanted: list[int], most: int) -> NDArray[np.int
 
 
 def _numbers(values: Array) -> list[float | None]:
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
+    return [significant(value, digits=5) for value in values.tolist()]
 
 
 def _notes(described: Record) -> list[str]:

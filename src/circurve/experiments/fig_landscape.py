@@ -26,7 +26,7 @@ from circurve.data.synthetic import noisy_triangle
 from circurve.engine import Params, Program, Request, choose_backend, chunks
 from circurve.engine.memory import chunk_size
 from circurve.experiments.protocols import ReproduceOptions
-from circurve.experiments.records import Record
+from circurve.experiments.records import Record, significant
 from circurve.graph import Circuit
 from circurve.inputs import Gaussian
 from circurve.learning import FleetResult, Gated, Global, Method, Run, Vanilla, fit, fit_fleet
@@ -162,7 +162,7 @@ def _rounded(values: Array) -> Any:
     """Nested lists of numbers with six digits; None for those that are not finite."""
     if values.ndim > 1:
         return [_rounded(part) for part in values]
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
+    return [significant(value) for value in values.tolist()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from circurve.data import Dataset
 from circurve.errors import OptionError
+from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
 from circurve.experiments.plan import load_all
 from circurve.experiments.protocols import ReproduceOptions
 from circurve.experiments.provenance import describe, describe_environment, provenance
@@ -20,7 +22,7 @@ from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
-from circurve.experiments.tables import report_a, report_b, report_c, study_a, study_b, study_c
+from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
@@ -38,9 +40,9 @@ class TableSpec:
 
 
 TABLES = {
-    "table-a": TableSpec(study_a, report_a),
-    "table-b": TableSpec(study_b, report_b),
-    "table-c": TableSpec(study_c, report_c),
+    "table-a": TableSpec(partial(paper_study, "table-a", tuple(IMPROVEMENTS)), report_a),
+    "table-b": TableSpec(partial(paper_study, "table-b", (1.0,)), report_b),
+    "table-c": TableSpec(partial(paper_study, "table-c", SHARES), report_b),
     "table-d": TableSpec(study_d, report_d),
 }
 FIGURE_NAMES = tuple(f"fig-{number}" for number in range(1, 8))

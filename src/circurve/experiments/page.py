@@ -11,7 +11,7 @@ from circurve.experiments.claims import check_claims
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
 from circurve.experiments.protocols import PROTOCOLS
 from circurve.experiments.records import Record
-from circurve.experiments.table import Report, Table, as_markdown, markdown_table
+from circurve.experiments.table import Table, as_markdown, markdown_table
 
 __all__ = ["load_shelves", "reproduction_page"]
 
@@ -35,14 +35,10 @@ def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> 
     parts = [INTRODUCTION, "## What holds", judged]
     for protocol, shelf in shelves.items():
         parts.append(f"## Protocol {protocol}")
-        parts += [_table(report) for table in TABLES if (report := shelf.report(table)) is not None]
+        for report in filter(None, (shelf.report(table) for table in TABLES)):
+            parts += [as_markdown(replace(report, notes=()), level=3), _folded(report.notes)]
         parts += [_figure(folder / protocol, f"{link}/{protocol}", name) for name in FIGURE_NAMES]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
-
-
-def _table(report: Report) -> str:
-    whole = as_markdown(replace(report, notes=()), level=3).rstrip()
-    return f"{whole}\n\n{_folded(report.notes)}"
 
 
 def _folded(notes: Sequence[str]) -> str:

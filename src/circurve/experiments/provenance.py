@@ -60,17 +60,13 @@ def _git(folder: Path, *words: str) -> str | None:
 def _hardware(device: str) -> str:
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name(device))
-    threads = torch.get_num_threads()
-    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
-
-
-def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
+        lines = [f"model name: {platform.processor()}"] if platform.processor() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    threads = torch.get_num_threads()
+    return f"{names[0] if names else platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def provenance(records: Sequence[Record]) -> list[str]:

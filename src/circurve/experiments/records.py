@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
-__all__ = ["FILE_NAME", "Record", "RecordFile", "identify", "is_failed", "read_records"]
+__all__ = ["FILE_NAME", "Record", "RecordFile", "identify", "is_failed", "read_records", "significant"]
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"
@@ -120,6 +121,11 @@ class RecordFile:
             os.fsync(self._file)
         self.records += records
         self.by_id |= new
+
+
+def significant(value: float | None, digits: int = 6) -> float | None:
+    """With so many digits; None for what is not finite, which JSON does not have."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
 def line_of(record: Record) -> bytes:

@@ -7,23 +7,37 @@ the size of a fleet, is the same as in an undisturbed study.
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 import circurve.learning
+from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
+from circurve.curvature.record import By
 from circurve.data import Dataset, Table
-from circurve.errors import TrainingError
+from circurve.errors import CircurveWarning, DataError, TrainingError
 from circurve.experiments.display import Display
-from circurve.experiments.measure import describe_failed, measure_run
 from circurve.experiments.plan import Fleet, PlannedRun, circuit_for, describe_settings, plan_study, training_rows
 from circurve.experiments.provenance import describe_environment
-from circurve.experiments.records import Record, RecordFile
+from circurve.experiments.records import Record, RecordFile, significant
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
 from circurve.learning import Failure, FitResult, Run
+from circurve.learning.history import EpochRecord
 
 __all__ = ["run_study"]
+
+DIGITS = 5
+"""Digits after the point of log-likelihoods in nats."""
+
+LIKELIHOODS = ("train_ll", "valid_ll", "test_ll")
+SHARES = (0.9, 0.99, 0.9999)
+POINTS = 60
+DEPTH_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     circuit = circuit_for(fleet.data, train, study.protocol.units)
     started = time.perf_counter()
     outcomes = _outcomes(circuit, train, study, work, display)
-    elapsed = time.perf_counter() - started  # with the building of the circuit, which results leave out
+    elapsed = time.perf_counter() - started  # of a fleet without results, which know their own time
     seconds = round(next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed), 3)
     pairs = [(run, outcome) for run, outcome in zip(work.train, outcomes, strict=True) if run in work.missing]
     environment = {**environment, "data_hash": fleet.digest}
@@ -125,3 +139,80 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
     if any(result.stopped == "interrupted" for result in results):
         raise KeyboardInterrupt
     return [result if result.failure is None else result.failure for result in results]
+
+
+def measure_run(result: FitResult, train: Table) -> Record:
+    """Scores of the last and of the best epoch, the history, and the curvature of the last epoch's model.
+
+    `train_ll` and `sharpness` of an epoch before the last are those of the history: means over the epoch's batches,
+    each taken just before its M-step. All others are those of the very parameters.
+    """
+    curv = _curvature(result, train)
+    final = _scores(result, None if curv is None else curv.trace)
+    chosen = max(result.history, key=_validation)  # the first of equals
+    best = final if chosen.epoch == result.epoch else _scores(chosen, chosen.sharpness)
+    return {
+        "final": final,
+        "best": best,
+        "history": {
+            **{name: [_ll(getattr(epoch, name)) for epoch in result.history] for name in LIKELIHOODS},
+            "sharpness": [significant(epoch.sharpness) for epoch in result.history],
+        },
+        "curvature": None if curv is None else describe_curvature(curv),
+    }
+
+
+def describe_failed(failure: Failure) -> Record:
+    """The part of a record that says that a run failed: in which epoch, and why. It has no scores."""
+    return {"status": "failed", "failure": {"epoch": failure.epoch, "reason": failure.reason}}
+
+
+def _curvature(result: FitResult, train: Table) -> Curvature | None:
+    """None if every training row has probability zero; single rows of that kind were warned of in training."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CircurveWarning)
+        try:
+            return curvature(result.model, train)
+        except DataError:
+            return None
+
+
+def _scores(source: FitResult | EpochRecord, sharpness: float | None) -> Record:
+    return {
+        "epoch": source.epoch,
+        **{name: _ll(getattr(source, name)) for name in LIKELIHOODS},
+        "dof": None if source.dof is None else round(source.dof, 7),
+        "sharpness": significant(sharpness),
+    }
+
+
+def describe_curvature(curv: Curvature) -> Record:
+    """Where the trace sits: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
+    profile = depth_profile(curv, "total", DEPTH_BINS)
+    return {
+        "trace": significant(curv.trace),
+        "sum_nodes": len(curv),
+        "total": _concentration(curv, "total"),
+        "local": _concentration(curv, "local"),
+        "depth": [significant(float(share)) for share in profile.share],
+        "reversals": significant(reversals(curv, most=0).share),
+    }
+
+
+def _concentration(curv: Curvature, by: By) -> Record:
+    found = concentration(curv, by)
+    units = len(curv)  # numbers of units from 1 to all, in even ratios: few, and dense where the curve bends
+    at = np.unique(np.geomspace(1, units, POINTS).round().astype(int)).tolist() if units else [0]
+    return {
+        "fractions": {f"{share:g}": significant(found.fraction_for(share)) for share in SHARES},
+        "curve": [[significant(float(found.curve_nodes[k])), round(float(found.curve_share[k]), 7)] for k in at],
+    }
+
+
+def _validation(epoch: EpochRecord) -> float:
+    return -math.inf if epoch.valid_ll is None or math.isnan(epoch.valid_ll) else epoch.valid_ll
+
+
+def _ll(value: float | None) -> float | None:
+    """Rounded; None for minus infinity: some row has probability zero."""
+    return None if value is None or not math.isfinite(value) else round(value, DIGITS)

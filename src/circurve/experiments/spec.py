@@ -57,7 +57,7 @@ class Study:
     """The most runs of a fleet; None goes by the size of the circuit."""
 
     def __post_init__(self) -> None:
-        for name in ("datasets", "settings", "fractions"):
+        for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
                 raise OptionError(f"study {self.name}: {name} must name at least one")
         named = {str(describe_setting(setting)): setting.method for setting in self.settings}
@@ -66,8 +66,6 @@ class Study:
                 raise OptionError(
                     f"study {self.name}: {setting.method!r} stands for two methods; give their functions names"
                 )
-        if not self.protocol.seeds:
-            raise OptionError(f"study {self.name}: seeds must name at least one")
         for fraction in self.fractions:
             if not 0 < fraction <= 1:
                 raise OptionError(f"study {self.name}: fractions must lie in (0, 1], not {fraction!r}")

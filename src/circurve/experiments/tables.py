@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from circurve.experiments.paper_numbers import IMPROVEMENTS, LABELS, SHARES, paper_test_ll
+from circurve.experiments.paper_numbers import IMPROVEMENTS, LABELS, paper_test_ll
 from circurve.experiments.protocols import ReproduceOptions
 from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record
@@ -15,7 +15,7 @@ from circurve.experiments.spec import Study, make_study, standard_settings
 from circurve.experiments.summary import TIE_RULE, Chosen, Paired, Spread, choose_all, count, paired, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 
-__all__ = ["improvement", "report_a", "report_b", "report_c", "study_a", "study_b", "study_c"]
+__all__ = ["improvement", "paper_study", "report_a", "report_b"]
 
 METHODS = LABELS[1:]
 MEASURES = {"test_nll": "test_ll", "dof": "dof", "sharpness": "sharpness"}
@@ -32,23 +32,19 @@ COLUMNS_B = (
     *("candidates", "valid_ll", "train_ll", "dof", "sharpness", "minus_vanilla", "p_value"),
 )
 
+TITLES = {
+    "table-a": "Table A: improvement over vanilla by share of the training data",
+    "table-b": "Table B: test log-likelihood by data set",
+    "table-c": "Table C: test log-likelihood by share of the training data",
+}
+
 Case = tuple[str, float, str]
 """A data set, a share of its training rows and a label."""
 
 
-def study_a(options: ReproduceOptions) -> Study:
-    """Vanilla, global and gated from 1 % of the training rows to all of them."""
-    return make_study("table-a", options, standard_settings(options), fractions=tuple(IMPROVEMENTS))
-
-
-def study_b(options: ReproduceOptions) -> Study:
-    """Vanilla, global and gated on all training rows."""
-    return make_study("table-b", options, standard_settings(options))
-
-
-def study_c(options: ReproduceOptions) -> Study:
-    """The same with a quarter and a half of the training rows beside."""
-    return make_study("table-c", options, standard_settings(options), fractions=SHARES)
+def paper_study(name: str, fractions: Sequence[float], options: ReproduceOptions) -> Study:
+    """Vanilla, global and gated on shares of the training rows."""
+    return make_study(name, options, standard_settings(options), fractions)
 
 
 def improvement(method: Chosen, vanilla: Chosen) -> dict[str, float]:
@@ -94,11 +90,9 @@ def report_a(study: Study, records: Sequence[Record]) -> Report:
         *(() if study.protocol.choose_epoch == "last" else (lagging,)),
         *provenance(records),
     )
-    title = "Table A: improvement over vanilla by share of the training data"
     values = tuple(_values_a(case, changes, chosen) for case, changes in found.items())
-    return Report(
-        "table-a", title, (_main_a(study, found), _by_dataset(study, found, chosen)), notes, COLUMNS_A, values
-    )
+    tables = (_main_a(study, found), _by_dataset(study, found, chosen))
+    return Report(study.name, TITLES[study.name], tables, notes, COLUMNS_A, values)
 
 
 def _values_a(case: Case, changes: dict[str, float], chosen: dict[Case, Chosen]) -> Record:
@@ -150,16 +144,7 @@ class _Line:
 
 
 def report_b(study: Study, records: Sequence[Record]) -> Report:
-    """The paper's table of test log-likelihoods, ours beside it."""
-    return _report("Table B: test log-likelihood by data set", study, records)
-
-
-def report_c(study: Study, records: Sequence[Record]) -> Report:
-    """The paper's table of data fractions, ours beside it."""
-    return _report("Table C: test log-likelihood by share of the training data", study, records)
-
-
-def _report(title: str, study: Study, records: Sequence[Record]) -> Report:
+    """The paper's table of test log-likelihoods (B), or of data fractions (C), ours beside it."""
     heads = ("data set", "rows") if study.name == "table-c" else ("data set",)
     lines = _lines(records, len(heads) > 1)
     tables = (
@@ -178,7 +163,7 @@ def _report(title: str, study: Study, records: Sequence[Record]) -> Report:
         *_edges(lines, study),
         *provenance(records),
     )
-    return Report(study.name, title, tables, notes, COLUMNS_B, values)
+    return Report(study.name, TITLES[study.name], tables, notes, COLUMNS_B, values)
 
 
 def _lines(records: Sequence[Record], shares: bool) -> list[_Line]:
