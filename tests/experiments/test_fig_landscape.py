@@ -14,7 +14,7 @@ from circurve.engine import Params, stack
 from circurve.experiments import fig_landscape
 from circurve.experiments.fig_landscape import evaluate, from_coordinates, principal_plane, to_coordinates
 from circurve.experiments.figures import FIGURES
-from circurve.experiments.protocols import ReproduceOptions
+from circurve.experiments.spec import ReproduceOptions
 
 DATA = noisy_triangle()
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from circurve.experiments.figures import FIGURES, FigureSpec, figure_files
-from circurve.experiments.protocols import ReproduceOptions
+from circurve.experiments.spec import ReproduceOptions
 
 NAMES = [f"fig-{number}" for number in range(1, 8)]
 SPECS = [pytest.param(FIGURES[name], id=name) for name in NAMES]

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from circurve.curvature import Curvature, curvature
 from circurve.data import Dataset
 from circurve.experiments.plan import circuit_for, digest, load_study_data
-from circurve.experiments.protocols import Protocol, ReproduceOptions, protocol_for
 from circurve.experiments.records import Record, significant
-from circurve.experiments.spec import DEFAULT_DATASETS, chosen_datasets
+from circurve.experiments.spec import DEFAULT_DATASETS, Protocol, ReproduceOptions, chosen_datasets, protocol_for
 from circurve.graph import Circuit, Node, Sum
 from circurve.learning import FitResult, Vanilla, fit
 from circurve.learning.events import EpochEnd

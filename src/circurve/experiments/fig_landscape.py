@@ -25,8 +25,8 @@ from circurve.data import Dataset, Table, as_table, check
 from circurve.data.synthetic import noisy_triangle
 from circurve.engine import Params, Program, Request, choose_backend, chunks
 from circurve.engine.memory import chunk_size
-from circurve.experiments.protocols import ReproduceOptions
 from circurve.experiments.records import Record, significant
+from circurve.experiments.spec import ReproduceOptions
 from circurve.graph import Circuit
 from circurve.inputs import Gaussian
 from circurve.learning import FleetResult, Gated, Global, Method, Run, Vanilla, fit, fit_fleet
@@ -77,19 +77,15 @@ def landscape_data(options: ReproduceOptions, records: list[Record], progress: C
     progress(f"evaluating {len(places)} points of the plane")
     found = _evaluate(model, plane.points(places), data)
     ends = _evaluate(model, np.concatenate([to_coordinates(result.model.params) for result in results]), data)
+    last = {name: _rounded(getattr(ends, name)[: len(METHODS)]) for name in SURFACES}
     return {
-        "seed": seeds[0],
-        "epochs": EPOCHS,
-        "mu": MU,
-        "units": UNITS,
+        **{"seed": seeds[0], "epochs": EPOCHS, "mu": MU, "units": UNITS},
         "explained": [round(share, 4) for share in plane.explained],
         "x": _rounded(x),
         "y": _rounded(y),
         "surfaces": {name: _rounded(getattr(found, name).reshape(len(y), len(x))) for name in SURFACES},
         "paths": {label: _rounded(path) for label, path in paths.items()},
-        "ends": {
-            name: dict(zip(METHODS, _rounded(getattr(ends, name)[: len(METHODS)]), strict=True)) for name in SURFACES
-        },
+        "ends": {name: dict(zip(METHODS, values, strict=True)) for name, values in last.items()},
         "notes": _notes(ends, seeds),
     }
 

@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 
 from circurve.experiments.fig_decomposition import decomposition_data, draw_decomposition
 from circurve.experiments.fig_landscape import draw_landscape, landscape_data
-from circurve.experiments.protocols import ReproduceOptions, protocol_for
 from circurve.experiments.records import Record, is_failed
-from circurve.experiments.spec import Setting, Study, global_settings, make_study, vanilla_settings
+from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for, standard_settings
 from circurve.experiments.summary import Chosen, choose, choose_rows, upper_half
 from circurve.learning import Gated, Global, Vanilla
 from circurve.learning.gates import top_fraction
@@ -76,8 +75,7 @@ def figure_files(figure: Figure, metadata: Mapping[str, str]) -> dict[str, bytes
 
 def training_study(options: ReproduceOptions) -> Study:
     """The runs of the main table but for the gated ones."""
-    protocol = protocol_for(options)
-    return make_study("fig-1", options, [*vanilla_settings(protocol), *global_settings(protocol)])
+    return make_study("fig-1", options, [s for s in standard_settings(options) if s.label != "gated"])
 
 
 def training_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
@@ -107,7 +105,7 @@ def _scores_note(chosen: Chosen, starts: bool) -> str:
 
 def anatomy_study(name: str, options: ReproduceOptions) -> Study:
     """Plain EM: figures 2, 3 and 4 look at the same runs."""
-    return make_study(name, options, vanilla_settings(protocol_for(options)))
+    return make_study(name, options, [s for s in standard_settings(options) if s.label == "vanilla"])
 
 
 def concentration_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:

@@ -14,11 +14,10 @@ from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
 from circurve.experiments.plan import load_all
-from circurve.experiments.protocols import ReproduceOptions
 from circurve.experiments.provenance import describe, describe_environment, provenance
 from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import Study, describe_setting, describe_use
+from circurve.experiments.spec import ReproduceOptions, Study, describe_setting, describe_use
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d

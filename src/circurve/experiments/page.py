@@ -9,8 +9,8 @@ from pathlib import Path
 
 from circurve.experiments.claims import check_claims
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
-from circurve.experiments.protocols import PROTOCOLS
 from circurve.experiments.records import Record
+from circurve.experiments.spec import PROTOCOLS
 from circurve.experiments.table import Table, as_markdown, markdown_table
 
 __all__ = ["load_shelves", "reproduction_page"]

@@ -157,11 +157,6 @@ def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: Record) -> l
 def describe_settings(study: Study, epochs: int) -> Record:
     """The part of a record about training that is the same for all runs of a fleet."""
     protocol = study.protocol
-    return {
-        "structure": "hclt",
-        "units": protocol.units,
-        "epochs": epochs,
-        "batch_size": protocol.batch_size,
-        "step": protocol.step_name,
-        "precision": "float32",
-    }
+    shape = {"structure": "hclt", "units": protocol.units}
+    steps = {"epochs": epochs, "batch_size": protocol.batch_size, "step": protocol.step_name}
+    return {**shape, **steps, "precision": "float32"}

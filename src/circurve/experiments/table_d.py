@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from circurve.experiments.protocols import ReproduceOptions, protocol_for
 from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record
-from circurve.experiments.spec import Study, make_study, settings_for
+from circurve.experiments.spec import ReproduceOptions, Study, make_study, protocol_for, settings_for
 from circurve.experiments.summary import TIE_RULE, Chosen, choose_rows, count
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 from circurve.experiments.tables import describe_chosen, gap_to, p_text, setting_text

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from circurve.experiments.paper_numbers import IMPROVEMENTS, LABELS, paper_test_ll
-from circurve.experiments.protocols import ReproduceOptions
 from circurve.experiments.provenance import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record
-from circurve.experiments.spec import Study, make_study, standard_settings
+from circurve.experiments.spec import ReproduceOptions, Study, make_study, standard_settings
 from circurve.experiments.summary import TIE_RULE, Chosen, Paired, Spread, choose_all, count, paired, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 
