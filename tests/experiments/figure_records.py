@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from circurve.experiments.figures import FigureSpec
-from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.spec import ReproduceOptions
 
 Record = dict[str, Any]
 OPTIONS = ReproduceOptions(device="cpu")

@@ -13,10 +13,9 @@ import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.claim import Claim
 from circurve.experiments.claims import check_claims
-from circurve.experiments.outputs import TABLES
+from circurve.experiments.outputs import TABLES, Shelf, records_of
 from circurve.experiments.page import load_shelves, reproduction_page
 from circurve.experiments.records import line_of
-from circurve.experiments.view import Shelf, records_of
 
 NAMES = ("nltcs", "dna")
 BOTH = ("paper", "best")

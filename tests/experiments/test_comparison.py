@@ -8,9 +8,8 @@ from made_records import made_records
 from scipy.stats import ttest_rel
 
 from circurve.experiments import ReproduceOptions
-from circurve.experiments.compare import Count, count, paired, verdict
 from circurve.experiments.outputs import TABLES
-from circurve.experiments.summary import Chosen, Spread, choose, choose_all, spread
+from circurve.experiments.summary import Chosen, Count, Spread, choose, choose_all, count, paired, spread, verdict
 
 OPTIONS: dict[str, Any] = {"datasets": ("nltcs",), "seeds": (0, 1, 2), "mu": (0.1, 0.2)}
 

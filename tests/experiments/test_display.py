@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from circurve.experiments.display import Display, time_left
-from circurve.experiments.environment import describe_environment, portable_command
+from circurve.experiments.provenance import describe_environment, portable_command
 from circurve.learning.loop import EpochEnd
 
 

@@ -14,12 +14,12 @@ import circurve.learning
 from circurve import CircurveWarning, Vanilla
 from circurve.errors import FileFormatError
 from circurve.experiments import RecordFile, ReproduceOptions
-from circurve.experiments.fig_selection import draw_selection, selection_data, selection_study
+from circurve.experiments.figures import FIGURES, selection_data, selection_study
 from circurve.experiments.outputs import TABLES
 from circurve.experiments.provenance import provenance
 from circurve.experiments.records import FILE_NAME, line_of, read_records
-from circurve.experiments.render import as_markdown
 from circurve.experiments.summary import choose
+from circurve.experiments.table import as_markdown
 from circurve.learning.steps import PlainSteps
 
 Record = dict[str, Any]
@@ -145,4 +145,4 @@ def test_the_figure_of_top_nodes_compares_seeds_that_all_have() -> None:
         assert whole["panels"]["dna"][by][:2] == left["panels"]["dna"][by]
         assert whole["panels"]["nltcs"] == left["panels"]["nltcs"]
     assert whole["notes"] == left["notes"]
-    draw_selection(left)
+    FIGURES["fig-5"].draw(left)

@@ -11,10 +11,10 @@ import circurve as cc
 from circurve.data import Table, as_table, check
 from circurve.data.synthetic import noisy_triangle
 from circurve.engine import Params, stack
-from circurve.experiments import fig_landscape, fig_plane
-from circurve.experiments.fig_plane import evaluate, from_coordinates, principal_plane, to_coordinates
+from circurve.experiments import fig_landscape
+from circurve.experiments.fig_landscape import evaluate, from_coordinates, principal_plane, to_coordinates
 from circurve.experiments.figures import FIGURES
-from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.spec import ReproduceOptions
 
 DATA = noisy_triangle()
 
@@ -55,7 +55,7 @@ def test_any_coordinates_are_a_valid_circuit(models: list[cc.Model]) -> None:
 def test_many_circuits_at_once_are_worth_what_each_is_alone(
     models: list[cc.Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fig_plane, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(fig_landscape, "RUNS_AT_ONCE", 2)
     assert DATA.test is not None
     params = stack([fleet(models), models[0].params])
     found = evaluate(models[0].program, params, samples(DATA.train, models[0]), samples(DATA.test, models[0]))

@@ -6,9 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from circurve.experiments.drawing import figure_files
-from circurve.experiments.figures import FIGURES, FigureSpec
-from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.figures import FIGURES, FigureSpec, figure_files
+from circurve.experiments.spec import ReproduceOptions
 
 NAMES = [f"fig-{number}" for number in range(1, 8)]
 SPECS = [pytest.param(FIGURES[name], id=name) for name in NAMES]

@@ -13,9 +13,8 @@ import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.outputs import TABLES
 from circurve.experiments.paper_numbers import FRACTIONS, IMPROVEMENTS, TEST_LL, paper_test_ll
-from circurve.experiments.render import as_csv, as_latex, as_markdown, print_report
 from circurve.experiments.spec import DEFAULT_DATASETS
-from circurve.experiments.table import Number, Report, mark_best
+from circurve.experiments.table import Number, Report, as_csv, as_latex, as_markdown, mark_best, print_report
 
 OPTIONS: dict[str, Any] = {"datasets": ("nltcs", "mine_"), "seeds": (0, 1), "mu": (0.1, 0.2)}
 

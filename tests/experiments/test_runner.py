@@ -14,8 +14,7 @@ import circurve.learning
 from circurve.curvature import concentration, reversals
 from circurve.errors import OptionError
 from circurve.experiments import RecordFile, Setting, run_study
-from circurve.experiments.datasets import digest, load_study_data, training_rows
-from circurve.experiments.plan import plan_study
+from circurve.experiments.plan import digest, load_study_data, plan_study, training_rows
 from circurve.experiments.records import FILE_NAME, line_of, read_records
 
 

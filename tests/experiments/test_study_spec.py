@@ -11,8 +11,13 @@ import circurve as cc
 from circurve.errors import DataError, OptionError
 from circurve.experiments import BEST, PAPER, ReproduceOptions, Setting, Study
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, targets_of
-from circurve.experiments.protocols import protocol_for
-from circurve.experiments.spec import DEFAULT_DATASETS, chosen_datasets, describe_method, standard_settings
+from circurve.experiments.spec import (
+    DEFAULT_DATASETS,
+    chosen_datasets,
+    describe_method,
+    protocol_for,
+    standard_settings,
+)
 from circurve.experiments.table_d import LABELS
 from circurve.learning.gates import top_fraction
 

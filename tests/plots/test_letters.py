@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from circurve.experiments.fig_decomposition import draw_decomposition
-from circurve.plots.letters import APART, part_letters
+from circurve.plots.circuit import APART, part_letters
 
 RADIUS, BESIDE = 0.03, 0.095
 

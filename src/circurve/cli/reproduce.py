@@ -17,11 +17,10 @@ from circurve.cli.methods import parse_gate, parse_mus, split_commas
 from circurve.cli.show import new_console, print_facts, print_heading, print_json, print_text, progress
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, reproduce
-from circurve.experiments.environment import portable_command
 from circurve.experiments.outputs import ALL, FIGURE_NAMES, TABLES, FigureOutput, Outputs, targets_of
+from circurve.experiments.provenance import portable_command
 from circurve.experiments.records import FILE_NAME, read_records
-from circurve.experiments.render import print_report
-from circurve.experiments.table import Report
+from circurve.experiments.table import Report, print_report
 
 __all__ = ["reproduce_command"]
 

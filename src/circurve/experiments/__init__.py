@@ -1,11 +1,9 @@
 """Studies of the paper: specifications as data, a runner that resumes, tables and figures made from its records."""
 
-from circurve.experiments.options import ReproduceOptions
 from circurve.experiments.outputs import reproduce
-from circurve.experiments.protocols import BEST, PAPER, Protocol
 from circurve.experiments.records import RecordFile, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import Setting, Study, make_study
+from circurve.experiments.spec import BEST, PAPER, Protocol, ReproduceOptions, Setting, Study, make_study
 
 __all__ = [
     "BEST",

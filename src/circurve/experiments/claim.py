@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from circurve.experiments.compare import paired
-from circurve.experiments.summary import Chosen
+from circurve.experiments.outputs import Shelf
+from circurve.experiments.summary import Chosen, Rows
 from circurve.experiments.table import Number
-from circurve.experiments.view import Shelf
 
-__all__ = [
-    "BEST_EPOCH",
-    "CLEAR",
-    "KEPT",
-    "LAST_EPOCH",
-    "OPENINGS",
-    "SMOOTHED_OPENINGS",
-    "Check",
-    "Claim",
-    "ProtocolCheck",
-    "Rows",
-    "Shelves",
-    "gap",
-    "judge",
-    "listed",
-    "mean",
-    "mixed_starts",
-    "rows_with",
-    "signed",
-]
+__all__ = ["Check", "Claim", "Found", "agreed", "judged", "rows_with"]
 
-KEPT, CLEAR = 0.05, 0.5
-"""Nats: no loss to speak of, a clear gain."""
-
-LAST_EPOCH, BEST_EPOCH = "With the last epoch (protocol `paper`)", "With the best epoch (protocol `best`)"
-OPENINGS = {"paper": LAST_EPOCH, "best": BEST_EPOCH}
-"""Protocol -> how a claim begins that is judged by it."""
-
-SMOOTHED_OPENINGS = {"paper": LAST_EPOCH, "best": f"{BEST_EPOCH} and vanilla smoothed"}
-"""The same, for comparisons with the vanilla of tables A to C."""
-
-Shelves: TypeAlias = Mapping[str, Shelf]
-"""Protocol -> its records."""
-
-Rows: TypeAlias = Mapping[str, Mapping[str, Chosen]]
+Found: TypeAlias = Mapping[str, tuple[Sequence[bool], str]]
+"""Data set -> whether it agrees, one answer or several, and its numbers."""
 
 
 @dataclass(frozen=True)
@@ -64,34 +32,32 @@ class Claim:
         return {True: "holds", False: "does not hold", None: "holds in part"}[self.holds]
 
 
-Check: TypeAlias = Callable[[Shelves], Claim | None]
-"""None where the records say nothing about it."""
-
-ProtocolCheck: TypeAlias = Callable[[Shelves, str], Claim | None]
-"""The same by one protocol, which the claim names."""
+Check: TypeAlias = Callable[[Shelf, str], Claim | None]
+"""A claim judged by the records of one protocol; None where they do not decide it."""
 
 
-def judge(answers: Sequence[bool]) -> bool | None:
+def judged(text: str, found: Found, numbers: str, starts: str = "") -> Claim | None:
+    """None without answers; `numbers` says what the numbers are."""
+    answers = [answer for given, _ in found.values() for answer in given]
+    if not answers:
+        return None
+    told = ", ".join(f"{name} {shown}" for name, (_, shown) in found.items())
+    return Claim(text, agreed(answers), f"{numbers}: {told}.{starts}")
+
+
+def agreed(answers: Sequence[bool]) -> bool | None:
     """True or False if all answers agree, else None."""
     return all(answers) if all(answers) or not any(answers) else None
 
 
-def rows_with(shelves: Shelves, protocol: str, table: str, *labels: str) -> Rows:
+def rows_with(shelf: Shelf, table: str, *labels: str) -> Rows:
     """Data sets on which all the labels were run."""
-    if protocol not in shelves:
-        return {}
-    rows = shelves[protocol].chosen(table)
-    return {name: row for name, row in rows.items() if all(label in row for label in labels)}
+    return {name: row for name, row in shelf.chosen(table).items() if set(labels) <= row.keys()}
 
 
-def mean(chosen: Chosen, name: str = "test_ll") -> float:
-    """A score, its mean over seeds."""
-    return chosen.spread(name).mean
-
-
-def gap(row: Mapping[str, Chosen], first: str, second: str) -> float:
-    """First minus second in test log-likelihood, seed by seed."""
-    return paired(row[first], row[second]).mean
+def best_of(row: Mapping[str, Chosen], labels: Iterable[str]) -> str:
+    """Of the labels that were run, the one that validation prefers."""
+    return max((label for label in labels if label in row), key=lambda label: row[label].mean("valid_ll"))
 
 
 def mixed_starts(rows: Rows, *labels: str) -> str:
@@ -103,13 +69,8 @@ def mixed_starts(rows: Rows, *labels: str) -> str:
     for name, row in rows.items():
         starts = {label: row[label].method["init"] for label in labels}
         if len(set(starts.values())) > 1:
-            told.append(f"{name} ({listed([f'{label} {start}' for label, start in starts.items()])})")
-    return f" Starts differ: {listed(told)}." if told else ""
-
-
-def listed(parts: Sequence[str]) -> str:
-    """`a, b, c`."""
-    return ", ".join(parts)
+            told.append(f"{name} ({', '.join(f'{label} {start}' for label, start in starts.items())})")
+    return f" Starts differ: {', '.join(told)}." if told else ""
 
 
 def signed(value: float, digits: int = 2) -> str:

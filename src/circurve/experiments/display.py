@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -19,19 +18,13 @@ class Display:
     """A bar for the study and one for the fleet at work; does nothing where nobody is looking."""
 
     def __init__(
-        self,
-        name: str,
-        costs: Sequence[float],
-        known: int,
-        shown: bool | None = None,
-        console: Console | None = None,
+        self, name: str, costs: Sequence[float], known: int, shown: bool | None = None, console: Console | None = None
     ) -> None:
         """costs: of each fleet to train, in any unit; known: how many runs are recorded already."""
         self.console = Console(stderr=True) if console is None else console
         self.name, self.costs, self.known = name, tuple(costs), known
         self.shown = sys.stderr.isatty() if shown is None else shown
-        self.done = 0
-        self.spent = 0.0
+        self.done, self.spent = 0, 0.0
         self.started = time.monotonic()
         self.bar: Progress | None = None
 
@@ -45,9 +38,7 @@ class Display:
             self.part: TaskID = self.bar.add_task("", total=1, note="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,10 +10,9 @@ from numpy.typing import NDArray
 
 from circurve.curvature import Curvature, curvature
 from circurve.data import Dataset
-from circurve.experiments.datasets import circuit_for, digest, load_study_data
-from circurve.experiments.options import ReproduceOptions
-from circurve.experiments.protocols import Protocol, protocol_for
-from circurve.experiments.spec import DEFAULT_DATASETS, chosen_datasets
+from circurve.experiments.plan import circuit_for, digest, load_study_data
+from circurve.experiments.records import Record, significant
+from circurve.experiments.spec import DEFAULT_DATASETS, Protocol, ReproduceOptions, chosen_datasets, protocol_for
 from circurve.graph import Circuit, Node, Sum
 from circurve.learning import EpochEnd, FitResult, Vanilla, fit
 from circurve.plots import Mark, circuit_panels, find_regimes
@@ -31,9 +28,7 @@ MOST_UNITS = 20_000
 """Larger circuits are drawn with the mean of each node in the trees, and so many of their units in the plane."""
 
 
-def decomposition_data(
-    options: ReproduceOptions, records: list[dict[str, Any]], progress: Callable[[str], None]
-) -> dict[str, Any]:
+def decomposition_data(options: ReproduceOptions, records: list[Record], progress: Callable[[str], None]) -> Record:
     """Train one model without a penalty, on the first data set, and measure every sum unit on its training rows."""
     protocol = protocol_for(options)
     name = chosen_datasets(options, (PREFERRED, *DEFAULT_DATASETS))[0]
@@ -78,7 +73,7 @@ def _train(data: Dataset, protocol: Protocol, device: str, progress: Callable[[s
     return result
 
 
-def describe_units(circuit: Circuit, curv: Curvature, most: int = MOST_UNITS) -> dict[str, Any]:
+def describe_units(circuit: Circuit, curv: Curvature, most: int = MOST_UNITS) -> Record:
     """Everything that is drawn: the tree of sum nodes, the means of each, the units, and the three that are marked."""
     sums, parents = sum_tree(circuit)
     position = {node: i for i, node in enumerate(sums)}
@@ -103,7 +98,7 @@ def describe_units(circuit: Circuit, curv: Curvature, most: int = MOST_UNITS) ->
     }
 
 
-def draw_decomposition(data: dict[str, Any]) -> Figure:
+def draw_decomposition(data: Record) -> Figure:
     """Three trees and the plane of use and local curvature."""
     units, marks = data["units"], data["marks"]
     whole = len(units["node"]) == data["all_units"]
@@ -138,7 +133,7 @@ def sum_tree(circuit: Circuit) -> tuple[list[Sum], list[int]]:
     return found, parents
 
 
-def _by_node(data: dict[str, Any], name: str) -> list[Array]:
+def _by_node(data: Record, name: str) -> list[Array]:
     """The values of the units of each node, by unit number."""
     units = data["units"]
     node, unit = np.array(units["node"]), np.array(units["unit"])
@@ -157,10 +152,10 @@ def _some_units(curv: Curvature, wanted: list[int], most: int) -> NDArray[np.int
 
 
 def _numbers(values: Array) -> list[float | None]:
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
+    return [significant(value, digits=5) for value in values.tolist()]
 
 
-def _notes(described: dict[str, Any]) -> list[str]:
+def _notes(described: Record) -> list[str]:
     units = described["units"]
     parts = [
         f"{letter} F^2 {units['flow_squared'][i]:.3g}, t^ {units['local'][i]:.3g}, T^ {units['total'][i]:.3g}"

@@ -1,21 +1,36 @@
-"""Figure 7, the two-dimensional example: three trainings from one start, on the plane in which they move most."""
+"""Figure 7, the two-dimensional example: three trainings from one start, on the plane in which they move most.
+
+
+Coordinates are free to take any value: s = sqrt(theta) for each sum weight, the mean m and the log standard deviation
+log(v) / 2 for each Gaussian input. A point stands for the parameters
+
+    theta_nc = s_nc^2 / sum_c' s_nc'^2,    m,    v = exp(2 log sd),
+
+so that every point is a valid circuit. The square root keeps weights that die out from running off to infinity, as
+their logarithms would.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from circurve.data import Dataset, Table, as_table, check
 from circurve.data.synthetic import noisy_triangle
-from circurve.experiments.fig_plane import Surfaces, evaluate, from_coordinates, principal_plane, to_coordinates
-from circurve.experiments.options import ReproduceOptions
+from circurve.engine import Params, Program, Request, choose_backend, chunks
+from circurve.engine.memory import chunk_size
+from circurve.experiments.records import Record, significant
+from circurve.experiments.spec import ReproduceOptions
 from circurve.graph import Circuit
 from circurve.inputs import Gaussian
 from circurve.learning import EpochEnd, FleetResult, Gated, Global, Method, Run, Vanilla, fit, fit_fleet
+from circurve.learning.score import mean_log_likelihood
 from circurve.model import Model
 from circurve.plots import landscape
 from circurve.structures import hclt
@@ -35,13 +50,14 @@ by validation: with fewer epochs the penalised methods lag behind, with more of 
 METHODS: dict[str, Method] = {"vanilla": Vanilla(), "global": Global(MU), "gated": Gated(MU)}
 SURFACES = {"train_nll": "train NLL (nats)", "test_nll": "test NLL (nats)", "trace": "trace of the Hessian"}
 POINTS, QUICK_POINTS = 41, 21
+RUNS_AT_ONCE = 512
+"""How many points of the plane are evaluated side by side, as runs of one fleet."""
+
 MARGIN = 0.2
 """How far the plane goes beyond the paths, in parts of their extent."""
 
 
-def landscape_data(
-    options: ReproduceOptions, records: list[dict[str, Any]], progress: Callable[[str], None]
-) -> dict[str, Any]:
+def landscape_data(options: ReproduceOptions, records: list[Record], progress: Callable[[str], None]) -> Record:
     """Train, find the plane, and evaluate it on a grid: a few seconds.
 
     The example has settings of its own; of the options only seeds, device and `quick` count. The first seed is drawn,
@@ -60,24 +76,20 @@ def landscape_data(
     progress(f"evaluating {len(places)} points of the plane")
     found = _evaluate(model, plane.points(places), data)
     ends = _evaluate(model, np.concatenate([to_coordinates(result.model.params) for result in results]), data)
+    last = {name: _rounded(getattr(ends, name)[: len(METHODS)]) for name in SURFACES}
     return {
-        "seed": seeds[0],
-        "epochs": EPOCHS,
-        "mu": MU,
-        "units": UNITS,
+        **{"seed": seeds[0], "epochs": EPOCHS, "mu": MU, "units": UNITS},
         "explained": [round(share, 4) for share in plane.explained],
         "x": _rounded(x),
         "y": _rounded(y),
         "surfaces": {name: _rounded(getattr(found, name).reshape(len(y), len(x))) for name in SURFACES},
         "paths": {label: _rounded(path) for label, path in paths.items()},
-        "ends": {
-            name: dict(zip(METHODS, _rounded(getattr(ends, name)[: len(METHODS)]), strict=True)) for name in SURFACES
-        },
+        "ends": {name: dict(zip(METHODS, values, strict=True)) for name, values in last.items()},
         "notes": _notes(ends, seeds),
     }
 
 
-def draw_landscape(data: dict[str, Any]) -> Figure:
+def draw_landscape(data: Record) -> Figure:
     """Train NLL, test NLL and trace over the plane, with the three paths."""
     first, second = (f"{100 * share:.0f} %" for share in data["explained"])
     axes = {f"1st component ({first})": data["x"], f"2nd component ({second})": data["y"]}
@@ -94,7 +106,7 @@ def _train(
     With the results come, for the first seed, the coordinates of each method's parameters before the first epoch and
     after each, and the model at the start.
     """
-    common: dict[str, Any] = {"batch_size": None, "device": device, "precision": "float64", "progress": False}
+    common: Record = {"batch_size": None, "device": device, "precision": "float64", "progress": False}
     start = fit(circuit, data.train, seed=seeds[0], epochs=0, **common).model
     found: dict[str, list[Array]] = {label: [to_coordinates(start.params)] for label in METHODS}
 
@@ -145,4 +157,80 @@ def _rounded(values: Array) -> Any:
     """Nested lists of numbers with six digits; None for those that are not finite."""
     if values.ndim > 1:
         return [_rounded(part) for part in values]
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
+    return [significant(value) for value in values.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """origin + a first + b second, both directions of length 1 and at right angles."""
+
+    origin: Array  # (P,)
+    directions: Array  # (2, P)
+    explained: tuple[float, float]
+    """The share of the iterates' variance along each direction."""
+
+    def project(self, points: Array) -> Array:  # (N, P) -> (N, 2)
+        """The nearest points of the plane."""
+        projected: Array = (points - self.origin) @ self.directions.T
+        return projected
+
+    def points(self, place: Array) -> Array:  # (N, 2) -> (N, P)
+        """The coordinates of points of the plane."""
+        found: Array = self.origin + place @ self.directions
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Surfaces:
+    """What circuits are worth: mean negative log-likelihoods in nats, and the mean trace over the training rows."""
+
+    train_nll: Array  # (N,)
+    test_nll: Array
+    trace: Array
+
+
+def principal_plane(iterates: Array) -> Plane:  # (N, P)
+    """The plane of the first two principal components of the iterates, through their mean."""
+    origin = iterates.mean(0)
+    _, lengths, directions = np.linalg.svd(iterates - origin, full_matrices=False)
+    variance = np.square(lengths) / max(float(np.square(lengths).sum()), 1e-300)
+    return Plane(origin, directions[:2], (float(variance[0]), float(variance[1])))
+
+
+def to_coordinates(params: Params) -> Array:  # -> (R, P)
+    """The coordinates of each run of a fleet with Gaussian inputs only."""
+    runs = params.runs
+    means, variances = zip(*(layer.double().unbind(-1) for layer in params.inputs), strict=True)
+    parts = [*(w.double().sqrt() for w in params.weights), *means, *(v.log() / 2 for v in variances)]
+    coordinates: Array = torch.cat([part.reshape(runs, -1) for part in parts], dim=1).cpu().numpy()
+    return coordinates
+
+
+def from_coordinates(points: Array, like: Params) -> Params:  # (N, P) -> a fleet of N runs
+    """The parameters that points stand for, shaped, placed and typed as those of `like`."""
+    count = len(points)
+    layers = [*like.weights, *(layer[..., 0] for layer in like.inputs), *(layer[..., 1] for layer in like.inputs)]
+    sizes = [layer[0].numel() for layer in layers]
+    parts = torch.split(torch.from_numpy(points), sizes, dim=1)
+    shaped = [part.reshape(count, *layer.shape[1:]) for part, layer in zip(parts, layers, strict=True)]
+    squares = [part.square() for part in shaped[: len(like.weights)]]
+    weights = [square / square.sum(-1, keepdim=True) for square in squares]
+    inner = shaped[len(like.weights) :]
+    half = len(inner) // 2
+    inputs = [torch.stack([m, (2 * s).exp()], dim=-1) for m, s in zip(inner[:half], inner[half:], strict=True)]
+    return Params(tuple(weights), tuple(inputs)).to(like.device, like.dtype)
+
+
+def evaluate(program: Program, params: Params, train: Table, test: Table) -> Surfaces:
+    """Likelihoods and the exact trace of the Hessian for every run of a fleet, a few hundred runs at a time."""
+    found = []
+    for start in range(0, params.runs, RUNS_AT_ONCE):
+        part = params.select(range(start, min(start + RUNS_AT_ONCE, params.runs)))
+        backend = choose_backend(program, part)
+        batches = chunks(train, chunk_size(backend, backward=True), part.dtype)
+        sums = backend.statistics(part, batches, Request(curvature=True))
+        assert sums.curvature is not None
+        test_ll = mean_log_likelihood(backend, part, test, chunk_size(backend, backward=False))
+        trace = sums.curvature.trace() / sums.weight
+        found.append(torch.stack([-sums.mean_log_likelihood, -test_ll, trace.double()]).cpu().numpy())
+    return Surfaces(*np.concatenate(found, axis=1))

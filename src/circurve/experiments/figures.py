@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from circurve.experiments.fig_concentration import (
-    anatomy_study,
-    concentration_data,
-    depth_data,
-    draw_depth,
-    draw_local_concentration,
-    draw_total_concentration,
-)
 from circurve.experiments.fig_decomposition import decomposition_data, draw_decomposition
 from circurve.experiments.fig_landscape import draw_landscape, landscape_data
-from circurve.experiments.fig_selection import draw_selection, selection_data, selection_study
-from circurve.experiments.fig_training import draw_training, training_data, training_study
-from circurve.experiments.options import ReproduceOptions
-from circurve.experiments.spec import Study
+from circurve.experiments.records import Record, is_failed
+from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for, standard_settings
+from circurve.experiments.summary import Chosen, choose, choose_rows, upper_half
+from circurve.learning import Gated, Global, Vanilla
+from circurve.learning.gates import top_fraction
+from circurve.plots import concentration, depth_profile, node_selection, training_curves
 
-__all__ = ["FIGURES", "FigureSpec"]
+__all__ = ["FIGURES", "FigureSpec", "figure_files"]
 
-Record = dict[str, Any]
+DPI = 160
+Progress = Callable[[str], None]
+SYMBOLS = {"total": "T^", "local": "t^"}
 
+FRACTIONS = (1.0, 0.5, 0.25, 0.1, 0.05, 0.01)
+"""The shares of the nodes that are penalised in figure 5; 1 is the global method."""
 
-def _no_study(options: ReproduceOptions) -> None:
-    """For figures that train what they show by themselves."""
+QUICK_FRACTIONS = (1.0, 0.5, 0.1, 0.01)
+MU = 0.1
+"""The paper does not print the strength of figure 5; this is the middle of its grid."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,176 @@ class FigureSpec:
     study: Callable[[ReproduceOptions], Study | None]
     """The trained runs it needs; None if it trains by itself."""
 
-    data: Callable[[ReproduceOptions, list[Record], Callable[[str], None]], dict[str, Any]]
+    data: Callable[[ReproduceOptions, list[Record], Progress], Record]
     """From the options, the records of the study and a function that is told of progress, to plain values ready for
     JSON: all that is drawn, and `notes`, sentences about what was measured."""
 
-    draw: Callable[[dict[str, Any]], Figure]
+    draw: Callable[[Record], Figure]
 
     @property
     def metadata(self) -> dict[str, str]:
         """Title and description for `Figure.savefig(metadata=...)`, in PNG and SVG files alike."""
         return {"Title": self.title, "Description": self.reading}
+
+    def files(self, data: Record) -> dict[str, bytes]:
+        """The figure of these data by file name ending."""
+        return figure_files(self.draw(data), self.metadata)
+
+
+def figure_files(figure: Figure, metadata: Mapping[str, str]) -> dict[str, bytes]:
+    """The picture as PNG and as SVG, by file name ending, with title and caption inside."""
+    files = {}
+    for kind, more in (("png", {}), ("svg", {"Date": None})):  # no clock in the file
+        content = io.BytesIO()
+        with rc_context({"svg.hashsalt": "circurve"}):  # the same names of parts every time
+            figure.savefig(content, format=kind, dpi=DPI, bbox_inches="tight", metadata={**metadata, **more})
+        files[kind] = content.getvalue()
+    return files
+
+
+def training_study(options: ReproduceOptions) -> Study:
+    """The runs of the main table but for the gated ones."""
+    return make_study("fig-1", options, [s for s in standard_settings(options) if s.label != "gated"])
+
+
+def training_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+    """For each data set and method the histories of all seeds, of the strength that validation chooses."""
+    rows = choose_rows(records)
+    panels: Record = {}
+    notes = []
+    for dataset in _datasets(records):
+        row = rows.get(dataset, {})
+        found = {label: row[label] for label in ("vanilla", "global") if label in row}
+        panels[dataset] = {
+            label: {split: [run["history"][f"{split}_ll"] for run in chosen.records] for split in ("train", "test")}
+            for label, chosen in found.items()
+        }
+        told = [_scores_note(chosen, len(protocol_for(options).inits) > 1) for chosen in found.values()]
+        notes.append(f"{dataset}, train / test log-likelihood: {', '.join(told)}.")
+    return {"panels": panels, "notes": notes}
+
+
+def _scores_note(chosen: Chosen, starts: bool) -> str:
+    """What the epoch that counts came to; `starts`: say from where, where there was a choice."""
+    parts = [] if chosen.method["mu"] is None else [f"mu {chosen.method['mu']:g}"]
+    parts += [f"{chosen.method['init']} start"] if starts else []
+    setting = f" ({', '.join(parts)})" if parts else ""
+    return f"{chosen.label}{setting} {chosen.spread('train_ll').mean:.2f} / {chosen.spread('test_ll').mean:.2f}"
+
+
+def anatomy_study(name: str, options: ReproduceOptions) -> Study:
+    """Plain EM: figures 2, 3 and 4 look at the same runs."""
+    return make_study(name, options, [s for s in standard_settings(options) if s.label == "vanilla"])
+
+
+def concentration_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+    """The curves of T^ and t^ for each data set, one for each seed."""
+    panels, notes = {}, []
+    for dataset, measured in _measured(records):
+        panels[dataset] = {by: [_curve(item[by]) for item in measured] for by in SYMBOLS}
+        parts = []
+        for by, symbol in SYMBOLS.items():
+            share = sum(item[by]["fractions"]["0.9999"] for item in measured) / len(measured)
+            parts.append(f"99.99 % of the sum of {symbol} in {share:.1%} of the nodes")
+        notes.append(f"{dataset}: {', '.join(parts)}.")
+    return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
+
+
+def _curve(recorded: Record) -> list[list[float]]:
+    """The recorded points, the origin, and the exact places where 90, 99 and 99.99 % are reached, in order."""
+    exact = [[fraction, float(level)] for level, fraction in recorded["fractions"].items()]
+    return sorted([[0.0, 0.0], *exact, *recorded["curve"]])
+
+
+def depth_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+    """The share of T^ in each partition of the depth, for each data set and seed."""
+    panels = {dataset: {"share": [item["depth"] for item in measured]} for dataset, measured in _measured(records)}
+    notes = []
+    for dataset, panel in panels.items():
+        upper = [upper_half(shares) for shares in panel["share"]]
+        notes.append(f"{dataset}: {sum(upper) / len(upper):.0%} of the trace lies in the upper half of the partitions.")
+    return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
+
+
+def _measured(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
+    """The curvature of each run of the chosen setting, by data set; runs whose curvature is not known are left out."""
+    for dataset in _datasets(records):
+        chosen = choose(records, dataset, 1.0, "vanilla")
+        if chosen is not None and (measured := chosen.curvatures()):
+            yield dataset, measured
+
+
+def _epoch_note(options: ReproduceOptions) -> list[str]:
+    """Where scores are those of the best epoch: that the curvature on record is not."""
+    last = protocol_for(options).choose_epoch == "last"
+    return [] if last else ["Curvature is that of each run's last epoch, not of the one whose scores count."]
+
+
+def selection_study(options: ReproduceOptions) -> Study:
+    """Without a penalty, with it on all nodes, and with it on the top fractions by T^ and by t^; all else the same.
+
+    The strength is the first that the user names, or `MU`.
+    """
+    mu = options.mu[0] if options.mu else MU
+    parts = [
+        Setting(_label(by, q), Gated(mu, gate=top_fraction(q, by=by)))
+        for q in _fractions(options)
+        if q < 1
+        for by in ("total", "local")
+    ]
+    return make_study("fig-5", options, [Setting("vanilla", Vanilla()), Setting("all", Global(mu)), *parts])
+
+
+def selection_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+    """For each data set, ranking and seed the change of test log-likelihood against the run without a penalty."""
+    fractions, rows = _fractions(options), choose_rows(records)
+    panels: dict[str, dict[str, list[list[float | None]]]] = {}
+    strength = None
+    for dataset, row in rows.items():
+        broken = {record["seed"] for record in records if record["dataset"] == dataset and is_failed(record)}
+        base = row.get("vanilla")
+        seeds = [seed for seed in (base.seeds if base is not None else ()) if seed not in broken]
+        if base is None or not seeds:
+            continue
+        panels[dataset] = {}
+        for by in ("total", "local"):
+            runs = [row.get(_label(by, q)) for q in fractions]
+            strength = next((run.method["mu"] for run in runs if run is not None), strength)
+            panels[dataset][by] = [[_change(run, base, seed) for run in runs] for seed in seeds]
+    notes = [f"The strength is mu = {strength:g} throughout."] if strength is not None else []
+    notes += [_count_note(panels, place, q) for place, q in enumerate(fractions) if q < 1]
+    return {"fractions": list(fractions), "mu": strength, "panels": panels, "notes": notes}
+
+
+def _fractions(options: ReproduceOptions) -> tuple[float, ...]:
+    return QUICK_FRACTIONS if options.quick else FRACTIONS
+
+
+def _label(by: str, q: float) -> str:
+    return "all" if q == 1 else f"{by} {q:g}"
+
+
+def _change(run: Chosen | None, base: Chosen, seed: int) -> float | None:
+    """None where one of the two is not known."""
+    if run is None or seed not in run.seeds:
+        return None
+    ours, theirs = (item.values("test_ll")[item.seeds.index(seed)] for item in (run, base))
+    return round(ours - theirs, 6) if math.isfinite(ours - theirs) else None
+
+
+def _count_note(panels: Record, place: int, q: float) -> str:
+    """How the two rankings compare at one fraction, over the data sets where every run is known."""
+    better = known = 0
+    for panel in panels.values():
+        total, local = ([run[place] for run in panel[by]] for by in ("total", "local"))
+        if None not in total and None not in local:
+            known += 1
+            better += sum(local) / len(local) > sum(total) / len(total)
+    return f"Top {q:.0%}: by t^ better than by T^ on {better} of {known} data sets."
+
+
+def _datasets(records: list[Record]) -> list[str]:
+    return list(dict.fromkeys(record["dataset"] for record in records))
 
 
 FIGURES: dict[str, FigureSpec] = {
@@ -65,34 +227,34 @@ FIGURES: dict[str, FigureSpec] = {
         "lowering both, which is underfitting, not better generalisation.",
         training_study,
         training_data,
-        draw_training,
+        lambda data: training_curves(data["panels"]),
     ),
     "fig-2": FigureSpec(
         "Concentration of the Hessian trace",
         "Share of the trace held by the sum nodes with the largest contribution T^, largest first; marks show which "
         "share of the nodes holds 90, 99 and 99.99 % of it, the diagonal is an even spread. The paper reads: fewer "
         "than a tenth of the nodes hold practically all of the trace.",
-        anatomy_study("fig-2"),
+        partial(anatomy_study, "fig-2"),
         concentration_data,
-        draw_total_concentration,
+        lambda data: concentration(data["panels"], "total"),
     ),
     "fig-3": FigureSpec(
         "Concentration of local curvature",
         "Share of the sum of local curvatures held by the sum nodes with the largest t^, largest first, with the curve "
         "of T^ to compare (thin). The paper reads: t^ is spread over far more nodes than T^, so that much of the "
         "concentration of the trace comes from how the nodes are used.",
-        anatomy_study("fig-3"),
+        partial(anatomy_study, "fig-3"),
         concentration_data,
-        draw_local_concentration,
+        lambda data: concentration(data["panels"], "local", compare=["total"]),
     ),
     "fig-4": FigureSpec(
         "The Hessian trace by depth",
         "Share of the trace in each tenth of the range of sum depths (or at each depth, where there are no more than "
         "ten), from the root down; whiskers span the seeds. The middle one of an odd number counts half to the upper "
         "half. The paper reads: contributions gather near the root, where flow has not been divided yet.",
-        anatomy_study("fig-4"),
+        partial(anatomy_study, "fig-4"),
         depth_data,
-        draw_depth,
+        lambda data: depth_profile(data["panels"], "total"),
     ),
     "fig-5": FigureSpec(
         "Penalising only the top nodes",
@@ -101,7 +263,7 @@ FIGURES: dict[str, FigureSpec] = {
         "fewer nodes by T^ makes the fit worse, fewer nodes by t^ keeps it.",
         selection_study,
         selection_data,
-        draw_selection,
+        lambda data: node_selection(data["panels"], data["fractions"]),
     ),
     "fig-6": FigureSpec(
         "Use, local curvature and contribution in one circuit",
@@ -111,7 +273,7 @@ FIGURES: dict[str, FigureSpec] = {
         "product F^2 t^ is constant. A is much used and flat, B hardly used and sharp, C both used and sharp. The "
         "paper reads: the sharpest nodes are little used and add little, while the trace comes from nodes near the "
         "root that are used most.",
-        _no_study,
+        lambda _: None,
         decomposition_data,
         draw_decomposition,
     ),
@@ -124,7 +286,7 @@ FIGURES: dict[str, FigureSpec] = {
         "numbers are those of the trained models themselves, which lie beside the plane. The paper reads: without a "
         "penalty training ends where the surface is sharp and test rows fare worse, the global penalty ends flat and "
         "underfits, and the gated one keeps the fit at a lower trace.",
-        _no_study,
+        lambda _: None,
         landscape_data,
         draw_landscape,
     ),

@@ -68,8 +68,7 @@ def random_model(circuit: Circuit, seed: int = 0) -> Model:
     """The circuit with random parameters, float64: inputs as a training without data would start, uneven weights."""
     source = generator(seed, PARAMETERS)
     weights: dict[Node, Tensor] = {node: _random_weights(node, source) for node in circuit.sums}
-    nothing = np.empty(0)
-    inputs: dict[Node, Tensor] = {n: n.family.initialize(nothing, n.units, source) for n in circuit.inputs}
+    inputs: dict[Node, Tensor] = {n: n.family.initialize(np.empty(0), n.units, source) for n in circuit.inputs}
     program = compile(circuit)
     return Model(circuit, from_nodes(program, weights, inputs), program)
 

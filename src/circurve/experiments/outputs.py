@@ -1,36 +1,33 @@
-"""`reproduce`: from the name of a table or figure to its files, with all the training that takes."""
+"""`reproduce`: from the name of a table or figure to its files, with all the training that takes, and back again."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from circurve.data import Dataset
 from circurve.errors import OptionError
-from circurve.experiments.environment import describe_environment
-from circurve.experiments.options import ReproduceOptions
+from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
 from circurve.experiments.plan import load_all
-from circurve.experiments.provenance import describe, provenance
-from circurve.experiments.records import FILE_NAME, RecordFile, read_records
-from circurve.experiments.render import FORMATS
+from circurve.experiments.provenance import describe, describe_environment, provenance
+from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import Study
-from circurve.experiments.table import Report
-from circurve.experiments.table_a import report_a, study_a
-from circurve.experiments.table_b import report_b, report_c, study_b, study_c
+from circurve.experiments.spec import ReproduceOptions, Study, describe_setting, describe_use
+from circurve.experiments.summary import Chosen, choose_rows
+from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
+from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
     from circurve.experiments.figures import FigureSpec
 
-__all__ = ["ALL", "FIGURE_NAMES", "TABLES", "FigureOutput", "TableSpec", "reproduce", "targets_of"]
-
-Record = dict[str, Any]
+__all__ = ["ALL", "FIGURE_NAMES", "TABLES", "FigureOutput", "Outputs", "Shelf", "reproduce", "targets_of"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,9 @@ class TableSpec:
 
 
 TABLES = {
-    "table-a": TableSpec(study_a, report_a),
-    "table-b": TableSpec(study_b, report_b),
-    "table-c": TableSpec(study_c, report_c),
+    "table-a": TableSpec(partial(paper_study, "table-a", tuple(IMPROVEMENTS)), report_a),
+    "table-b": TableSpec(partial(paper_study, "table-b", (1.0,)), report_b),
+    "table-c": TableSpec(partial(paper_study, "table-c", SHARES), report_b),
     "table-d": TableSpec(study_d, report_d),
 }
 FIGURE_NAMES = tuple(f"fig-{number}" for number in range(1, 8))
@@ -102,7 +99,10 @@ def reproduce(
     known = [] if resume else read_records(options.out / FILE_NAME)
     if known:
         raise _occupied(options.out, known, targets)
-    data = _load(targets, options)
+    data: dict[str, Dataset] = {}
+    for name in targets:  # all data before any training: what is missing should not come to light hours later
+        study = (TABLES[name] if name in TABLES else _figure_spec(name)).study(options)
+        data |= {} if study is None else load_all(study, data)
     with RecordFile(options.out) as file:
         file.check_complete()
         work = _Work(options, file, command, progress, data)
@@ -114,9 +114,19 @@ def reproduce(
             else:
                 output, contents = _figure(name, work)
                 outputs.figures.append(output)
-            outputs.files.extend(_write(options.out, name, contents))
+            for ending, content in contents.items():
+                outputs.files.append(options.out / f"{name}.{ending}")
+                replace_file(outputs.files[-1], content)
             tell(output)
     return outputs
+
+
+def _occupied(folder: Path, records: Sequence[Record], targets: Sequence[str]) -> OptionError:
+    there = sorted({record["study"] for record in records})
+    found = f"{folder} holds {len(records)} runs of {', '.join(there)}"
+    if set(there) <= set(targets):
+        return OptionError(f"{found}: add --resume to go on with them, or name another folder with --out")
+    return OptionError(f"{found}: name another folder with --out, or add --resume to keep them and work beside them")
 
 
 @dataclass(frozen=True)
@@ -133,26 +143,16 @@ class _Work:
         return run_study(study, self.file, command=self.command, data=self.data)
 
 
-def _load(targets: Sequence[str], options: ReproduceOptions) -> dict[str, Dataset]:
-    """The data of all targets, before any training: what is missing should not come to light hours later."""
-    data: dict[str, Dataset] = {}
-    for name in targets:
-        study = TABLES[name].study(options) if name in TABLES else _figure_spec(name).study(options)
-        data |= {} if study is None else load_all(study, data)
-    return data
-
-
 def _table(name: str, work: _Work) -> tuple[Report, dict[str, bytes]]:
-    spec = TABLES[name]
-    study = spec.study(work.options)
+    study = TABLES[name].study(work.options)
     records = work.run(study)
-    report = spec.report(study, records)
+    report = TABLES[name].report(study, records)
     files = {ending: render(report).encode() for ending, render in FORMATS.items()}
     return report, {**files, "json": _document(_about(report, work.options, records))}
 
 
 def _about(report: Report, options: ReproduceOptions, records: Sequence[Record]) -> Record:
-    """The table as plain values, with the options that make its study anew from records (see `view`)."""
+    """The table as plain values, with the options from which `Shelf` makes its study again."""
     kept = {name: getattr(options, name) for name in ("protocol", "epochs", "mu", "gate", "units", "quick")}
     names = tuple(dict.fromkeys(record["dataset"] for record in records))
     seeds = tuple(sorted({record["seed"] for record in records}))
@@ -165,7 +165,7 @@ def _about(report: Report, options: ReproduceOptions, records: Sequence[Record])
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """JSON has neither NaN nor infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -181,8 +181,6 @@ def _figure_spec(name: str) -> FigureSpec:
 
 
 def _figure(name: str, work: _Work) -> tuple[FigureOutput, dict[str, bytes]]:
-    from circurve.experiments.drawing import figure_files  # noqa: PLC0415 - matplotlib is slow to import
-
     spec = _figure_spec(name)
     study = spec.study(work.options)
     records = [] if study is None else work.run(study)
@@ -190,21 +188,72 @@ def _figure(name: str, work: _Work) -> tuple[FigureOutput, dict[str, bytes]]:
     words = [] if study is None else [study.protocol.in_words()]
     origin = provenance(records) if records else describe(describe_environment(work.command, work.options.device))
     output = FigureOutput(name, spec.title, spec.reading, tuple(data.get("notes", ())), (*words, *origin))
-    files = figure_files(spec.draw(data), spec.metadata)
-    return output, {**files, "json": _document({**asdict(output), "data": data})}
+    return output, {**spec.files(data), "json": _document({**asdict(output), "data": data})}
 
 
-def _write(folder: Path, name: str, contents: dict[str, bytes]) -> list[Path]:
-    paths = []
-    for ending, content in contents.items():
-        paths.append(folder / f"{name}.{ending}")
-        replace_file(paths[-1], content)
-    return paths
+def records_of(study: Study, records: Iterable[Record]) -> list[Record]:
+    """The records of a study under its own labels, in the order of its settings; those it lacks are just not there.
+
+    They are found among others by what they say of themselves: no data are needed for that.
+    """
+    labels: dict[str, list[str]] = {}
+    for setting in study.settings:
+        labels.setdefault(identify(describe_setting(setting)), []).append(setting.label)
+    order = {label: place for place, label in enumerate(study.labels)}
+    found = [
+        record | describe_use(study, label)
+        for record in records
+        if _fits(study, record)
+        for label in dict.fromkeys(labels.get(identify(record["method"]), ()))
+    ]
+    return sorted(found, key=lambda r: (study.datasets.index(r["dataset"]), r["fraction"], order[r["label"]]))
 
 
-def _occupied(folder: Path, records: Sequence[Record], targets: Sequence[str]) -> OptionError:
-    there = sorted({record["study"] for record in records})
-    found = f"{folder} holds {len(records)} runs of {', '.join(there)}"
-    if set(there) <= set(targets):
-        return OptionError(f"{found}: add --resume to go on with them, or name another folder with --out")
-    return OptionError(f"{found}: name another folder with --out, or add --resume to keep them and work beside them")
+def _fits(study: Study, record: Record) -> bool:
+    protocol, settings = study.protocol, record["settings"]
+    trained = tuple(settings[name] for name in ("units", "batch_size", "step", "epochs"))
+    return (
+        record["dataset"] in study.datasets
+        and record["fraction"] in study.fractions
+        and record["seed"] in study.seeds
+        and trained == (protocol.units, protocol.batch_size, protocol.step_name, protocol.epochs_for(settings["rows"]))
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """All records of one protocol, and the tables that were made of them."""
+
+    records: tuple[Record, ...]
+    options: Mapping[str, ReproduceOptions]
+    """Table -> the options it was made with."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Shelf:
+        """What `circurve reproduce --out FOLDER` left there; the records may be compressed since."""
+        records = [record for ending in ("", ".gz") for record in read_records(folder / f"{FILE_NAME}{ending}")]
+        options: dict[str, ReproduceOptions] = {}
+        for table in TABLES:
+            path = folder / f"{table}.json"
+            if path.exists():
+                stored: Record = json.loads(path.read_text())["options"]
+                stored |= {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
+                options[table] = ReproduceOptions(**stored)
+        return cls(tuple(records), options)
+
+    def study(self, table: str) -> Study:
+        """The study of a table that was made."""
+        return TABLES[table].study(self.options[table])
+
+    def of_table(self, table: str) -> list[Record]:
+        """The records of a table; none if it was not made."""
+        return records_of(self.study(table), self.records) if table in self.options else []
+
+    def report(self, table: str) -> Report | None:
+        """A table, or None if it was not made."""
+        records = self.of_table(table)
+        return TABLES[table].report(self.study(table), records) if records else None
+
+    def chosen(self, table: str, fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
+        """Data set -> label -> what validation chose."""
+        return choose_rows(self.of_table(table), fraction)

@@ -6,15 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from circurve.experiments.claim import Claim
 from circurve.experiments.claims import check_claims
-from circurve.experiments.options import PROTOCOL_NAMES
-from circurve.experiments.outputs import FIGURE_NAMES, TABLES
-from circurve.experiments.render import as_markdown, markdown_table
-from circurve.experiments.table import Report, Table
-from circurve.experiments.view import Shelf
+from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
+from circurve.experiments.records import Record
+from circurve.experiments.spec import PROTOCOLS
+from circurve.experiments.table import Table, as_markdown, markdown_table
 
 __all__ = ["load_shelves", "reproduction_page"]
 
@@ -27,23 +24,21 @@ beside it by `python docs/make_reproduction.py`; every verdict and every number 
 
 def load_shelves(folder: Path) -> dict[str, Shelf]:
     """FOLDER/paper and FOLDER/best, each made by `circurve reproduce --out`; one that is not there is left out."""
-    shelves = {protocol: Shelf.load(folder / protocol) for protocol in PROTOCOL_NAMES}
+    shelves = {protocol: Shelf.load(folder / protocol) for protocol in PROTOCOLS}
     return {protocol: shelf for protocol, shelf in shelves.items() if shelf.records}
 
 
 def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> str:
     """The page; figures lie in `folder`/PROTOCOL, and `link` is how the page refers to that folder."""
-    parts = [INTRODUCTION, "## What holds", _claims(check_claims(shelves))]
+    claims = tuple((claim.text, claim.verdict, claim.evidence) for claim in check_claims(shelves))
+    judged = markdown_table(Table(("claim", "verdict", "numbers"), claims, text_columns=(0, 1, 2)))
+    parts = [INTRODUCTION, "## What holds", judged]
     for protocol, shelf in shelves.items():
         parts.append(f"## Protocol {protocol}")
-        parts += [_table(report) for table in TABLES if (report := shelf.report(table)) is not None]
+        for report in filter(None, (shelf.report(table) for table in TABLES)):
+            parts += [as_markdown(replace(report, notes=()), level=3), _folded(report.notes)]
         parts += [_figure(folder / protocol, f"{link}/{protocol}", name) for name in FIGURE_NAMES]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
-
-
-def _table(report: Report) -> str:
-    whole = as_markdown(replace(report, notes=()), level=3).rstrip()
-    return f"{whole}\n\n{_folded(report.notes)}"
 
 
 def _folded(notes: Sequence[str]) -> str:
@@ -52,17 +47,12 @@ def _folded(notes: Sequence[str]) -> str:
     return f"<details><summary>How these numbers came about</summary>\n\n{lines}\n\n</details>"
 
 
-def _claims(claims: list[Claim]) -> str:
-    rows = tuple((claim.text, claim.verdict, claim.evidence) for claim in claims)
-    return markdown_table(Table(("claim", "verdict", "numbers"), rows, text_columns=(0, 1, 2)))
-
-
 def _figure(folder: Path, link: str, name: str) -> str:
     """A figure with its caption, findings and origin; nothing where it was not drawn."""
     path = folder / f"{name}.json"
     if not path.exists():
         return ""
-    about: dict[str, Any] = json.loads(path.read_text())
+    about: Record = json.loads(path.read_text())
     found = "\n".join(f"- {line}" for line in about["findings"])
     picture = f"![{about['title']}]({link}/{name}.svg)" if (folder / f"{name}.svg").exists() else ""
     parts = [f"### {name}: {about['title']}", picture, about["reading"], found, _folded(about["notes"])]

@@ -1,18 +1,25 @@
-"""From a study to its fleets: all runs that share training rows, in one training."""
+"""From a study to its data and its fleets: all runs that share training rows, in one training."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from circurve.data import Dataset
+import numpy as np
+
+from circurve.data import Dataset, Table, load_data, split_rows, take_fraction
 from circurve.errors import OptionError
-from circurve.experiments.datasets import digest, load_study_data, training_rows
-from circurve.experiments.records import identify
+from circurve.experiments.records import Record, identify
 from circurve.experiments.spec import Setting, Study, describe_setting
+from circurve.graph import Circuit
+from circurve.structures import hclt, infer_families
 
-__all__ = ["Fleet", "PlannedRun", "load_all", "plan_study"]
+__all__ = ["Fleet", "PlannedRun", "circuit_for", "digest", "load_all", "load_study_data", "plan_study", "training_rows"]
+
+HELD_OUT = 0.1
+"""The share of the rows that is held out for validation or test where there are no such rows."""
 
 RESULTS_VERSION = 2
 """Raised with every change of the package that changes results: older records then no longer count as known."""
@@ -67,6 +74,41 @@ class Fleet:
         return float(runs * self.epochs * self.rows * self.data.train.shape[1])
 
 
+def load_study_data(name_or_path: str, data_dir: Path | None) -> Dataset:
+    """Load a data set; validation and test rows that it lacks are a tenth each of its rows, the same every time."""
+    data = load_data(name_or_path, data_dir)
+    shares = [HELD_OUT if part is None else 0.0 for part in (data.valid, data.test)]
+    if not any(shares):
+        return data
+    train, held, tested = split_rows(data.train, shares[0], shares[1], seed=0)
+    valid, test = held if data.valid is None else data.valid, tested if data.test is None else data.test
+    return replace(data, train=train, valid=valid, test=test)
+
+
+def training_rows(data: Dataset, fraction: float, seed: int) -> Table:
+    """A share of the training rows, at least one. For one seed, smaller shares are parts of larger ones."""
+    return data.train if fraction == 1 else take_fraction(data.train, fraction, seed)
+
+
+def circuit_for(data: Dataset, train: Table, units: int) -> Circuit:
+    """The hidden Chow-Liu tree of the training rows; its families also take the values of the other parts."""
+    return hclt(train, units, infer_families(*_parts(data)))
+
+
+def digest(data: Dataset) -> str:
+    """SHA-256 of the shapes and values of all parts; whole numbers count the same in every integer type."""
+    found = hashlib.sha256()
+    for part in _parts(data):
+        kind = "<i8" if part.dtype.kind in "iub" else "<f8"
+        found.update(f"{part.shape}{kind}".encode())
+        found.update(np.ascontiguousarray(part, dtype=kind).data)
+    return found.hexdigest()
+
+
+def _parts(data: Dataset) -> list[Table]:
+    return [part for part in (data.train, data.valid, data.test) if part is not None]
+
+
 def load_all(study: Study, known: Mapping[str, Dataset] | None = None) -> dict[str, Dataset]:
     """The data sets of a study as it names them; `known` ones are not loaded again."""
     known = known or {}
@@ -92,20 +134,16 @@ def _plan_dataset(study: Study, data: Dataset) -> Iterator[Fleet]:
         groups = [study.seeds] if fraction == 1 else [(seed,) for seed in study.seeds]
         for seeds in groups:
             epochs = study.protocol.epochs_for(len(training_rows(data, fraction, seeds[0])))
-            facts = {
-                "results": RESULTS_VERSION,
-                "data": known,
-                "fraction": fraction,
-                "settings": describe_settings(study, epochs),
-            }
-            planned = _runs(study.settings, seeds, facts)
-            most = study.max_runs or _most_runs(data, study.protocol.units)
+            facts = {"results": RESULTS_VERSION, "data": known, "fraction": fraction}
+            planned = _runs(study.settings, seeds, {**facts, "settings": describe_settings(study, epochs)})
+            weights = int(data.train.shape[1]) * study.protocol.units**2
+            most = study.max_runs or min(MOST_RUNS, max(1, WEIGHTS_AT_ONCE // weights))
             for start in range(0, len(planned), most):
                 part = tuple(planned[start : start + most])
                 yield Fleet(identify([run.id for run in part]), data, known, fraction, seeds[0], epochs, part)
 
 
-def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: dict[str, Any]) -> list[PlannedRun]:
+def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: Record) -> list[PlannedRun]:
     """Each method with each seed, once; an id is the hash of all that determines a result: labels do not."""
     runs: dict[str, PlannedRun] = {}
     for setting in settings:
@@ -116,19 +154,9 @@ def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: dict[str, An
     return list(runs.values())
 
 
-def describe_settings(study: Study, epochs: int) -> dict[str, Any]:
+def describe_settings(study: Study, epochs: int) -> Record:
     """The part of a record about training that is the same for all runs of a fleet."""
     protocol = study.protocol
-    return {
-        "structure": "hclt",
-        "units": protocol.units,
-        "epochs": epochs,
-        "batch_size": protocol.batch_size,
-        "step": protocol.step_name,
-        "precision": "float32",
-    }
-
-
-def _most_runs(data: Dataset, units: int) -> int:
-    weights = int(data.train.shape[1]) * units**2
-    return min(MOST_RUNS, max(1, WEIGHTS_AT_ONCE // weights))
+    shape = {"structure": "hclt", "units": protocol.units}
+    steps = {"epochs": epochs, "batch_size": protocol.batch_size, "step": protocol.step_name}
+    return {**shape, **steps, "precision": "float32"}

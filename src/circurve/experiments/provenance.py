@@ -1,18 +1,72 @@
-"""The lines under every table and figure: what to run, on which data, seeds, hardware and versions it ran."""
+"""Where numbers come from: command, data, seeds, versions and hardware, without names or paths of the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 
-from circurve.experiments.records import is_failed
+import torch
+
+from circurve._version import __version__
+from circurve.experiments.records import Record, is_failed
 from circurve.experiments.spec import Setting, Study
 from circurve.learning import Gated, Vanilla
 from circurve.learning.gates import gate_name
+from circurve.model import as_device
 
-__all__ = ["choice_note", "describe", "grid_notes", "provenance"]
+__all__ = ["choice_note", "describe", "describe_environment", "grid_notes", "portable_command", "provenance"]
 
-Record = dict[str, Any]
+
+def describe_environment(command: str | None, device: str) -> Record:
+    """Everything about the machine and the software that a result should say."""
+    return {
+        "command": command,
+        "version": __version__,
+        "commit": _commit(),
+        "hardware": _hardware(str(as_device(device))),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def portable_command(words: Sequence[str]) -> str:
+    """A command line as one string; of absolute paths only the last part is kept, the rest says nothing elsewhere."""
+    return " ".join(Path(word).name if os.path.isabs(word) else word for word in words)
+
+
+@lru_cache
+def _commit() -> str | None:
+    """The commit of a source checkout, with + if files of the package were changed; None for an installed package."""
+    package = Path(__file__).resolve().parents[1]
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return None
+    head = _git(package, "rev-parse", "--short=12", "HEAD")
+    return head if head is None or not _git(package, "status", "--porcelain", "--", ".") else f"{head}+"
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@lru_cache
+def _hardware(device: str) -> str:
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = [f"model name: {platform.processor()}"] if platform.processor() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    threads = torch.get_num_threads()
+    return f"{names[0] if names else platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def provenance(records: Sequence[Record]) -> list[str]:
@@ -23,18 +77,9 @@ def provenance(records: Sequence[Record]) -> list[str]:
         f"Data (SHA-256): {', '.join(f'{name} {digest[:12]}' for name, digest in hashes.items())}.",
         f"Training time: {sum(record['seconds'] for record in records):,.0f} s for {len(records):,} runs.",
     ]
-    return [*failed_note(records), *describe(*(record["environment"] for record in records)), *lines]
-
-
-def failed_note(records: Sequence[Record]) -> list[str]:
-    """How many runs failed in training, and which; nothing where none did."""
-    failed = [record for record in records if is_failed(record)]
-    if not failed:
-        return []
-    return [
-        f"{len(failed):,} of {len(records):,} runs failed in training and are left out: "
-        f"{'; '.join(_failed_run(record) for record in failed)}."
-    ]
+    failed = [_failed_run(record) for record in records if is_failed(record)]
+    left_out = f"{len(failed):,} of {len(records):,} runs failed in training and are left out: {'; '.join(failed)}."
+    return [*([left_out] if failed else []), *describe(*(record["environment"] for record in records)), *lines]
 
 
 def _failed_run(record: Record) -> str:
@@ -49,12 +94,12 @@ def _failed_run(record: Record) -> str:
 
 def describe(*environments: Record) -> list[str]:
     """Command, hardware and software, each different one once."""
-    lines = [
-        ("Command", _each(f"`{e['command']}`" for e in environments if e["command"])),
-        ("Hardware", _each(e["hardware"] for e in environments)),
-        ("Software", _each(_software(e) for e in environments)),
-    ]
-    return [f"{name}: {text}." for name, text in lines if text]
+    lines = {
+        "Command": [f"`{e['command']}`" for e in environments if e["command"]],
+        "Hardware": [e["hardware"] for e in environments],
+        "Software": [_software(e) for e in environments],
+    }
+    return [f"{name}: {'; '.join(dict.fromkeys(texts))}." for name, texts in lines.items() if texts]
 
 
 def choice_note(study: Study) -> str:
@@ -86,10 +131,6 @@ def _grid(settings: Sequence[Setting]) -> str:
     text = f"{'pseudocounts' if isinstance(methods[0], Vanilla) else 'mu'} of {', '.join(f'{v:g}' for v in values)}"
     text += f", gated by {' or '.join(gates)}" if len(gates) > 1 else ""
     return text + (f", from a {' or '.join(starts)} start" if len(starts) > 1 else "")
-
-
-def _each(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))
 
 
 def _software(environment: Record) -> str:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
-__all__ = ["FILE_NAME", "RecordFile", "identify", "is_failed", "read_records"]
+__all__ = ["FILE_NAME", "Record", "RecordFile", "identify", "is_failed", "read_records", "significant"]
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"
@@ -75,11 +75,9 @@ class RecordFile:
 
     def check_complete(self) -> None:
         """Refuse records without what tables and figures are made from: written by hand, or by another program."""
+        failed = {"failure": dict, **{name: kind for name, kind in FIELDS.items() if name not in SCORES}}
         for line, record in enumerate(self.records, 1):
-            needed = {**FIELDS, "failure": dict} if is_failed(record) else FIELDS
-            for name, kind in needed.items():
-                if is_failed(record) and name in SCORES:
-                    continue
+            for name, kind in (failed if is_failed(record) else FIELDS).items():
                 if not isinstance(record.get(name), kind):
                     raise FileFormatError(f"{self.path}: line {line} is no whole result record: {name!r} is missing")
 
@@ -99,14 +97,12 @@ class RecordFile:
                 os.ftruncate(self._file, complete)
                 os.fsync(self._file)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         self.by_id = {record["id"]: record for record in self.records}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number in (self._file, self._lock):  # closing the lock's file releases the lock
             if number >= 0:
                 os.close(number)
@@ -125,6 +121,11 @@ class RecordFile:
             os.fsync(self._file)
         self.records += records
         self.by_id |= new
+
+
+def significant(value: float | None, digits: int = 6) -> float | None:
+    """With so many digits; None for what is not finite, which JSON does not have."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
 def line_of(record: Record) -> bytes:

@@ -7,28 +7,37 @@ the size of a fleet, is the same as in an undisturbed study.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 import circurve.learning
+from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
+from circurve.curvature.record import By
 from circurve.data import Dataset, Table
-from circurve.errors import TrainingError
-from circurve.experiments.datasets import circuit_for, training_rows
+from circurve.errors import CircurveWarning, DataError, TrainingError
 from circurve.experiments.display import Display
-from circurve.experiments.environment import describe_environment
-from circurve.experiments.measure import describe_failed, measure_run
-from circurve.experiments.plan import Fleet, PlannedRun, describe_settings, plan_study
-from circurve.experiments.records import RecordFile
+from circurve.experiments.plan import Fleet, PlannedRun, circuit_for, describe_settings, plan_study, training_rows
+from circurve.experiments.provenance import describe_environment
+from circurve.experiments.records import Record, RecordFile, significant
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
 from circurve.learning import Failure, FitResult, Run
-from circurve.learning.options import TrainingOptions
+from circurve.learning.history import EpochRecord
 
 __all__ = ["run_study"]
 
-Record = dict[str, Any]
+DIGITS = 5
+"""Digits after the point of log-likelihoods in nats."""
+
+LIKELIHOODS = ("train_ll", "valid_ll", "test_ll")
+SHARES = (0.9, 0.99, 0.9999)
+POINTS = 60
+DEPTH_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -38,10 +47,6 @@ class _Work:
     fleet: Fleet
     train: tuple[PlannedRun, ...]
     missing: tuple[PlannedRun, ...]
-
-    @property
-    def cost(self) -> float:
-        return self.fleet.cost(len(self.train))
 
 
 def run_study(
@@ -62,7 +67,7 @@ def run_study(
     work = [item for fleet in fleets if (item := _work(fleet, file)).missing]
     known = sum(len(fleet.runs) for fleet in fleets) - sum(len(item.missing) for item in work)
     environment = describe_environment(command, study.device)
-    with Display(study.name, [item.cost for item in work], known, shown) as display:
+    with Display(study.name, [item.fleet.cost(len(item.train)) for item in work], known, shown) as display:
         for item in work:
             file.append(_train(study, item, environment, display))
     return [
@@ -82,24 +87,18 @@ def _work(fleet: Fleet, file: RecordFile) -> _Work:
 
 
 def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[Record]:
-    fleet, protocol = work.fleet, study.protocol
+    fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
-    circuit = circuit_for(fleet.data, train, protocol.units)
+    circuit = circuit_for(fleet.data, train, study.protocol.units)
     started = time.perf_counter()
-    options = TrainingOptions(
-        epochs=fleet.epochs,
-        batch_size=protocol.batch_size,
-        step_size=protocol.step,
-        select="last",
-        device=study.device,
-        track=True,
-    )
-    outcomes = _outcomes(circuit, train, work, options, display)
-    missing = {run.id for run in work.missing}
-    pairs = [pair for pair in zip(work.train, outcomes, strict=True) if pair[0].id in missing]
-    seconds = round(_seconds(outcomes, time.perf_counter() - started), 3)
-    shared = _shared(study, fleet, circuit, environment)
+    outcomes = _outcomes(circuit, train, study, work, display)
+    elapsed = time.perf_counter() - started  # of a fleet without results, which know their own time
+    seconds = round(next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed), 3)
+    pairs = [(run, outcome) for run, outcome in zip(work.train, outcomes, strict=True) if run in work.missing]
+    environment = {**environment, "data_hash": fleet.digest}
+    shape = {"rows": len(train), "variables": train.shape[1], "parameters": circuit.describe().parameters}
+    settings = describe_settings(study, fleet.epochs) | shape
     costs = {
         "seconds": round(seconds / len(outcomes), 3),
         "fleet": {"key": fleet.key, "runs": len(outcomes), "seconds": seconds},
@@ -108,14 +107,14 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     for number, (run, outcome) in enumerate(pairs, 1):
         display.measure(number, len(pairs))
         found = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, train)
-        records.append(_record(study, fleet, run) | shared | found | costs)
+        what = {"dataset": fleet.data.name, "fraction": fleet.fraction, "seed": run.seed}
+        what |= {"method": describe_setting(run.setting), "settings": settings, "environment": environment}
+        records.append({"id": run.id, **describe_use(study, run.labels[0]), **what, **found, **costs})
     display.finish()
     return records
 
 
-def _outcomes(
-    circuit: Circuit, train: Table, work: _Work, options: TrainingOptions, display: Display
-) -> list[FitResult | Failure]:
+def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display: Display) -> list[FitResult | Failure]:
     """Of each run its result, or why it failed."""
     data = work.fleet.data
     runs = [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train]
@@ -126,9 +125,14 @@ def _outcomes(
             runs,
             valid=data.valid,
             test=data.test,
+            epochs=work.fleet.epochs,
+            batch_size=study.protocol.batch_size,
+            step_size=study.protocol.step,
+            select="last",
+            device=study.device,
+            track=True,
             callbacks=[display.epoch],
             progress=False,
-            **options,
         )
     except TrainingError as error:
         return [Failure(epoch, reason) for epoch, reason in error.failures]
@@ -137,29 +141,78 @@ def _outcomes(
     return [result if result.failure is None else result.failure for result in results]
 
 
-def _seconds(outcomes: Sequence[FitResult | Failure], elapsed: float) -> float:
-    """The time that training took, without the building of the circuit where that is known."""
-    return next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed)
+def measure_run(result: FitResult, train: Table) -> Record:
+    """Scores of the last and of the best epoch, the history, and the curvature of the last epoch's model.
 
-
-def _record(study: Study, fleet: Fleet, run: PlannedRun) -> Record:
-    """The part of a record that says what was done."""
+    `train_ll` and `sharpness` of an epoch before the last are those of the history: means over the epoch's batches,
+    each taken just before its M-step. All others are those of the very parameters.
+    """
+    curv = _curvature(result, train)
+    final = _scores(result, None if curv is None else curv.trace)
+    chosen = max(result.history, key=_validation)  # the first of equals
+    best = final if chosen.epoch == result.epoch else _scores(chosen, chosen.sharpness)
     return {
-        "id": run.id,
-        **describe_use(study, run.labels[0]),
-        "dataset": fleet.data.name,
-        "fraction": fleet.fraction,
-        "seed": run.seed,
-        "method": describe_setting(run.setting),
+        "final": final,
+        "best": best,
+        "history": {
+            **{name: [_ll(getattr(epoch, name)) for epoch in result.history] for name in LIKELIHOODS},
+            "sharpness": [significant(epoch.sharpness) for epoch in result.history],
+        },
+        "curvature": None if curv is None else describe_curvature(curv),
     }
 
 
-def _shared(study: Study, fleet: Fleet, circuit: Circuit, environment: Record) -> Record:
-    """The part that all records of a fleet have in common."""
-    settings = {
-        **describe_settings(study, fleet.epochs),
-        "rows": fleet.rows,
-        "variables": fleet.data.train.shape[1],
-        "parameters": circuit.describe().parameters,
+def describe_failed(failure: Failure) -> Record:
+    """The part of a record that says that a run failed: in which epoch, and why. It has no scores."""
+    return {"status": "failed", "failure": {"epoch": failure.epoch, "reason": failure.reason}}
+
+
+def _curvature(result: FitResult, train: Table) -> Curvature | None:
+    """None if every training row has probability zero; single rows of that kind were warned of in training."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CircurveWarning)
+        try:
+            return curvature(result.model, train)
+        except DataError:
+            return None
+
+
+def _scores(source: FitResult | EpochRecord, sharpness: float | None) -> Record:
+    return {
+        "epoch": source.epoch,
+        **{name: _ll(getattr(source, name)) for name in LIKELIHOODS},
+        "dof": None if source.dof is None else round(source.dof, 7),
+        "sharpness": significant(sharpness),
     }
-    return {"settings": settings, "environment": {**environment, "data_hash": fleet.digest}}
+
+
+def describe_curvature(curv: Curvature) -> Record:
+    """Where the trace sits: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
+    profile = depth_profile(curv, "total", DEPTH_BINS)
+    return {
+        "trace": significant(curv.trace),
+        "sum_nodes": len(curv),
+        "total": _concentration(curv, "total"),
+        "local": _concentration(curv, "local"),
+        "depth": [significant(float(share)) for share in profile.share],
+        "reversals": significant(reversals(curv, most=0).share),
+    }
+
+
+def _concentration(curv: Curvature, by: By) -> Record:
+    found = concentration(curv, by)
+    units = len(curv)  # numbers of units from 1 to all, in even ratios: few, and dense where the curve bends
+    at = np.unique(np.geomspace(1, units, POINTS).round().astype(int)).tolist() if units else [0]
+    return {
+        "fractions": {f"{share:g}": significant(found.fraction_for(share)) for share in SHARES},
+        "curve": [[significant(float(found.curve_nodes[k])), round(float(found.curve_share[k]), 7)] for k in at],
+    }
+
+
+def _validation(epoch: EpochRecord) -> float:
+    return -math.inf if epoch.valid_ll is None or math.isnan(epoch.valid_ll) else epoch.valid_ll
+
+
+def _ll(value: float | None) -> float | None:
+    """Rounded; None for minus infinity: some row has probability zero."""
+    return None if value is None or not math.isfinite(value) else round(value, DIGITS)

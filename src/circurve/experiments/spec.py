@@ -1,40 +1,163 @@
-"""A study is data: which data sets, shares of the training rows, methods and seeds are trained by which protocol."""
+"""A study is data: what the user asks for, by which protocol it is trained, and its data sets, methods and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from circurve.data import DEBD
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
-from circurve.experiments.options import ReproduceOptions
-from circurve.experiments.protocols import Protocol, protocol_for
+from circurve.experiments.records import Record
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
-from circurve.learning.gates import Gate, gate_name
+from circurve.learning.checks import check_at_least_zero, check_choice, check_count
+from circurve.learning.gates import gate_name
 from circurve.learning.initialize import Initialization
+from circurve.learning.methods import as_gate
+from circurve.learning.schedules import cosine
+from circurve.model import as_device
 
-__all__ = [
-    "DEFAULT_DATASETS",
-    "Setting",
-    "Study",
-    "describe_method",
-    "describe_setting",
-    "describe_use",
-    "gated_settings",
-    "global_settings",
-    "make_study",
-    "standard_settings",
-    "vanilla_settings",
-]
+__all__ = ["BEST", "PAPER", "PROTOCOLS", "Protocol", "ReproduceOptions", "Setting", "Study", "make_study"]
 
 DEFAULT_DATASETS = DEBD
 """The paper's 20 data sets, in the order of its tables."""
 
 EMBEDDED = ("digits",)
 """What a first look takes when no folder of data sets is given."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Everything about a training but data, method and seed."""
+
+    name: str
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    mus: tuple[float, ...] = (0.01, 0.05, 0.1, 0.5, 1.0)
+    """The strengths of global and gated to choose from."""
+
+    pseudocounts: tuple[float, ...] = (0.0,)
+    """Of vanilla, to choose from; global and gated have none."""
+
+    units: int = 100
+    batch_size: int = 200
+    step: float | cosine = 0.1
+    inits: tuple[Initialization, ...] = ("random",)
+    """How parameters start, to choose from."""
+
+    epochs: int = 100
+    small_epochs: int = 300
+    """The epochs on fewer than `small_rows` training rows: there an epoch has few steps."""
+
+    small_rows: int = 5000
+    choose_epoch: Literal["last", "best"] = "last"
+    """Whose scores count: the last epoch's, or those of each run's epoch with the best validation log-likelihood."""
+
+    def epochs_for(self, rows: int) -> int:
+        """How long to train on so many rows."""
+        return self.small_epochs if rows < self.small_rows else self.epochs
+
+    @property
+    def step_name(self) -> str:
+        """The step size as `circurve fit --step-size` takes it."""
+        return f"cosine:{self.step.start:g}:{self.step.end:g}" if isinstance(self.step, cosine) else f"{self.step:g}"
+
+    def in_words(self) -> str:
+        """The protocol in one sentence."""
+        epochs = f"{self.epochs} epochs"
+        if self.small_epochs != self.epochs:
+            epochs += f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
+        epoch = "the last epoch" if self.choose_epoch == "last" else "each run's best epoch by validation likelihood"
+        return (
+            f"Protocol {self.name}: {self.units} units, mini-batch EM with batches of {self.batch_size}, "
+            f"step size {self.step_name}, {' or '.join(self.inits)} start, {epochs}, "
+            f"scores of {epoch}."
+        )
+
+
+PAPER = Protocol("paper")
+"""The paper prints neither batch, step nor epochs; these give its vanilla column."""
+
+BEST = Protocol(
+    "best",
+    mus=(0.0001, 0.001, 0.01, 0.1, 1.0),
+    pseudocounts=(0.0, 0.003, 0.01, 0.03),
+    step=cosine(0.2, 0.005),
+    inits=("random", "prototypes"),
+    epochs=150,
+    small_epochs=100,
+    choose_epoch="best",
+)
+"""Strengths from a hundredth of the paper's smallest on, by decades; plain EM smoothed, two starts, a falling step; the
+epoch is chosen by validation too."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What the user asks for, handed to every table and figure; None is what the protocol says."""
+
+    protocol: str = "paper"
+    datasets: tuple[str, ...] | None = None
+    """Names or paths; None is what the table or figure shows, as far as it is at hand."""
+
+    seeds: tuple[int, ...] | None = None
+    epochs: int | None = None
+    mu: tuple[float, ...] | None = None
+    """The grid of strengths to choose from by validation likelihood."""
+
+    gate: tuple[str, ...] = ("max_norm",)
+    """The gates of the gated method; of several the best is chosen by validation likelihood."""
+
+    data_dir: Path | None = None
+    out: Path = Path("reproduction")
+    device: str = "auto"
+    units: int | None = None
+    quick: bool = False
+    """A first look: few units, epochs, seeds and strengths."""
+
+    max_runs: int | None = None
+    """The most runs to train at once; None goes by the size of the circuit."""
+
+    def __post_init__(self) -> None:
+        check_choice("protocol", self.protocol, tuple(PROTOCOLS))
+        for name in ("epochs", "units", "max_runs"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), at_least=1)
+        for name in ("datasets", "seeds", "mu", "gate"):
+            if getattr(self, name) == ():
+                raise OptionError(f"{name} must name at least one")
+        for seed in self.seeds or ():
+            check_count("seeds", seed, at_least=0)
+        for mu in self.mu or ():
+            check_at_least_zero("mu", mu)
+        for gate in self.gate:
+            as_gate(gate)
+        as_device(self.device)
+
+
+QUICK_UNITS, QUICK_EPOCHS, QUICK_SMALL_EPOCHS, QUICK_SEEDS, QUICK_MUS = 16, 10, 60, (0, 1), (0.001, 0.01, 0.1, 1.0)
+
+
+def protocol_for(options: ReproduceOptions) -> Protocol:
+    """The protocol with the changes that the options ask for."""
+    protocol = PROTOCOLS[options.protocol]
+    if options.quick:
+        protocol = replace(
+            protocol,
+            seeds=QUICK_SEEDS,
+            mus=tuple(mu for mu in protocol.mus if mu in QUICK_MUS),
+            pseudocounts=protocol.pseudocounts[:2],
+            inits=protocol.inits[:1],
+            units=QUICK_UNITS,
+            epochs=QUICK_EPOCHS,
+            small_epochs=QUICK_SMALL_EPOCHS,
+        )
+    changes = {"seeds": options.seeds, "mus": options.mu, "units": options.units}
+    changes |= {"epochs": options.epochs, "small_epochs": options.epochs}
+    return replace(protocol, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -70,7 +193,7 @@ class Study:
     """The most runs of a fleet; None goes by the size of the circuit."""
 
     def __post_init__(self) -> None:
-        for name in ("datasets", "settings", "fractions"):
+        for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
                 raise OptionError(f"study {self.name}: {name} must name at least one")
         named = {str(describe_setting(setting)): setting.method for setting in self.settings}
@@ -79,8 +202,6 @@ class Study:
                 raise OptionError(
                     f"study {self.name}: {setting.method!r} stands for two methods; give their functions names"
                 )
-        if not self.protocol.seeds:
-            raise OptionError(f"study {self.name}: seeds must name at least one")
         for fraction in self.fractions:
             if not 0 < fraction <= 1:
                 raise OptionError(f"study {self.name}: fractions must lie in (0, 1], not {fraction!r}")
@@ -100,26 +221,19 @@ class Study:
         """How parameters start, to choose from, in order."""
         return tuple(dict.fromkeys(setting.init for setting in self.settings))
 
+    @property
+    def chooses_more_than_mu(self) -> bool:
+        """Whether there are several starts, or several pseudocounts of vanilla, to choose from."""
+        return len(self.starts) > 1 or len(self.protocol.pseudocounts) > 1
+
 
 def make_study(
-    name: str,
-    options: ReproduceOptions,
-    settings: Sequence[Setting],
-    *,
-    datasets: Sequence[str] = DEFAULT_DATASETS,
-    fractions: Sequence[float] = (1.0,),
+    name: str, options: ReproduceOptions, settings: Sequence[Setting], fractions: Sequence[float] = (1.0,)
 ) -> Study:
-    """A study of these settings with the user's options; `datasets` are those that the table or figure shows."""
-    return Study(
-        name,
-        chosen_datasets(options, datasets),
-        tuple(settings),
-        protocol_for(options),
-        tuple(fractions),
-        options.data_dir,
-        options.device,
-        options.max_runs,
-    )
+    """A study of these settings with the user's options."""
+    data, protocol = chosen_datasets(options), protocol_for(options)
+    machine = (options.data_dir, options.device, options.max_runs)
+    return Study(name, data, tuple(settings), protocol, tuple(fractions), *machine)
 
 
 def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAULT_DATASETS) -> tuple[str, ...]:
@@ -136,37 +250,23 @@ def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAUL
     return tuple(found) or tuple(preferred)
 
 
-def vanilla_settings(protocol: Protocol, label: str = "vanilla") -> list[Setting]:
-    """Plain EM, with the pseudocounts of the protocol."""
-    return [
-        Setting(label, Vanilla(pseudocount), init) for init in protocol.inits for pseudocount in protocol.pseudocounts
-    ]
-
-
-def global_settings(protocol: Protocol, label: str = "global", **method: Any) -> list[Setting]:
-    """`Global` with the strengths of the protocol; `method` holds its other options."""
-    return [Setting(label, Global(mu, **method), init) for init in protocol.inits for mu in protocol.mus]
-
-
-def gated_settings(
-    protocol: Protocol, gates: Sequence[str | Gate] = ("max_norm",), label: str = "gated", **method: Any
-) -> list[Setting]:
-    """`Gated` by each gate with the strengths of the protocol; `method` holds its other options."""
-    return [
-        Setting(label, Gated(mu, gate=gate, **method), init)
-        for init in protocol.inits
-        for gate in gates
-        for mu in protocol.mus
-    ]
+def settings_for(label: str, methods: Sequence[Method], protocol: Protocol) -> list[Setting]:
+    """Each method from each start of the protocol."""
+    return [Setting(label, method, init) for init in protocol.inits for method in methods]
 
 
 def standard_settings(options: ReproduceOptions) -> list[Setting]:
     """The three columns of the paper's tables: vanilla, global and gated."""
     protocol = protocol_for(options)
-    return [*vanilla_settings(protocol), *global_settings(protocol), *gated_settings(protocol, options.gate)]
+    columns: dict[str, list[Method]] = {
+        "vanilla": [Vanilla(pseudocount) for pseudocount in protocol.pseudocounts],
+        "global": [Global(mu) for mu in protocol.mus],
+        "gated": [Gated(mu, gate=gate) for gate in options.gate for mu in protocol.mus],
+    }
+    return [setting for label, methods in columns.items() for setting in settings_for(label, methods, protocol)]
 
 
-def describe_method(method: Method) -> dict[str, Any]:
+def describe_method(method: Method) -> Record:
     """A method as plain values; None for the options it does not have."""
     names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "multiplier", "pseudocount")
     fields = {name: getattr(method, name, None) for name in names}
@@ -176,7 +276,7 @@ def describe_method(method: Method) -> dict[str, Any]:
     return {"name": type(method).__name__.lower(), **fields}
 
 
-def describe_setting(setting: Setting) -> dict[str, Any]:
+def describe_setting(setting: Setting) -> Record:
     """The `method` of a record: a method as plain values, and how its parameters start."""
     return {**describe_method(setting.method), "init": setting.init}
 

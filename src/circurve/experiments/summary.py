@@ -1,19 +1,25 @@
-"""What the records of a study say: for each label the setting that validation chooses, and its scores over seeds."""
+"""What records say: for each label what validation chooses, its scores over seeds, and which of two is better."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
-from circurve.experiments.records import identify, is_failed
+from circurve.experiments.records import Record, identify, is_failed
 
-__all__ = ["Chosen", "Spread", "choose", "choose_all", "score", "spread", "upper_half"]
+__all__ = ["Chosen", "Rows", "Spread", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
 
-Record = dict[str, Any]
+TIE = 0.01
+"""Nats: smaller differences are ties, as in a table with two digits."""
+
+TIE_RULE = (
+    f"A tie is a difference of the means of at most {TIE:g} nats or the larger of the two standard deviations, "
+    "whichever is more."
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Chosen:
     dataset: str
     fraction: float
     label: str
-    method: dict[str, Any]
+    method: Record
     records: tuple[Record, ...]
     candidates: int
     """How many settings it was chosen from."""
@@ -44,17 +50,28 @@ class Chosen:
 
     def values(self, name: str) -> list[float]:
         """A score of each run: `train_ll`, `valid_ll`, `test_ll`, `dof` or `sharpness`; NaN where it is not known."""
-        return [_number(score(record)[name]) for record in self.records]
+        return [_score(record, name, math.nan) for record in self.records]
 
     def spread(self, name: str = "test_ll") -> Spread:
         """Mean and standard deviation of a score over seeds."""
         return spread(self.values(name))
 
+    def mean(self, name: str = "test_ll") -> float:
+        """Mean of a score over seeds."""
+        return self.spread(name).mean
 
-def score(record: Record) -> dict[str, Any]:
-    """The scores that count by the record's protocol: those of the last or of the best epoch."""
-    chosen: dict[str, Any] = record["best" if record.get("choose_epoch") == "best" else "final"]
-    return chosen
+    def pairs(self, other: Chosen, name: str) -> list[tuple[float, float]]:
+        """A score of each run beside that of the other's run with the same seed, over the seeds that both have."""
+        others = dict(zip(other.seeds, other.values(name), strict=True))
+        return [(a, others[s]) for s, a in zip(self.seeds, self.values(name), strict=True) if s in others]
+
+    def curvatures(self) -> list[Record]:
+        """The curvature of each run for which it is known."""
+        return [record["curvature"] for record in self.records if record["curvature"] is not None]
+
+
+Rows: TypeAlias = Mapping[str, Mapping[str, Chosen]]
+"""Data set -> label -> what validation chose."""
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -82,7 +99,7 @@ def choose(records: Iterable[Record], dataset: str, fraction: float, label: str)
             settings.setdefault(identify(record["method"]), []).append(record)
     if not settings:
         return None
-    best = max(settings.values(), key=_validation)
+    best = max(settings.values(), key=lambda runs: np.mean([_score(run, "valid_ll", -math.inf) for run in runs]))
     runs = tuple(sorted(best, key=lambda record: record["seed"]))
     return Chosen(dataset, fraction, label, runs[0]["method"], runs, len(settings))
 
@@ -94,10 +111,69 @@ def choose_all(records: Sequence[Record]) -> list[Chosen]:
     return [item for item in chosen if item is not None]
 
 
-def _validation(runs: list[Record]) -> float:
-    values = [_number(score(record)["valid_ll"], unknown=-math.inf) for record in runs]
-    return float(np.mean(values))
+def choose_rows(records: Sequence[Record], fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
+    """The choice for each data set and label, with this share of the training rows."""
+    found: dict[str, dict[str, Chosen]] = {}
+    for item in choose_all(records):
+        if item.fraction == fraction:
+            found.setdefault(item.dataset, {})[item.label] = item
+    return found
 
 
-def _number(value: float | None, unknown: float = math.nan) -> float:
+def _score(record: Record, name: str, unknown: float) -> float:
+    """A score of the epoch that counts by the record's protocol, the last or the best one."""
+    value = record["best" if record.get("choose_epoch") == "best" else "final"][name]
     return unknown if value is None else float(value)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The differences of two methods, seed by seed."""
+
+    mean: float
+    std: float | None
+    p: float | None
+    """Of the two-sided paired t-test; None for fewer than two common seeds."""
+
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """On how many data sets the first of two methods is better, as good and worse."""
+
+    wins: int
+    ties: int
+    losses: int
+
+    def text(self) -> str:
+        """`3 / 1 / 0`."""
+        return f"{self.wins} / {self.ties} / {self.losses}"
+
+
+def paired(first: Chosen, second: Chosen, name: str = "test_ll") -> Paired:
+    """first - second over their common seeds: both start from the same parameters and see rows in the same order."""
+    from scipy.stats import ttest_rel  # noqa: PLC0415 - slow to import
+
+    a, b = np.array(first.pairs(second, name), dtype=float).reshape(-1, 2).T
+    gap = a - b
+    if len(gap) < 2 or not np.isfinite(gap).all():
+        return Paired(float(gap.mean()) if len(gap) else np.nan, None, None, len(gap))
+    std = float(gap.std(ddof=1))
+    p = float(ttest_rel(a, b).pvalue) if std > 0 else float(gap[0] == 0)
+    return Paired(float(gap.mean()), std, p, len(gap))
+
+
+def verdict(first: Spread, second: Spread) -> str:
+    """`win`, `tie` or `loss` of the first, where higher is better; see `TIE_RULE`."""
+    gap = first.mean - second.mean
+    room = max(TIE, first.std or 0.0, second.std or 0.0)
+    if not abs(gap) > room:  # also where one is not known
+        return "tie"
+    return "win" if gap > 0 else "loss"
+
+
+def count(pairs: Iterable[tuple[Spread, Spread]]) -> Count:
+    """Wins, ties and losses of the first over many data sets."""
+    found = [verdict(first, second) for first, second in pairs]
+    return Count(found.count("win"), found.count("tie"), found.count("loss"))

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from circurve.experiments.compare import TIE_RULE, count, paired
-from circurve.experiments.options import ReproduceOptions
-from circurve.experiments.protocols import Protocol, protocol_for
 from circurve.experiments.provenance import choice_note, grid_notes, provenance
-from circurve.experiments.spec import Setting, Study, gated_settings, global_settings, make_study
-from circurve.experiments.summary import Chosen, choose_all
+from circurve.experiments.records import Record
+from circurve.experiments.spec import ReproduceOptions, Study, make_study, protocol_for, settings_for
+from circurve.experiments.summary import TIE_RULE, Chosen, choose_rows, count
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
-from circurve.experiments.table_b import describe_chosen, p_text, setting_text
-from circurve.learning import Vanilla
+from circurve.experiments.tables import describe_chosen, gap_to, p_text, setting_text
+from circurve.learning import Gated, Global, Method, Vanilla
 
 __all__ = ["LABELS", "SMOOTHED", "report_d", "study_d"]
 
@@ -29,11 +26,9 @@ MUS, QUICK_MUS = (0.0001, 0.001, 0.01, 0.1, 1.0), (0.001, 0.1)
 LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
 """For the exact simplex: normalising afterwards undoes most of a penalty, the multiplier does not."""
 
-SIMPLEX, PENALTY = {"simplex": "exact"}, {"penalty": "exact"}
 MOST_COLUMNS = 6
 """Data sets in the overview; with more, it shows ranks and counts alone."""
 
-GATES = ("flow_local", "unused_sharp")
 LABELS = {
     "vanilla": "plain EM, no smoothing",
     SMOOTHED: "plain EM with the best of several pseudocounts",
@@ -51,41 +46,40 @@ COLUMNS = (
     *("train_ll", "dof", "sharpness", "minus_vanilla", "p_vanilla", "minus_smoothed", "p_smoothed", "seconds"),
 )
 
-Record = dict[str, Any]
 Rows = dict[str, dict[str, Chosen]]
 
 
 def study_d(options: ReproduceOptions) -> Study:
     """All variants on all training rows, each with its own grid of strengths; all from the protocol's first start."""
     protocol = protocol_for(options)
-    start = protocol.inits[0]
-    low, usual = (QUICK_LOW_MUS, QUICK_MUS) if options.quick else (LOW_MUS, MUS)
-    low_protocol = replace(protocol, inits=(start,), mus=options.mu or low)
-    protocol = replace(protocol, inits=(start,), mus=options.mu or usual)
-    settings = [Setting("vanilla", Vanilla(), start)]
-    pseudocounts = QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS
-    settings += [Setting(SMOOTHED, Vanilla(pseudocount), start) for pseudocount in pseudocounts]
-    settings += global_settings(protocol)
-    settings += global_settings(low_protocol, "global-exact-both", **SIMPLEX, **PENALTY)
-    settings += gated_settings(protocol)
-    settings += gated_settings(low_protocol, label="gated-exact-simplex", **SIMPLEX)
-    settings += gated_settings(protocol, label="gated-exact-penalty", **PENALTY)
-    settings += gated_settings(low_protocol, label="gated-exact-both", **SIMPLEX, **PENALTY)
-    for gate in GATES:
-        settings += gated_settings(protocol, [gate], f"gated-{gate}")
+    protocol = replace(protocol, inits=protocol.inits[:1])
+    mus = options.mu or (QUICK_MUS if options.quick else MUS)
+    low = options.mu or (QUICK_LOW_MUS if options.quick else LOW_MUS)
+    methods: dict[str, list[Method]] = {
+        "vanilla": [Vanilla()],
+        SMOOTHED: [Vanilla(pseudocount) for pseudocount in (QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS)],
+        "global": [Global(mu) for mu in mus],
+        "global-exact-both": [Global(mu, simplex="exact", penalty="exact") for mu in low],
+        "gated": [Gated(mu) for mu in mus],
+        "gated-exact-simplex": [Gated(mu, simplex="exact") for mu in low],
+        "gated-exact-penalty": [Gated(mu, penalty="exact") for mu in mus],
+        "gated-exact-both": [Gated(mu, simplex="exact", penalty="exact") for mu in low],
+        "gated-flow_local": [Gated(mu, gate="flow_local") for mu in mus],
+        "gated-unused_sharp": [Gated(mu, gate="unused_sharp") for mu in mus],
+    }
+    settings = [setting for label, of in methods.items() for setting in settings_for(label, of, protocol)]
     return make_study("table-d", options, settings)
 
 
 def report_d(study: Study, records: Sequence[Record]) -> Report:
     """All variants, each against plain EM and against plain EM with smoothing."""
-    rows: Rows = {}
-    for chosen in choose_all(records):
-        rows.setdefault(chosen.dataset, {})[chosen.label] = chosen
-    rows = {name: {label: row[label] for label in LABELS if label in row} for name, row in rows.items()}
+    chosen = choose_rows(records)
+    rows = {name: {label: row[label] for label in LABELS if label in row} for name, row in chosen.items()}
     labels = [label for label in LABELS if any(label in row for row in rows.values())]
+    starts = study.protocol.inits
     notes = (
         study.protocol.in_words(),
-        *_start_note(study.protocol),
+        *([f"Of these starts all methods of this table have the first one, {starts[0]}."] if len(starts) > 1 else []),
         choice_note(study),
         *grid_notes(study),
         "Rank: by mean test log-likelihood among all methods, mean over data sets. " + TIE_RULE,
@@ -93,7 +87,7 @@ def report_d(study: Study, records: Sequence[Record]) -> Report:
         *(f"{label}: {LABELS[label]}." for label in labels),
         *provenance(records),
     )
-    values = tuple(_values(chosen, row) for row in rows.values() for chosen in row.values())
+    values = tuple(_values(label, row) for row in rows.values() for label in row)
     title = "Table D: exact updates, other gates and plain smoothing"
     return Report("table-d", title, (_overview(rows, labels), _main(rows)), notes, COLUMNS, values)
 
@@ -135,7 +129,7 @@ def _counts(rows: Rows, label: str, base: str) -> str:
     if label == base:
         return "-"
     found = count((row[label].spread(), row[base].spread()) for row in rows.values() if label in row and base in row)
-    return f"{found.wins} / {found.ties} / {found.losses}"
+    return found.text()
 
 
 def _main(rows: Rows) -> Table:
@@ -145,30 +139,17 @@ def _main(rows: Rows) -> Table:
         for label, chosen in row.items():
             gaps: list[Cell] = []
             for base in ("vanilla", SMOOTHED):
-                if label == base or base not in row:
-                    gaps += ["-", "-"]
-                else:
-                    found = paired(chosen, row[base])
-                    gaps += [Number(found.mean, None, 3, signed=True), p_text(found.p)]
+                found = gap_to(row, label, base)
+                gaps += ["-", "-"] if found is None else [Number(found.mean, None, 3, signed=True), p_text(found.p)]
             grid = setting_text({**chosen.method, "gate": None})
             lines.append((name, label, scores[name, label], grid, *gaps, f"{chosen.spread('sharpness').mean:.4g}"))
     heads = ("data set", "method", "test LL", "mu", "- vanilla", "p", "- smoothed", "p", "sharpness")
     return Table(heads, tuple(lines), "By data set, with differences over seeds", text_columns=(0, 1))
 
 
-def _values(chosen: Chosen, row: dict[str, Chosen]) -> Record:
+def _values(label: str, row: dict[str, Chosen]) -> Record:
     gaps: Record = {}
     for base in ("vanilla", SMOOTHED):
-        found = paired(chosen, row[base]) if base in row and chosen.label != base else None
-        gaps |= {
-            f"minus_{base}": None if found is None else found.mean,
-            f"p_{base}": None if found is None else found.p,
-        }
-    return describe_chosen(chosen) | gaps | {"seconds": sum(record["seconds"] for record in chosen.records)}
-
-
-def _start_note(protocol: Protocol) -> list[str]:
-    """Where a protocol has several starts: that this table, which compares methods, takes one."""
-    if len(protocol.inits) == 1:
-        return []
-    return [f"Of these starts all methods of this table have the first one, {protocol.inits[0]}."]
+        found = gap_to(row, label, base)
+        gaps |= {f"minus_{base}": found and found.mean, f"p_{base}": found and found.p}
+    return describe_chosen(row[label]) | gaps | {"seconds": sum(record["seconds"] for record in row[label].records)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -59,11 +59,5 @@ def _bars(ax: Axes, profile: Mapping[str, ArrayLike], by: By) -> None:
     if "nodes" in profile:
         nodes = 100 * np.atleast_2d(np.asarray(profile["nodes"], dtype=np.float64)).mean(0)
         ax.bar(place, nodes, width=0.8, facecolor="none", edgecolor=INK, linewidth=0.7)
-    ax.set_xticks(_some(place.tolist()))
+    ax.set_xticks(place[:: -(-len(place) // 10)])  # about ten at most, so that their labels do not meet
     ax.set_ylim(bottom=0)
-
-
-def _some(places: Sequence[int]) -> list[int]:
-    """At most about ten of the numbers, so that their labels do not meet."""
-    step = -(-len(places) // 10)
-    return list(places[::step])

@@ -14,17 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from circurve.errors import OptionError
-from circurve.plots.style import (
-    FONT,
-    HAIR,
-    INK,
-    PAGE,
-    SMALL_FONT,
-    colour,
-    halo,
-    legend_above,
-    tidy,
-)
+from circurve.plots.style import FONT, HAIR, INK, PAGE, SMALL_FONT, colour, halo, legend_above, tidy
 from circurve.plots.tree import log_ticks
 
 __all__ = ["landscape"]
@@ -130,11 +120,8 @@ def _end_values(ax: Axes, places: Mapping[str, Array], values: Mapping[str, floa
 
 
 def _keys(labels: list[str]) -> list[Line2D]:
-    start = Line2D([], [], linestyle="none", marker="*", color=INK, markersize=8, label="start")
-    return [
-        start,
-        *(
-            Line2D([], [], color=colour(label, i), marker=MARKERS.get(label, "o"), markersize=5, label=label)
-            for i, label in enumerate(labels)
-        ),
-    ]
+    keys = [Line2D([], [], linestyle="none", marker="*", color=INK, markersize=8, label="start")]
+    for i, label in enumerate(labels):
+        marker = MARKERS.get(label, "o")
+        keys.append(Line2D([], [], color=colour(label, i), marker=marker, markersize=5, label=label))
+    return keys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,7 +14,6 @@ from circurve.plots.style import INK, LINE, QUANTITIES, SYMBOLS, entitle, grid_o
 
 __all__ = ["node_selection"]
 
-Criterion = Literal["total", "local"]
 MARKERS = {"total": "o", "local": "s"}
 
 
@@ -33,16 +31,13 @@ def node_selection(panels: Mapping[str, Mapping[str, ArrayLike]], fractions: Seq
         for shift, by in ((-0.08, "total"), (0.08, "local")):
             if by in changes:
                 _series(ax, np.asarray(changes[by], dtype=np.float64), by, shift)
-        ax.set_xticks(range(len(fractions)), [_percent(q) for q in fractions])
+        ax.set_xticks(range(len(fractions)), ["all" if q == 1 else f"{100 * q:g}" for q in fractions])
         ax.set_xlim(-0.4, len(fractions) - 0.6)
     name_axes(axes, "penalised sum nodes (%)", "change of test\nlog-likelihood (nats)")
-    keys: list[Line2D] = [
-        Line2D(
-            [], [], color=QUANTITIES[by], marker=MARKERS[by], markersize=4, linewidth=LINE, label=f"largest {symbol}"
-        )
-        for by, symbol in SYMBOLS.items()
-        if by in MARKERS
-    ]
+    keys = []
+    for by, marker in MARKERS.items():
+        label = f"largest {SYMBOLS[by]}"
+        keys.append(Line2D([], [], color=QUANTITIES[by], marker=marker, markersize=4, linewidth=LINE, label=label))
     unpenalised = Line2D([], [], color=INK, linewidth=0.7, dashes=(4, 2), label="no penalty")
     legend_above(figure, [*keys, unpenalised])
     return figure
@@ -59,7 +54,3 @@ def _series(ax: Axes, values: np.ndarray, by: str, shift: float) -> None:
         place, mean, spread, color=QUANTITIES[by], marker=MARKERS[by], markersize=4, linewidth=LINE,
         elinewidth=0.7, capsize=1.5, markeredgecolor="white", markeredgewidth=0.5, label=by,
     )  # fmt: skip
-
-
-def _percent(share: float) -> str:
-    return "all" if share == 1 else f"{100 * share:g}"

@@ -9,25 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 
-__all__ = [
-    "COLUMN",
-    "FAINT",
-    "FONT",
-    "HAIR",
-    "INK",
-    "LINE",
-    "PAGE",
-    "QUANTITIES",
-    "SMALL_FONT",
-    "SYMBOLS",
-    "colour",
-    "entitle",
-    "grid_of_panels",
-    "halo",
-    "legend_above",
-    "name_axes",
-    "tidy",
-]
+__all__ = ["colour", "entitle", "grid_of_panels", "halo", "legend_above", "name_axes", "tidy"]
 
 COLUMN, PAGE = 3.35, 6.9
 """Widths of a column and of a page of the paper, in inches."""

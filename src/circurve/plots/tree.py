@@ -20,17 +20,7 @@ from circurve.errors import OptionError
 from circurve.plots.style import FAINT, FONT, HAIR, INK, PAGE, SMALL_FONT, entitle, halo
 from circurve.plots.tree_layout import neighbour_distance, spread_positions
 
-__all__ = [
-    "COLOURS",
-    "Mark",
-    "TreeDrawing",
-    "colour_scale",
-    "draw_tree",
-    "lay_out",
-    "log_colours",
-    "log_ticks",
-    "tree_panels",
-]
+__all__ = ["Mark", "colour_scale", "draw_tree", "lay_out", "log_colours", "log_ticks", "tree_panels"]
 
 Array = NDArray[np.float64]
 COLOURS = "viridis_r"

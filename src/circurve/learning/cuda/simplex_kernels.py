@@ -32,6 +32,12 @@ LEAST_DOUBLE = tl.constexpr(1e-300)
 """Float64 numbers below it have the cube root 1e-100, far below what float32 can tell from zero."""
 
 
+LARGEST_DOUBLE = tl.constexpr(1e300)
+
+ORDINARY = tl.constexpr(1e-15)
+"""Strengths and multipliers between this and its inverse, beside totals of 1e-20 to 1e30, leave nothing to float64."""
+
+
 @triton.jit
 def _cube_root(x):
     """Of a float32 number, good to rounding: Newton's iteration once, after the hardware's logarithm and exponential.
@@ -49,21 +55,31 @@ def _double_cube_root(x):
 
 
 @triton.jit
-def _moment_roots(moments, strength, multiplier, scale, total, fixed):
-    """w = (2 m S / T)^(1/3) (lambda scale / T)^(2/3), the last factor at a fixed lambda only; (rows, C).
+def _moment_roots(moments, strength, multiplier, total, fixed, ordinary):
+    """w = (2 m S / T)^(1/3) (lambda / T)^(2/3), the last factor at a fixed lambda only; (rows, C).
 
-    Computed in float64 but for S^(1/3), and cut off so that a row sums to MAX_MOMENT_ROOT at most.
+    lambda includes what counts are divided by. Cut off so that a row sums to MAX_MOMENT_ROOT at most. Computed in
+    float64 but for S^(1/3), unless the numbers are `ordinary`: then float32 holds them all, and is faster.
     """
     edge = _cube_root(moments)
-    edges = tl.maximum(tl.sum(edge, axis=1), TINY_ROOT).to(tl.float64)
-    per_edge = _double_cube_root(2 * strength)
-    if fixed:
-        root, per_count = _double_cube_root(multiplier), _double_cube_root(scale)
-        per_edge = per_edge * (root * root) * (per_count * per_count / total)
+    edges = tl.maximum(tl.sum(edge, axis=1), TINY_ROOT)
+    if ordinary:
+        per_edge = _cube_root((2 * strength).to(tl.float32))
+        if fixed:
+            root = _cube_root(multiplier.to(tl.float32))
+            per_edge = per_edge * (root * root) / total
+        else:
+            per_edge = per_edge / _cube_root(total)
+        per_edge = tl.minimum(per_edge * edges, MAX_MOMENT_ROOT) / edges
     else:
-        per_edge = per_edge / _double_cube_root(total)
-    per_edge = tl.minimum(per_edge * edges, MAX_MOMENT_ROOT) / edges
-    return edge * per_edge.to(tl.float32)[:, None]
+        wide = _double_cube_root(2 * strength)
+        if fixed:
+            root = _double_cube_root(multiplier)
+            wide = wide * (root * (root / total))
+        else:
+            wide = wide / _double_cube_root(total.to(tl.float64))
+        per_edge = (tl.minimum(wide * edges, MAX_MOMENT_ROOT) / edges).to(tl.float32)
+    return edge * per_edge[:, None]
 
 
 @triton.jit
@@ -139,9 +155,9 @@ def maximize_exactly(
         part = tl.sqrt(n)
         if cubic:
             second = tl.load(moments + at, mask=inside, other=0.0)
-            part = _moment_roots(
-                second, strength, tl.load(multiplier + r), tl.load(scale + r), total.to(tl.float64), form == 2
-            )
+            fixed = tl.minimum(tl.load(multiplier + r) * tl.load(scale + r), LARGEST_DOUBLE)
+            ordinary = (tl.load(mus + place) <= 1 / ORDINARY) & (fixed <= 1 / ORDINARY) & (fixed >= ORDINARY)
+            part = _moment_roots(second, strength, fixed, total, form == 2, ordinary)
         log_multiplier = tl.zeros((BR, 1), dtype=tl.float32)
         if form != 2:
             log_multiplier = _log_lower_bound(part, m, cubic)
