@@ -97,3 +97,19 @@ def test_nan_in_the_data_of_one_sample_breaks_that_sample_alone():
     assert model.backend.log_prob(model.params, batch)[0, 0].isnan().tolist() == [False, True, False]
     found = model.backend.statistics(model.params, [batch])
     assert (found.broken.item(), found.impossible.item(), found.weight.item()) == (1, 0, 2)
+
+
+def test_a_broken_run_does_not_spoil_the_impossible_units_of_its_neighbour():
+    """At x = 1 the masked sum is impossible and has no flow, whatever is in the run beside it."""
+    values, noise = Input(0, Indicator((0, 1)), 2), Input(1, Bernoulli())
+    masked = Sum(values, 1, np.array([[True, False]]))
+    circuit = Circuit(Sum([Product([masked, noise]), Product([Sum(values), noise])]))
+    alone = Model.from_parameters(circuit, inputs={noise: [[0.3]]})
+    params = with_fault(alone.params, "weight", torch.nan)
+    for weights in params.weights:
+        weights[1] = torch.nan
+    batch = Batch.rows(check(as_table([[0, 1], [1, 1], [1, 0]]), circuit.families), 0, 3, alone.dtype)
+    found = choose_backend(alone.program, params, "reference").statistics(params, [batch])
+    wanted = choose_backend(alone.program, alone.params, "reference").statistics(alone.params, [batch])
+    for one, other in zip(found.counts, wanted.counts, strict=True):
+        torch.testing.assert_close(one[:1], other, rtol=1e-12, atol=0)
