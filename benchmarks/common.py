@@ -54,8 +54,9 @@ def _command(arguments: Sequence[str]) -> str:
     if "--out" in words:
         at = words.index("--out")
         del words[at : at + 2]
-    if "--data-dir" in words:
-        words[words.index("--data-dir") + 1] = "DEBD"
+    for option, shown in (("--data-dir", "DEBD"), ("--before", "OLDER")):
+        if option in words:
+            words[words.index(option) + 1] = shown
     if "--peers-python" in words:
         words[words.index("--peers-python") + 1] = "peers/bin/python"
     if "--pyjuice" in words:
