@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from latent_trees import with_samples
+from shapes import case_of
 
 import circurve as cc
 from circuits import Case, Shape, with_parameters
@@ -121,3 +122,9 @@ def test_fit_refuses_a_backend_that_cannot_compute_the_circuit():
         cc.fit(
             case.circuit, case.samples().table.values.numpy(), epochs=1, backend="tree", device="cpu", progress=False
         )
+
+
+def test_an_unknown_backend_is_refused():
+    case = case_of("sums in a row")
+    with pytest.raises(OptionError, match="backend must be one of auto, reference, tree, fused, not 'quick'"):
+        choose_backend(case.program, case.params, "quick")

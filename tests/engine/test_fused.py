@@ -100,6 +100,14 @@ def test_sums_over_parts_of_the_samples_add_up(monkeypatch):
     check(case)
 
 
+def test_batches_with_and_without_missing_values_add_up():
+    whole = tree(3, samples=6)
+    holed = replace(whole, x=np.where(np.random.default_rng(1).random(whole.x.shape) < 0.4, np.nan, whole.x))
+    wanted = whole.statistics() + holed.statistics()
+    for order in ((whole, holed), (holed, whole)):
+        assert_same(fused(whole).statistics(on_device(whole), [batch_of(case) for case in order], ALL), wanted)
+
+
 def test_an_engine_goes_with_its_last_user():
     case = tree(3)
     gc.disable()  # nobody knows when it would come; until then the buffers would stay on the GPU

@@ -29,6 +29,8 @@ def choose_backend(
     "auto" takes the fastest that can compute them; "reference", "tree" and "fused" give exactly that one, or an error
     that says why it cannot be used. precision: "tf32" lets the fused kernels round factors of products to 10 bits.
     """
+    if backend not in BACKENDS:
+        raise OptionError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
     if backend == "fused" or (backend == "auto" and params.device.type == "cuda"):
         reason = _why_not_fused(program, params)
         if reason is None:

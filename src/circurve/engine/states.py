@@ -21,7 +21,15 @@ from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.program import Program
 from circurve.inputs import Family, Indicator
 
-__all__ = ["StateSums", "StateTable", "has_few_states", "leaf_inputs", "state_logs", "state_statistics"]
+__all__ = [
+    "StateSums",
+    "StateTable",
+    "has_few_states",
+    "leaf_inputs",
+    "padded_sum",
+    "state_logs",
+    "state_statistics",
+]
 
 MAX_STATES = 16
 """Families with more values than this are not worth a table."""
@@ -76,14 +84,15 @@ class StateSums:
     def __add__(self, other: StateSums) -> StateSums:
         """Sums of data with and without missing values differ in the last column."""
         pairs = ((self.flow, other.flow), (self.square, other.square), (self.weight, other.weight))
-        flow, *others = (None if a is None or b is None else _padded_sum(a, b) for a, b in pairs)
+        flow, *others = (None if a is None or b is None else padded_sum(a, b) for a, b in pairs)
         assert flow is not None
         return StateSums(flow, *others)
 
 
-def _padded_sum(a: Tensor, b: Tensor) -> Tensor:
+def padded_sum(a: Tensor, b: Tensor) -> Tensor:
+    """a + b, where one of them may lack the last columns."""
     width = max(a.shape[-1], b.shape[-1])
-    a, b = (torch.nn.functional.pad(part, (0, width - part.shape[-1])) for part in (a, b))
+    a, b = (p if p.shape[-1] == width else torch.nn.functional.pad(p, (0, width - p.shape[-1])) for p in (a, b))
     return a + b
 
 

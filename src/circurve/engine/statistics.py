@@ -53,7 +53,8 @@ class CurvatureSums:
 class Statistics:
     """Sums over the samples of an E-step, for each run.
 
-    Samples of probability zero, and those whose log-probability is NaN, are counted and left out of all other sums.
+    Samples of probability zero are counted and left out of all other sums. Samples whose log-probability is NaN are
+    counted, and left out of log-likelihood and weight; the counts of their run may be NaN, and training notices that.
     """
 
     counts: tuple[Tensor, ...]

@@ -8,6 +8,7 @@ from torch import Tensor
 from circurve.engine.batch import Batch
 from circurve.engine.cuda.blueprint import TablePlan
 from circurve.engine.cuda.fused import FusedEngine
+from circurve.engine.states import padded_sum
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 
 __all__ = ["FusedSums"]
@@ -82,7 +83,8 @@ class FusedSums:
                     self._leaf_curvature(plan, square, weight, units)
                 reached = engine.launch.leaf_counts(plan, flow, self.counts, self.seen)
             total = self.by_state.get(plan.inputs)
-            self.by_state[plan.inputs] = reached if total is None else total + reached
+            # a batch with missing values has one column more than one without
+            self.by_state[plan.inputs] = reached if total is None else padded_sum(total, reached)
 
     def _leaf_curvature(self, plan: TablePlan, square: Tensor, weight: Tensor, units: Tensor | None) -> None:
         """square: F^2 by state; weight: that of the samples in each state; both (R, rows, S)."""
