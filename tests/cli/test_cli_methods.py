@@ -91,10 +91,10 @@ def test_tracking_gives_a_history(answer, invoke, table):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("--mu 0.1", "--mu says nothing to vanilla; it is for global and gated"),
-        ("--mu-scale mean", "--mu-scale says nothing to vanilla; it is for global and gated"),
-        ("--method global --gate rank", "--gate says nothing to global; it is for gated"),
-        ("--method global --gate-memory 0.5", "--gate-memory says nothing to global; it is for gated"),
+        ("--mu 0.1", "--mu has no effect with vanilla; use global or gated"),
+        ("--mu-scale mean", "--mu-scale has no effect with vanilla; use global or gated"),
+        ("--method global --gate rank", "--gate has no effect with global; use gated"),
+        ("--method global --gate-memory 0.5", "--gate-memory has no effect with global; use gated"),
         ("--method gated --mu much", "--mu must be a number, or numbers with commas between them, not 'much'"),
         ("--method gated --mu 0.1,", "--mu has a gap between its commas: '0.1,'"),
         ("--method gated --mu -1", "--mu must be finite and >= 0, not -1"),

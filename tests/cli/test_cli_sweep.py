@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_hides_no_numbers(invoke, table, monkeypatch):
         ("--methods vanilla,", "--methods has a gap"),
         ("--methods vanilla --mu foo", "--mu must be a number, or numbers with commas between them, not 'foo'"),
         ("--mu auto", "--mu must be a number, or numbers with commas between them, not 'auto'"),
-        ("--methods vanilla,global --gates rank", "--gate says nothing to vanilla, global; it is for gated"),
+        ("--methods vanilla,global --gates rank", "--gate has no effect with vanilla, global; use gated"),
         ("--gates auto", "--gates names the gates to compare"),
         ("--gates max", "--gate must be one of"),
         ("--csv table.csv", "--csv table.csv: would overwrite the data"),

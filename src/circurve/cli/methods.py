@@ -94,8 +94,8 @@ def _refuse_strays(names: Sequence[MethodName], mu: bool, gate: bool, options: M
     for readers, given in ((("global", "gated"), shared), (("gated",), gated)):
         stray = next(iter(given), None)
         if stray is not None and not any(name.value in readers for name in names):
-            chosen, meant = ", ".join(names), " and ".join(readers)
-            raise OptionError(f"--{stray.replace('_', '-')} says nothing to {chosen}; it is for {meant}")
+            chosen, meant = ", ".join(names), " or ".join(readers)
+            raise OptionError(f"--{stray.replace('_', '-')} has no effect with {chosen}; use {meant}")
 
 
 def parse_mu(text: str) -> Mu:
