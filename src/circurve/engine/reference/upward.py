@@ -69,9 +69,9 @@ def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None) -> SumVal
     largest = children.amax(-2, keepdim=True).detach()
     elements = flushed((children - largest).exp_())
     sums = torch.matmul(weights, elements)
-    weak = sums.detach() < WEAK_SUM[sums.dtype]
-    if not bool(weak.any()):  # not by the least sum, which is NaN for all runs if one of them is broken
+    if bool(sums.detach().amin() >= WEAK_SUM[sums.dtype]):  # False if a broken run makes the least sum NaN
         return SumValues(sums.log().add_(largest), elements, sums, largest, None, None)
+    weak = sums.detach() < WEAK_SUM[sums.dtype]
     possible = (children.detach() > IMPOSSIBLE).to(sums.dtype)
     alive = torch.matmul((weights.detach() > 0).to(sums.dtype), possible) > 0  # (R, G, K, N)
     log_value = torch.where(weak, LOG_ZERO, torch.where(weak, 1.0, sums).log() + largest)
