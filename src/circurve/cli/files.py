@@ -17,7 +17,7 @@ from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
-__all__ = ["check_folder", "check_target", "read_training", "save_model", "trained_columns", "write_csv"]
+__all__ = ["check_folder", "check_target", "csv_text", "read_training", "save_model", "trained_columns", "write_csv"]
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
@@ -81,8 +81,13 @@ def trained_columns(training: Mapping[str, Any]) -> Names:
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table, all or nothing; an empty field for None."""
+    replace_file(path, csv_text(heads, rows).encode())
+
+
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table as comma-separated values; an empty field for None."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heads)
     writer.writerows(rows)
-    replace_file(path, text.getvalue().encode())
+    return text.getvalue()

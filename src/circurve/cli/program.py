@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from circurve._version import __version__
-from circurve.cli import curvature, data, demo, evaluate, fit, info, reproduce, sweep
+from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
 
 __all__ = ["app", "main"]
@@ -90,6 +90,9 @@ app.command("demo")(demo.demo)
 app.command("fit")(fit.fit)
 app.command("evaluate")(evaluate.evaluate)
 app.command("curvature")(curvature.curvature)
+app.command("query")(query.query)
+app.command("sample")(rows.sample)
+app.command("impute")(rows.impute)
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce_command)
 app.command("info")(info.info)

@@ -25,7 +25,7 @@ from circurve.data.places import Places
 from circurve.errors import DataError
 from circurve.schema import Coding
 
-__all__ = ["as_narwhals", "make_frame", "read_frame", "read_mapping", "read_records"]
+__all__ = ["as_narwhals", "columns_of", "make_frame", "read_frame", "read_mapping", "read_records"]
 
 FRAMES = ("pandas", "polars", "pyarrow")
 """What `make_frame` makes where nothing says which, the first one that is installed."""
@@ -114,6 +114,16 @@ def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
     if len(made) == len(frame) and (index := nw.maybe_get_index(frame)) is not None:
         native_frame.index = index
     return native_frame
+
+
+def columns_of(frame: Any) -> dict[str, Any]:
+    """The columns of what `make_frame` made, by name, as arrays or lists."""
+    if isinstance(frame, Mapping):
+        return dict(frame)
+    if isinstance(frame, np.ndarray):
+        return {str(number): column for number, column in enumerate(frame.T)}
+    table = as_narwhals(frame)
+    return {name: table[name].to_numpy() for name in table.columns}
 
 
 def _from_columns(columns: Mapping[str, Array], backend: Any) -> Any:

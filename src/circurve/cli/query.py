@@ -1,0 +1,141 @@
+"""`circurve query`: distributions and probabilities, as the question asks."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from circurve.cli import options
+from circurve.cli.question import Question, read_question
+from circurve.cli.show import print_facts, print_heading, print_json, print_table, significant
+from circurve.data import columns_of
+from circurve.errors import OptionError
+from circurve.model import Model
+from circurve.model import load as load_model
+
+__all__ = ["query"]
+
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles that are shown of a column without a list of values."""
+
+SHOWN = 20
+"""How many values of a distribution the table shows; the most probable come first."""
+
+QuestionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUESTION",
+        show_default=False,
+        help="'income | age=30, sex=F': the distribution of a column. 'income=high, age=..40 | sex=F': a probability.",
+    ),
+]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of tables.")]
+
+
+def query(
+    model: options.ModelArgument,
+    question: QuestionArgument,
+    *,
+    device: options.DeviceOption = options.DEVICE,
+    as_json: options.JsonOption = False,
+    as_csv: CsvOption = False,
+) -> None:
+    """Ask a model for a distribution or a probability; every answer is exact.
+
+    Left of the bar is what you ask, right of it what you know; both are
+    columns with values (age=30), intervals (age=30..40, age=..40) or, to ask
+    for a distribution, names alone. Columns that you do not name are summed
+    out. Put names and values with commas or bars in quotes.
+    """
+    if as_json and as_csv:
+        raise OptionError("--json and --csv exclude each other")
+    loaded = load_model(model, device)
+    asked = read_question(question, loaded.schema)
+    given = asked.given or None
+    answer: dict[str, Any] = {"command": "query", "model": str(model), "question": question}
+    if asked.event:
+        log_prob = loaded.conditional(asked.event, given, log=True)
+        answer |= {"probability": float(np.exp(log_prob)), "log_probability": log_prob, "density": _dense(loaded, asked)}
+    else:
+        answer["distributions"] = {name: _distribution(loaded, name, given) for name in asked.names}
+    if as_json:
+        print_json(answer)
+    elif as_csv:
+        _print_csv(answer)
+    else:
+        _print(answer)
+
+
+def _dense(model: Model, asked: Question) -> bool:
+    """Whether the answer is a density: a value, and no interval, of a column without a list of values is asked for."""
+    columns = model.schema.columns
+    values = [key for key, value in asked.event.items() if not isinstance(value, tuple)]
+    return any(not columns[model.schema.position(key)].family.discrete for key in values)
+
+
+def _distribution(model: Model, name: str, given: Any) -> dict[str, Any]:
+    key: str | int = int(name) if model.schema.names is None else name
+    table = {head: _plain(values) for head, values in columns_of(model.distribution(key, given)).items()}
+    column = model.schema.columns[model.schema.position(key)]
+    if column.family.support() is not None:
+        return {"table": table}
+    quantiles = _plain(model.quantile(key, LEVELS, given))
+    mean = _plain(columns_of(model.mean(given))[name])[0]
+    deviation = float(np.sqrt(columns_of(model.variance(given))[name][0]))
+    return {
+        "mean": mean,
+        "standard_deviation": deviation,
+        "quantiles": dict(zip(map(str, LEVELS), quantiles, strict=True)),
+        "table": table,
+    }
+
+
+def _plain(values: Any) -> list[Any]:
+    listed = np.asarray(values)
+    return [str(value) for value in listed] if listed.dtype.kind == "M" else list(listed.tolist())
+
+
+def _print_csv(answer: dict[str, Any]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if "distributions" not in answer:
+        writer.writerow(["probability", "log_probability"])
+        writer.writerow([answer["probability"], answer["log_probability"]])
+        return
+    if len(answer["distributions"]) > 1:
+        raise OptionError("--csv prints one table: ask for one column")
+    table = next(iter(answer["distributions"].values()))["table"]
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+
+
+def _print(answer: dict[str, Any]) -> None:
+    print_heading(answer["question"])
+    if "distributions" not in answer:
+        what = "density" if answer["density"] else "probability"
+        print_facts({what: significant(answer["probability"]), "logarithm": significant(answer["log_probability"])})
+        return
+    for name, found in answer["distributions"].items():
+        if "quantiles" in found:
+            rows = [(f"{100 * float(level):g} %", _cell(value)) for level, value in found["quantiles"].items()]
+            rows += [("mean", _cell(found["mean"])), ("standard deviation", significant(found["standard_deviation"]))]
+            print_table((name, "value"), rows)
+        else:
+            _print_values(name, found["table"])
+
+
+def _print_values(name: str, table: dict[str, list[Any]]) -> None:
+    values, probability = table.values()
+    order = np.argsort(-np.asarray(probability), kind="stable")
+    rows = [(str(values[at]), f"{probability[at]:.4f}") for at in order[:SHOWN]]
+    if len(order) > SHOWN:
+        rest = float(np.asarray(probability)[order[SHOWN:]].sum())
+        rows.append((f"{len(order) - SHOWN} more values", f"{rest:.4f}"))
+    print_table((name, "probability"), rows)
+
+
+def _cell(value: Any) -> str:
+    return significant(value) if isinstance(value, float | int) else str(value)

@@ -1,0 +1,148 @@
+"""Evidence by column name, as people write it: `{"age": 30, "income": (20, 40), "city": {"Rome": 0.7, "Oslo": 0.3}}`.
+
+    a value                what is known; None and NaN say nothing
+    a list or an array     one value for each row
+    (low, high)            the value lies between them, both included; None is an open end
+    {value: likelihood}    how probable each value makes what was seen, up to a factor; 0 for values left out
+
+A data frame or an array gives values only. A column that is not named is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from circurve.data import align, as_table, log_unseen
+from circurve.data.convert import days_since
+from circurve.data.unseen import Unseen
+from circurve.errors import DataError
+from circurve.queries.evidence import Evidence, make_evidence, no_evidence
+from circurve.queries.target import Target
+from circurve.schema import Column, Schema, Value, nearest
+
+__all__ = ["Given", "read_given"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Evidence, and the form in which it was given, so that answers can have the same."""
+
+    evidence: Evidence
+    single: bool
+    """One row, given as values and not as lists or a frame of one row."""
+
+    source: Any
+    """The data frame, array or mapping."""
+
+    log_share: Tensor | None = None  # (N,) float64
+    """What reserved shares for unseen values, and values never seen, add to the log-probability; None: nothing."""
+
+
+def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "error") -> Given:
+    """Evidence from `{column: value}`, a data frame, an array or None, checked against the schema."""
+    if given is None:
+        return Given(no_evidence(target), True, None)
+    soft: dict[int, list[float]] = {}
+    ranges: dict[int, tuple[float, float]] = {}
+    single, source = False, given
+    if isinstance(given, Mapping):
+        values, soft, ranges = _sorted_out(given, schema)
+        single = not any(_is_list(value) for value in values.values())
+        source = _columns(values, schema)
+    table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
+    return Given(make_evidence(target, table, soft, ranges), single, given, log_unseen(table))
+
+
+def _sorted_out(
+    given: Mapping[Any, Any], schema: Schema
+) -> tuple[dict[int, Any], dict[int, list[float]], dict[int, tuple[float, float]]]:
+    """Values, likelihoods and intervals by the number of the column."""
+    values: dict[int, Any] = {}
+    soft: dict[int, list[float]] = {}
+    ranges: dict[int, tuple[float, float]] = {}
+    for key, value in given.items():
+        number = schema.position(key)
+        column = schema.columns[number]
+        if isinstance(value, Mapping):
+            soft[number] = _likelihood(column, number, value)
+        elif isinstance(value, tuple):
+            ranges[number] = _interval(column, number, value)
+        else:
+            values[number] = value
+    return values, soft, ranges
+
+
+def _columns(values: Mapping[int, Any], schema: Schema) -> Any:
+    """Values by number as a table: columns by name, or an array where there are no names."""
+    if schema.names is not None and values:
+        return {schema.names[number]: value for number, value in values.items()}
+    rows = max((len(value) for value in values.values() if _is_list(value)), default=1)
+    array = np.full((rows, len(schema)), np.nan)
+    for number, value in values.items():
+        if _is_list(value) and len(value) != rows:
+            raise DataError(f"columns differ in length: column {number} has {len(value)} values, another has {rows}")
+        array[:, number] = value
+    return array
+
+
+def _name(column: Column, number: int) -> str:
+    return f"column {number}" if column.name is None else f"column {column.name!r}"
+
+
+def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> list[float]:
+    """One number for each state, in their order."""
+    support = column.family.support()
+    what = _name(column, number)
+    if support is None:
+        raise DataError(f"{what} has no list of values: give an interval (low, high) in place of likelihoods")
+    known: dict[Value, int] = {value: at for at, value in enumerate(_originals(column, support))}
+    found = [0.0] * len(support)
+    for value, likelihood in given.items():
+        if value not in known:
+            hint = nearest(str(value), map(str, known))
+            raise DataError(f"{what}: {value!r} was not seen in training{hint}")
+        found[known[value]] = float(likelihood)
+    if not any(found):
+        raise DataError(f"{what}: all likelihoods are zero")
+    return found
+
+
+def _originals(column: Column, support: tuple[int, ...]) -> list[Value]:
+    if column.categories is not None:
+        return list(column.categories)
+    return [bool(state) for state in support] if column.kind == "boolean" else list(support)
+
+
+def _interval(column: Column, number: int, given: tuple[Any, ...]) -> tuple[float, float]:
+    what = _name(column, number)
+    if len(given) != 2:
+        raise DataError(f"{what}: an interval is (low, high), not {given!r}; give several rows as a list")
+    if column.kind == "category":
+        raise DataError(f"{what} holds categories, which have no order: give likelihoods, {{value: number}}")
+    low, high = (_end(column, what, end) for end in given)
+    return (-np.inf if low is None else low), (np.inf if high is None else high)
+
+
+def _end(column: Column, what: str, end: Any) -> float | None:
+    if end is None:
+        return None
+    if column.kind == "date":
+        try:
+            moment = np.array([np.datetime64(end.isoformat() if isinstance(end, date) else end, "us")])
+        except (ValueError, TypeError):
+            raise DataError(f"{what}: {end!r} is not a date such as '2024-01-31'") from None
+        return float(days_since(moment, str(column.origin))[0])
+    try:
+        return float(end)
+    except (ValueError, TypeError):
+        raise DataError(f"{what}: the end of an interval must be a number, not {end!r}") from None
+
+
+def _is_list(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
