@@ -20,6 +20,7 @@ from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.persistence import read_model, write_model
+from circurve.queries.questions import Questions
 from circurve.schema import Schema
 
 __all__ = ["Model", "as_device", "load"]
@@ -48,7 +49,7 @@ def as_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class Model:
+class Model(Questions):
     """A trained or hand-made circuit: structure and one set of parameters, which are never changed in place."""
 
     def __init__(
@@ -190,7 +191,8 @@ class Model:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what can be made again."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("backend", "_by_node", "_mixed")}
+        made = ("backend", "_by_node", "_mixed", "_target")
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.

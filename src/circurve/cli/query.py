@@ -59,7 +59,11 @@ def query(
     answer: dict[str, Any] = {"command": "query", "model": str(model), "question": question}
     if asked.event:
         log_prob = loaded.conditional(asked.event, given, log=True)
-        answer |= {"probability": float(np.exp(log_prob)), "log_probability": log_prob, "density": _dense(loaded, asked)}
+        answer |= {
+            "probability": float(np.exp(log_prob)),
+            "log_probability": log_prob,
+            "density": _dense(loaded, asked),
+        }
     else:
         answer["distributions"] = {name: _distribution(loaded, name, given) for name in asked.names}
     if as_json:

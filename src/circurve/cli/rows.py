@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from circurve.cli import options
@@ -29,8 +30,8 @@ HowOption = Annotated[
     str,
     typer.Option(
         metavar="mean|mode|sample",
-        help="mean: expected values of numbers, most probable values of categories; mode: most probable values; sample: "
-        "drawn at random, row by row.",
+        help="mean: expected values of numbers, most probable values of categories; mode: most probable values; "
+        "sample: drawn at random, row by row.",
     ),
 ]
 
@@ -54,7 +55,7 @@ def sample(
     _write(out, loaded.sample(n, evidence, seed=seed))
 
 
-def impute(
+def impute(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
     data: options.DataArgument,
     *,
@@ -93,5 +94,21 @@ def _write(out: str, frame: Any) -> None:
 
 
 def _cells(values: Any) -> list[Any]:
-    """Values as they are written to a file: dates in ISO form, nothing for what is missing."""
-    return [None if value is None else value.isoformat() if hasattr(value, "isoformat") else value for value in values]
+    """Values as they are written to a file: dates in ISO form, 7 digits of other numbers, nothing for what is missing.
+
+    Draws and means are computed in float32, which has no more digits; what was given may have more, and keeps them.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        days = array.astype("datetime64[D]")
+        whole = bool(((array == days) | np.isnat(array)).all())
+        return np.datetime_as_string(days if whole else array, unit=None).tolist()
+    if array.dtype.kind == "f":
+        return [None if np.isnan(value) else _shortest(value) for value in array.tolist()]
+    return [None if value is None else value for value in array.tolist()]
+
+
+def _shortest(value: float) -> float:
+    """The shortest number with the same float32, if the number is one; else the number."""
+    single = np.float32(value)
+    return float(str(single)) if float(single) == value else value

@@ -9,7 +9,7 @@ from circurve.data.dataset import Dataset, split_rows, take_fraction
 from circurve.data.debd import DEBD
 from circurve.data.entry import Examples, as_table
 from circurve.data.files import load_data, read_table
-from circurve.data.frames import make_frame
+from circurve.data.frames import columns_of, make_frame
 from circurve.data.infer import infer_families, infer_schema
 from circurve.data.prepare import prepare, warn_of_lost_digits
 from circurve.data.table import Table
@@ -24,6 +24,7 @@ __all__ = [
     "as_table",
     "cache_folder",
     "check",
+    "columns_of",
     "decode",
     "download_dataset",
     "infer_families",

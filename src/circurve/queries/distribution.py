@@ -6,7 +6,7 @@ Both records have the same methods. Axes: R runs, N rows, S states, M points of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -86,6 +86,17 @@ class MixtureDistribution:
     def discrete(self) -> bool:
         """Whether values are whole numbers."""
         return self.families[0].discrete
+
+    def row(self, number: int) -> MixtureDistribution:
+        """The distribution of one row."""
+        at = slice(number, number + 1)
+        ends = self.interval
+        return replace(
+            self,
+            shares=tuple(share[..., at] for share in self.shares),
+            interval=None if ends is None else (ends[0][at], ends[1][at]),
+            moments=(self.moments[0][:, at], self.moments[1][:, at]),
+        )
 
     def mean(self) -> Tensor:  # (R, N)
         """The expected value."""

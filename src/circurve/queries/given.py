@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from circurve.data import align, as_table, log_unseen
+from circurve.data import Table, align, as_table, log_unseen
 from circurve.data.convert import days_since
 from circurve.data.unseen import Unseen
 from circurve.errors import DataError
-from circurve.queries.evidence import Evidence, make_evidence, no_evidence
+from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
 
@@ -40,6 +40,9 @@ class Given:
     source: Any
     """The data frame, array or mapping."""
 
+    table: Table
+    """The values as they were given, in double precision where they are not whole."""
+
     log_share: Tensor | None = None  # (N,) float64
     """What reserved shares for unseen values, and values never seen, add to the log-probability; None: nothing."""
 
@@ -47,7 +50,7 @@ class Given:
 def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "error") -> Given:
     """Evidence from `{column: value}`, a data frame, an array or None, checked against the schema."""
     if given is None:
-        return Given(no_evidence(target), True, None)
+        given = {}
     soft: dict[int, list[float]] = {}
     ranges: dict[int, tuple[float, float]] = {}
     single, source = False, given
@@ -56,7 +59,7 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
         single = not any(_is_list(value) for value in values.values())
         source = _columns(values, schema)
     table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
-    return Given(make_evidence(target, table, soft, ranges), single, given, log_unseen(table))
+    return Given(make_evidence(target, table, soft, ranges), single, given, table, log_unseen(table))
 
 
 def _sorted_out(
@@ -74,8 +77,18 @@ def _sorted_out(
         elif isinstance(value, tuple):
             ranges[number] = _interval(column, number, value)
         else:
+            _check_category(column, number, value)
             values[number] = value
     return values, soft, ranges
+
+
+def _check_category(column: Column, number: int, value: object) -> None:
+    """Refuse text that is none of the categories of a column, with the one that was probably meant."""
+    categories = column.categories or ()
+    if isinstance(value, str) and categories and value not in categories:
+        raise DataError(
+            f"{_name(column, number)}: {value!r} was not seen in training{nearest(value, map(str, categories))}"
+        )
 
 
 def _columns(values: Mapping[int, Any], schema: Schema) -> Any:

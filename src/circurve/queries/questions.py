@@ -8,6 +8,7 @@ through their numeric functions in `circurve.queries`, which take labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,10 +28,30 @@ if TYPE_CHECKING:
     from circurve.data.unseen import Unseen
     from circurve.engine import Backend, Params, Program
 
-__all__ = ["Questions"]
+__all__ = ["Completion", "Estimate", "Questions"]
 
 Array = NDArray[np.float64]
+Columns = str | int | Sequence[str | int]
 How = Literal["mean", "mode", "sample"]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Rows without gaps, and how good they are. No completion of row n has a higher log-probability than bound[n]."""
+
+    rows: Any  # a data frame
+    log_prob: Array  # (N,)
+    bound: Array  # (N,), equal to log_prob where the completion is exact
+    exact: NDArray[np.bool_]  # (N,)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number in nats: exact, or the mean over draws with its standard error."""
+
+    value: float
+    standard_error: float
+    exact: bool
 
 
 class Questions:
@@ -106,7 +127,7 @@ class Questions:
         grids = [_grid(low, high, found.discrete, points) for low, high in zip(*ends, strict=True)]
         table: dict[str, list[Array]] = {"density": [], "cumulative": []}
         for row, grid in enumerate(grids):
-            own = found.rows(slice(row, row + 1))
+            own = found.row(row)
             at = own.shares[0].new_tensor(grid)
             table["density"].append(own.density(at)[0, 0].cpu().numpy())
             table["cumulative"].append(own.cdf(at)[0, 0].cpu().numpy())
@@ -169,7 +190,8 @@ class Questions:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise OptionError(f"n must be a whole number >= 1, not {n!r}")
         drawn = queries.sample(self._target, known.evidence, int(n), _seed(seed))[0]  # (n, N, V)
-        return self._frame(drawn.transpose(0, 1).flatten(0, 1), None if known.single else known.source)
+        rows = np.stack([_as_given(table, known) for table in drawn], axis=1)  # (N, n, V)
+        return self._frame(rows.reshape(-1, rows.shape[-1]), None if known.single else known.source)
 
     def impute(self, rows: Any, how: How = "mean", *, draws: int = 1, seed: int | None = None) -> Any:
         """The rows with every hole filled; what is known stays as it is.
@@ -185,37 +207,64 @@ class Questions:
         known = self._read(rows)
         if how == "sample":
             drawn = queries.sample(self._target, known.evidence, draws, _seed(seed))[0]
-            tables = [self._frame(table, known.source) for table in drawn]
+            tables = [self._frame(_as_given(table, known), known.source) for table in drawn]
             return tables if draws > 1 else tables[0]
-        means = [v for v, c in enumerate(self.schema.columns) if how == "mean" and c.kind in ("number", "date")]
-        return self._frame(queries.fill(self._target, known.evidence, means)[0], known.source)
+        found = queries.modes(self._target, known.evidence)[0].double()
+        averaged = [v for v, c in enumerate(self.schema.columns) if how == "mean" and c.kind in ("number", "date")]
+        if averaged:
+            found[:, averaged] = queries.mean(self._target, known.evidence)[0][:, averaged]
+        return self._frame(_as_given(found, known), known.source, averaged)
 
-    def most_probable(self, given: Any = None) -> queries.NamedCompletion:
-        """The most probable values of all that is not given, together; see `Completion`."""
+    def most_probable(self, given: Any = None) -> Completion:
+        """The most probable values of all that is not given, taken together, for one row or many; see `Completion`."""
         known = self._read(given)
         found = queries.most_probable(self._target, known.evidence)
-        return found.named(self._frame(found.values[0], None if known.single else known.source))
+        score, bound, exact = (part[0].cpu().numpy() for part in (found.log_prob, found.upper_bound, found.exact))
+        rows = self._frame(_as_given(found.values[0], known), None if known.single else known.source)
+        return Completion(rows, score.astype(np.float64), bound.astype(np.float64), exact)
 
-    def mutual_information(self, a: str | int, b: str | int, given: Any = None, *, seed: int = 0) -> queries.Estimate:
-        """I(a; b | given) in nats, for a single row of evidence: exact for few values, else Monte Carlo."""
-        first, second = self.schema.position(a), self.schema.position(b)
-        return queries.mutual_information(self._target, first, second, self._one_row(given), seed=seed)
+    def mutual_information(self, a: Columns, b: Columns, *, draws: int = 10_000, seed: int = 0) -> Estimate:
+        """I(a; b) of two columns, or two lists of columns, in nats; see `Estimate`."""
+        found = queries.mutual_information(self._target, self._positions(a), self._positions(b), draws, seed)
+        return _estimate(found)
 
-    def entropy(self, columns: Sequence[str | int] | str | int | None = None, given: Any = None, *, seed: int = 0) -> Any:
-        """The entropy of some columns (all by default) in nats, for a single row of evidence; see `Estimate`."""
-        listed = [columns] if isinstance(columns, str | int) else columns
-        chosen = None if listed is None else [self.schema.position(column) for column in listed]
-        return queries.entropy(self._target, chosen, self._one_row(given), seed=seed)
+    def entropy(self, columns: Columns | None = None, *, draws: int = 10_000, seed: int = 0) -> Estimate:
+        """The entropy of a column, of some or of all columns, in nats (differential if continuous); see `Estimate`."""
+        chosen = range(len(self.schema)) if columns is None else self._positions(columns)
+        return _estimate(queries.entropy(self._target, list(chosen), draws, seed))
 
     def explain(self, rows: Any) -> Any:
-        """How surprising each known cell is given the others in its row, as a data frame, the worst of a row first.
+        """How surprising each known cell is given the other cells of its row: a data frame, the worst of a row first.
 
-        log_prob: log p(cell | the other cells), exact. expected: what the others say, mean or most probable value. All
-        cells of all rows take one pass up and one down.
+        Columns: row, column, value, log_prob (log p(cell | the rest of its row), exact), and the mean and standard
+        deviation that the rest of the row gives for columns that hold numbers or true and false.
         """
         known = self._read(rows)
         found = queries.explain(self._target, known.evidence)
         return self._explained(found, known)
+
+    def _explained(self, found: queries.Explanation, known: Given) -> Any:
+        log_prob = found.log_conditional[0].cpu().numpy()  # (N, V)
+        observed = known.evidence.observed[0].T.cpu().numpy() > 0
+        row, column = np.nonzero(observed)
+        order = np.lexsort((log_prob[row, column], row))
+        row, column = row[order], column[order]
+        cells = known.table.values.double().numpy()
+        numeric = np.array([c.kind in ("number", "boolean") for c in self.schema.columns])
+        expected, spread = (part[0].cpu().numpy()[row, column] for part in (found.mean, found.variance))
+        places = list(zip(row.tolist(), column.tolist(), strict=True))
+        values = [self._decoded(v, cells[i : i + 1, v])[0] for i, v in places]
+        return make_frame(
+            {
+                "row": row,
+                "column": np.array([self._name(v) for _, v in places], dtype=object),
+                "value": np.array([str(value) for value in values], dtype=object),
+                "log_prob": log_prob[row, column],
+                "mean": np.where(numeric[column], expected, np.nan),
+                "standard_deviation": np.where(numeric[column], np.sqrt(spread), np.nan),
+            },
+            like=None if known.single else known.source,
+        )
 
     # --- from numbers to what people see ---
 
@@ -232,9 +281,12 @@ class Questions:
         column = self.schema.columns[number]
         return decode_column(values, column.coding, column.family.discrete)
 
-    def _frame(self, values: Tensor, like: Any) -> Any:  # (N, V)
-        array = values.double().cpu().numpy()
-        columns = {self._name(v): self._decoded(v, array[:, v]) for v in range(array.shape[1])}
+    def _frame(self, array: Array, like: Any, averaged: Sequence[int] = ()) -> Any:  # (N, V)
+        """A frame of coded values; averaged: columns whose numbers need not be whole."""
+        columns = {}
+        for v, column in enumerate(self.schema.columns):
+            broken = v in averaged and column.kind == "number" and bool((array[:, v] != np.rint(array[:, v])).any())
+            columns[self._name(v)] = array[:, v] if broken else self._decoded(v, array[:, v])
         return make_frame(columns, like=like)
 
     def _numbers_frame(self, values: Array, known: Given, dates: bool) -> Any:  # (N, V)
@@ -244,11 +296,9 @@ class Questions:
             columns[self._name(v)] = self._decoded(v, values[:, v]) if dates and is_date else values[:, v]
         return make_frame(columns, like=None if known.single else known.source)
 
-    def _one_row(self, given: Any) -> Any:
-        known = self._read(given)
-        if known.evidence.size != 1:
-            raise DataError(f"give one row of evidence, not {known.evidence.size}")
-        return known.evidence
+    def _positions(self, columns: Columns) -> list[int]:
+        listed = [columns] if isinstance(columns, str | int) else columns
+        return [self.schema.position(column) for column in listed]
 
     @staticmethod
     def _answer(log_prob: Tensor, single: bool, log: bool) -> Any:  # (1, N)
@@ -259,6 +309,18 @@ class Questions:
 
 def _with_share(log_prob: Tensor, asked: Given) -> Tensor:  # (1, N)
     return log_prob if asked.log_share is None else log_prob.double() + asked.log_share.to(log_prob.device)
+
+
+def _as_given(values: Tensor, known: Given) -> Array:  # (N, V)
+    """The values, with what was given in its own digits: the model may compute in float32."""
+    table = known.table
+    given = table.values.double().numpy()
+    observed = np.ones(given.shape, dtype=np.bool_) if table.observed is None else table.observed.numpy()
+    return np.where(observed, given, values.double().cpu().numpy())
+
+
+def _estimate(found: queries.Estimate) -> Estimate:
+    return Estimate(float(found.value[0]), float(found.standard_error[0]), found.exact)
 
 
 def _grid(low: float, high: float, whole: bool, points: int) -> Array:
