@@ -102,7 +102,7 @@ def _cells(values: Any) -> list[Any]:
     if array.dtype.kind == "M":
         days = array.astype("datetime64[D]")
         whole = bool(((array == days) | np.isnat(array)).all())
-        return np.datetime_as_string(days if whole else array, unit=None).tolist()
+        return list(np.datetime_as_string(days if whole else array).tolist())
     if array.dtype.kind == "f":
         return [None if np.isnan(value) else _shortest(value) for value in array.tolist()]
     return [None if value is None else value for value in array.tolist()]
