@@ -37,6 +37,11 @@ class Fused:
         """What computes, for people."""
         return self.engine.describe()
 
+    @property
+    def records(self) -> bool:
+        """Whether steps can be recorded as CUDA graphs; not where Triton's interpreter stands in for a GPU."""
+        return self.device.type == "cuda"
+
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs."""
         return self.engine.bytes_per_sample(backward)
