@@ -60,6 +60,8 @@ class LatentTree:
     def release(self) -> None:
         """Give all buffers back; the next call makes new ones."""
         self._bound = {}
+        if "_reference" in self.__dict__:
+            self._reference.release()
 
     @torch.no_grad()
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
