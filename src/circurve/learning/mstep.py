@@ -86,11 +86,14 @@ def normalized_counts(sums: LayerSums, pseudocount: Tensor | None) -> Target:
     if pseudocount is not None:
         counts = _smoothed(counts, sums.mask, pseudocount)
         total = counts.sum(-1, keepdim=True)
-    best = torch.maximum(counts, WEIGHT_FLOOR * total.clamp_min(LIMITS[flow.dtype].least_flow))
+    used = _used(flow)
+    if used is not None:
+        total = total.clamp_min(LIMITS[flow.dtype].least_flow)
+    best = torch.maximum(counts, WEIGHT_FLOOR * total)
     if sums.mask is not None:
         best *= sums.mask
     best /= best.sum(-1, keepdim=True)
-    return Target(best, _used(flow))
+    return Target(best, used)
 
 
 def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Penalty) -> Target:
@@ -133,8 +136,10 @@ def _blocks(weights: Tensor) -> Iterator[tuple[slice, slice]]:
 
 def _used(flow: Tensor) -> Tensor | None:  # (R, G, K, 1)
     """Which rows received enough flow to move; None if all did."""
-    used = ~(flow < LIMITS[flow.dtype].least_flow)  # NaN must not be lost here: it is noticed in the parameters
-    return None if bool(used.all()) else used
+    least = LIMITS[flow.dtype].least_flow
+    if bool(flow.amin() >= least):  # False for NaN
+        return None
+    return ~(flow < least)  # NaN must not be lost here: it is noticed in the parameters
 
 
 def _smoothed(counts: Tensor, mask: Tensor | None, pseudocount: Tensor) -> Tensor:  # (R, G, K, C)

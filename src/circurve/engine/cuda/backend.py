@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -31,6 +32,7 @@ class Fused:
         self.program, self.runs, self.device, self.dtype = program, runs, device, torch.float32
         self.engine = FusedEngine(program, blueprint, runs, device, precision)
         self.max_samples: int | None = None
+        self.lock = RLock()
         self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
 
     def describe(self) -> str:
