@@ -92,13 +92,16 @@ def _with_positive_weights(case: Case) -> Case:
     return replace(case, weights={node: random_weights(node, False, rng) for node in case.circuit.sums})
 
 
-REFERENCE = Entry("reference", "cpu", torch.float64, 1e-9, 1e-12, bitwise=True)
+# Measured with two seeds, beyond these absolute errors: float64 within 1e-14 (relative), float32 within 3e-6. The
+# absolute part is for logarithms near zero, whose error is that of a probability near one. The entries of GPU have not
+# been measured; INTERPRETED was, with one seed, and was within 5e-7 beyond an absolute error of 1e-6.
+REFERENCE = Entry("reference", "cpu", torch.float64, 1e-11, 1e-13, bitwise=True)
 
 CPU = (
     REFERENCE,
-    Entry("reference", "cpu", torch.float32, 1e-4, 1e-4, share=0.3, bitwise=True),
-    Entry("tree", "cpu", torch.float64, 1e-9, 1e-12, share=0.5),
-    Entry("tree", "cpu", torch.float32, 1e-4, 1e-4, share=0.3),
+    Entry("reference", "cpu", torch.float32, 2e-5, 1e-6, share=0.3, bitwise=True),
+    Entry("tree", "cpu", torch.float64, 1e-11, 1e-13, share=0.5),
+    Entry("tree", "cpu", torch.float32, 1e-5, 1e-6, share=0.3),
 )
 INTERPRETED = Entry("fused", "cpu", torch.float32, 2e-4, 1e-4, share=0.1, bitwise=True, small=True)
 GPU = (

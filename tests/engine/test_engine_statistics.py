@@ -20,7 +20,7 @@ from circuits import (
     cases,
     with_parameters,
 )
-from circurve.engine import Reference, Statistics, compile, stack
+from circurve.engine import Batch, Reference, Statistics, compile, stack
 from circurve.engine.memory import chunk_size
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
@@ -109,6 +109,50 @@ def test_memory_for_a_sample_does_not_grow_with_the_edges():
         program = compile(Circuit(layers))
         sizes.append(Reference(program, 1, torch.device("cpu"), torch.float64).bytes_per_sample(True))
     assert sizes[1] < 8.5 * sizes[0]
+
+
+@given(case=cases(zeros=True), float32=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_the_workspace_is_no_larger_than_announced_and_can_be_given_back(case, float32):
+    params = case.params.to("cpu", torch.float32) if float32 else case.params
+    backend = Reference.of(case.program, params)
+    batch = Batch.rows(case.samples().table, 0, len(case.x), params.dtype)
+    for backward in (False, True):
+        with torch.no_grad():
+            backend.log_prob(params, batch)
+        if backward:
+            backend.statistics(params, [batch], ALL)
+        assert 0 < backend.workspace.bytes <= len(case.x) * backend.bytes_per_sample(backward)
+    backend.release()
+    assert backend.workspace.bytes == 0
+
+
+def test_no_result_lies_in_memory_that_the_next_call_overwrites():
+    case = small()
+    backend, batch = case.backend(), case.samples().rows(0, len(case.x))
+
+    def results() -> list[torch.Tensor]:
+        with torch.no_grad():
+            values = backend.log_prob(case.params, batch)
+        down = backend.passes(case.params, batch)
+        steps = [tensor for step in down.sums() for tensor in (step.flow, step.ratio, step.values.sums)]
+        return [values, *all_sums(backend.statistics(case.params, [batch], ALL)), *steps]
+
+    found = results()
+    kept = [tensor.clone() for tensor in found]
+    other = replace(batch, x=1 - batch.x)
+    backend.statistics(case.params, [other], ALL)
+    backend.log_prob(case.params, other)
+    assert all(torch.equal(*pair) for pair in zip(found, kept, strict=True))
+
+
+def test_memory_made_in_inference_mode_can_be_used_outside_of_it():
+    case = small()
+    backend, batch = case.backend(), case.samples().rows(0, len(case.x))
+    with torch.inference_mode():
+        inside = backend.log_prob(case.params, batch).clone()
+    with torch.no_grad():
+        assert torch.equal(backend.log_prob(case.params, batch), inside)
 
 
 def test_the_trace_sums_total_curvature_over_all_sums():

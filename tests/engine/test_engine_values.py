@@ -40,7 +40,7 @@ def test_every_unit_has_the_value_of_its_definition_with_exact_zeros(case):
 
 def check_all_units(case):
     samples = case.samples().rows(0, len(case.x))
-    blocks = case.backend().upward(case.params, samples, keep=True).blocks
+    blocks = case.backend().upward(case.params, samples).values.blocks
     truth, rows, space = Truth.of(case), case.rows(), case.program.values
     for node, value in truth.value.items():
         block = int(space.block_of(rows[node][:1])[0])

@@ -10,7 +10,7 @@ import torch
 
 import circurve as cc
 from circurve.engine import Batch, Params, Reference
-from circurve.engine.reference import UpwardPass
+from circurve.engine.reference import FRESH, Memory, UpwardPass
 from circurve.errors import CircurveWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:out of memory")
@@ -24,11 +24,11 @@ def short_of_memory(monkeypatch):
     asked: list[int] = []
     upward = Reference.upward
 
-    def refuse(self: Reference, params: Params, batch: Batch, keep: bool = False) -> UpwardPass:
+    def refuse(self: Reference, params: Params, batch: Batch, memory: Memory = FRESH) -> UpwardPass:
         asked.append(batch.size)
         if batch.size > 10:
             raise torch.OutOfMemoryError("pretended")
-        return upward(self, params, batch, keep)
+        return upward(self, params, batch, memory)
 
     monkeypatch.setattr(Reference, "upward", refuse)
     monkeypatch.setattr("circurve.engine.choice.tree_layout", lambda _: None)
@@ -74,7 +74,7 @@ def test_curvature_goes_on_with_fewer_samples(short_of_memory):
 def test_a_single_sample_that_does_not_fit_is_an_error(monkeypatch):
     trained = model()
 
-    def refuse(self: Reference, params: Params, batch: Batch) -> UpwardPass:
+    def refuse(self: Reference, params: Params, batch: Batch, memory: Memory) -> UpwardPass:
         raise torch.OutOfMemoryError("pretended")
 
     monkeypatch.setattr(Reference, "upward", refuse)

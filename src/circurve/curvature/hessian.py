@@ -20,6 +20,7 @@ from circurve.curvature.measure import batches_of, label, report_impossible, sam
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.reference import FRESH
 from circurve.errors import OptionError
 from circurve.graph import Sum
 from circurve.model import Model
@@ -72,9 +73,9 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
 @torch.no_grad()
 def _ratios(reference: Reference, model: Model, batch: Batch, number: int, position: int) -> Tensor:  # (N, K, C)
     """rho of each unit of node `position` in sum layer `number`."""
-    layer, up = model.program.sums[number], reference.upward(model.params, batch, keep=True)
+    layer, up = model.program.sums[number], reference.upward(model.params, batch)
     g, _, c = layer.shape
-    children = reference.children[layer.block](up.blocks).view(g, c, -1)[position].T  # (N, C)
+    children = reference.children[layer.block](up.values, FRESH).view(g, c, -1)[position].T  # (N, C)
     own = up.sums[number].log_value[0, position].T  # (N, K)
     ratio = (children[:, None] - own[:, :, None]).double().exp()
     mask = reference.masks[number]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -37,6 +38,10 @@ class Backend(Protocol):
 
     max_samples: int | None
     """The most samples at once that the device's memory turned out to hold (`memory.within_memory`); None: no bound."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held by `memory.within_memory`: buffers serve one thread at a time."""
 
     def log_prob(self, params: Params, batch: Batch) -> Tensor:
         """Log-probabilities of all outputs, (R, outputs, N): -inf for probability zero, NaN where a value is NaN."""

@@ -13,6 +13,7 @@ from circurve.engine.params import Params
 from circurve.engine.program import Column, ProductLayer, Program, Wiring
 from circurve.engine.reference import Reference
 from circurve.engine.reference.gather import Gather
+from circurve.engine.reference.workspace import FRESH
 from circurve.graph import Node
 
 __all__ = ["flows", "values"]
@@ -21,7 +22,7 @@ __all__ = ["flows", "values"]
 @torch.no_grad()
 def values(program: Program, params: Params, batch: Batch) -> dict[Node, Tensor]:  # (R, units, N) each
     """log p_n of every node; -inf for probability zero."""
-    blocks = Reference.of(program, params).upward(params, batch, keep=True).blocks
+    blocks = Reference.of(program, params).upward(params, batch).values.blocks
     found: dict[Node, Tensor] = {}
     for layer in (*program.inputs, *program.layers):
         rows = blocks[layer.block]
@@ -42,7 +43,7 @@ def flows(program: Program, params: Params, batch: Batch) -> dict[Node, Tensor]:
         if isinstance(layer, ProductLayer):
             slots = Wiring(len(layer.slots), (Column(layer.slots, None),))
             gather = Gather(slots, program.flows, params.runs, params.device)
-            found |= _split(gather(down.flows), layer.nodes)
+            found |= _split(gather(down.flows, FRESH), layer.nodes)
     return {node: found[node] for node in program.circuit.nodes}
 
 

@@ -56,12 +56,13 @@ def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = Non
 def within_memory(backend: Backend, chunk: int, work: Callable[[int], Result]) -> Result:
     """work(chunk), from the start with half as many samples at once whenever the device runs out of memory.
 
-    The backend remembers what was too much.
+    The backend remembers what was too much. Its buffers are for one thread at a time: others wait.
     """
     chunk = min(chunk, backend.max_samples or chunk)
     while True:
         try:
-            return work(chunk)
+            with backend.lock:
+                return work(chunk)
         except torch.OutOfMemoryError:
             if chunk == 1:
                 raise

@@ -41,12 +41,12 @@ class Bernoulli(Family):
         draw = torch.rand(2, units, 1, generator=generator, dtype=torch.float64)
         return torch.sigmoid(4 * (draw[0] - draw[1]))
 
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """log(1-p) + x (log p - log(1-p)): one pass over the output."""
         probability = parameters[..., 0].unsqueeze(-1)  # (R, G, K, 1)
         log_one = probability.log().clamp_min_(LOG_ZERO)
         log_zero = (-probability).log1p_().clamp_min_(LOG_ZERO)
-        return torch.addcmul(log_zero, x.unsqueeze(-2), log_one - log_zero)
+        return torch.addcmul(log_zero, x.unsqueeze(-2), log_one - log_zero, out=out)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         return use_and_total(x, observed)

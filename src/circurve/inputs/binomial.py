@@ -52,7 +52,7 @@ class Binomial(Family):
         draw = torch.rand(units, 1, generator=generator, dtype=torch.float64)
         return (0.5 * mean + 0.5 * draw).clamp_(FLOOR, 1 - FLOOR)
 
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """log C(n, x) + x (log p - log(1-p)) + n log(1-p)."""
         probability, count = parameters[..., 0].double(), x.double()
         log_success = probability.log().clamp_min_(LOG_ZERO)

@@ -53,7 +53,7 @@ class Categorical(Family):
         draw = torch.rand(units, self.states, generator=generator, dtype=torch.float64)
         return torch.softmax(4 * draw, dim=-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """log p_x, looked up in the table of logarithms.
 
         The look-up costs the same for any number of states and is exact; a product with one-hot columns is faster
@@ -61,7 +61,7 @@ class Categorical(Family):
         """
         log_table = parameters.log().clamp_min_(LOG_ZERO)  # (R, G, K, states)
         states = x.long().unsqueeze(-2).expand(*parameters.shape[:3], -1)
-        return torch.gather(log_table, -1, states)
+        return torch.gather(log_table, -1, states, out=out)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """One-hot: how often the unit saw each state."""

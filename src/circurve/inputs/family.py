@@ -66,10 +66,11 @@ class Family(ABC):
         """Draw starting parameters for `units` units, spread around the observed values of `column` (may be empty)."""
 
     @abstractmethod
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """log p_k(x_n), (R, G, K, N), in the dtype of the parameters; autograd can differentiate it.
 
         parameters: (R, G, K, P); x: (R or 1, G, N), floating. Zero probability is LOG_ZERO, never an infinity.
+        out: memory (R, G, K, N) that the result may be written to, given only where nothing is differentiated.
         """
 
     @abstractmethod

@@ -86,12 +86,13 @@ class Gaussian(Family):
         mean = draw_rows(column, units, generator) + 0.1 * math.sqrt(variance) * jitter
         return torch.stack([mean.clamp_(-LARGEST, LARGEST), torch.full_like(mean, variance)], dim=-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """-z^2/2 - log(2 pi v)/2 with z = (x - m)/sqrt(v): centred first, so nothing cancels far from zero."""
         mean, variance = parameters[..., 0].unsqueeze(-1), parameters[..., 1].unsqueeze(-1)  # (R, G, K, 1)
         log_height = -0.5 * (variance.log() + math.log(2 * math.pi))
-        standard = (x.unsqueeze(-2) - mean) * variance.rsqrt()
-        return torch.addcmul(log_height, standard, standard, value=-0.5).clamp_min_(LOG_ZERO)
+        centred = torch.sub(x.unsqueeze(-2), mean, out=out)
+        standard = torch.mul(centred, variance.rsqrt(), out=out)
+        return torch.addcmul(log_height, standard, standard, value=-0.5, out=out).clamp_min_(LOG_ZERO)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """(1, x, x^2) in float64: the variance found from their sums is off by about 1e-16 (m^2/v) of itself."""

@@ -64,7 +64,7 @@ class Indicator(Family):
             raise OptionError(wrong)
         return torch.empty(units, 0, dtype=torch.float64)
 
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """0 where x is the unit's value, LOG_ZERO elsewhere."""
         differs = x.unsqueeze(-2) != x.new_tensor(self.values).unsqueeze(-1)  # (R or 1, G, K, N)
         return (differs.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)

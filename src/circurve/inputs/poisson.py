@@ -61,7 +61,7 @@ class Poisson(Family):
         draw = torch.rand(units, generator=generator, dtype=torch.float64)
         return (centre * (0.5 + draw)).clamp_min_(RATE_FLOOR).unsqueeze(-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
         """-log x! + x log(rate) - rate."""
         rate, count = parameters[..., 0].double(), x.double()
         log_rate = rate.log().clamp_min_(LOG_ZERO)

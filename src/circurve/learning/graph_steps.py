@@ -48,7 +48,7 @@ class GraphSteps:
         engine.inputs = [values.clone(memory_format=torch.contiguous_format) for values in params.inputs]
         self.states = self._states(train) if not engine.blueprint.written else None
         self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
-        self.records = engine.device.type == "cuda" and all(is_ours(gated.gate) for gated in plan.gated)
+        self.records = backend.records and all(is_ours(gated.gate) for gated in plan.gated)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.shape: tuple[int, ...] = ()
         self.tried = False

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 BLOCK = 1 << 18
-"""On a CPU so many edges are updated at a time: what is written between two passes is still in the cache."""
+"""So many edges are updated at a time: what a CPU writes between two passes is then still in its cache."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def moved_weights(old: Tensor, target: Target, step: Tensor) -> Tensor:  # (R, G
     """(1 - step) old + step theta~, step: (R, 1, 1, 1) from `effective_step`; a sum that was not used stays as it is.
 
     At a step below one half this is old + step (theta~ - old), else theta~ - (1 - step) (theta~ - old): never below
-    the smaller of old / 2 and theta~ / 2, and exactly theta~ at step 1.
+    the smaller of old / 2 and theta~ / 2, and exactly theta~ at step 1. (For unused sums a step of 0 would not do:
+    where subnormals are flushed, old + 0 is not old.)
     """
     moved = torch.lerp(old, target.weights, step)
     return moved if target.used is None else torch.where(target.used, moved, old)
@@ -85,11 +86,14 @@ def normalized_counts(sums: LayerSums, pseudocount: Tensor | None) -> Target:
     if pseudocount is not None:
         counts = _smoothed(counts, sums.mask, pseudocount)
         total = counts.sum(-1, keepdim=True)
-    best = torch.maximum(counts, WEIGHT_FLOOR * total.clamp_min(LIMITS[flow.dtype].least_flow))
+    used = _used(flow)
+    if used is not None:
+        total = total.clamp_min(LIMITS[flow.dtype].least_flow)
+    best = torch.maximum(counts, WEIGHT_FLOOR * total)
     if sums.mask is not None:
         best *= sums.mask
     best /= best.sum(-1, keepdim=True)
-    return Target(best, _used(flow))
+    return Target(best, used)
 
 
 def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Penalty) -> Target:
@@ -121,9 +125,9 @@ def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Pe
 
 
 def _blocks(weights: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Which runs and groups are updated together: all of them on a GPU, some of them on a CPU."""
+    """Which runs and groups are updated together: at most BLOCK edges, but at least one group of one run."""
     runs, groups, units, children = weights.shape
-    most = runs * groups if weights.device.type != "cpu" else max(1, BLOCK // (units * children))
+    most = max(1, BLOCK // (units * children))
     runs_at_once, groups_at_once = max(1, most // groups), min(most, groups)
     for first in range(0, runs, runs_at_once):
         for group in range(0, groups, groups_at_once):
@@ -131,12 +135,11 @@ def _blocks(weights: Tensor) -> Iterator[tuple[slice, slice]]:
 
 
 def _used(flow: Tensor) -> Tensor | None:  # (R, G, K, 1)
-    """Which rows received enough flow to move; None if all did.
-
-    Never None on a GPU, where checking would force a synchronisation.
-    """
-    used = ~(flow < LIMITS[flow.dtype].least_flow)  # NaN must not be lost here: it is noticed in the parameters
-    return None if flow.device.type == "cpu" and bool(used.all()) else used
+    """Which rows received enough flow to move; None if all did."""
+    least = LIMITS[flow.dtype].least_flow
+    if bool(flow.amin() >= least):  # False for NaN
+        return None
+    return ~(flow < least)  # NaN must not be lost here: it is noticed in the parameters
 
 
 def _smoothed(counts: Tensor, mask: Tensor | None, pseudocount: Tensor) -> Tensor:  # (R, G, K, C)

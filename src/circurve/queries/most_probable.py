@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine.program import SumLayer
+from circurve.engine.reference import FRESH, Rows
 from circurve.inputs import LOG_ZERO
 from circurve.queries.determinism import deterministic_runs
 from circurve.queries.evidence import Evidence, leaf_values
@@ -87,16 +88,15 @@ def _max_product(target: Target, part: Evidence) -> Tensor:  # (R, V, N)
     reference, params = target.reference, target.params
     leaves = leaf_values(target, part, largest=True)
     layers = target.program.inputs
-    blocks = {layer.block: values.flatten(1, 2) for layer, values in zip(layers, leaves, strict=True)}
+    found = Rows({layer.block: values.flatten(1, 2) for layer, values in zip(layers, leaves, strict=True)})
     logs = [weights.log().clamp_min(LOG_ZERO) for weights in params.weights]
     children: list[Tensor] = []
     for step in target.program.layers:
-        rows = reference.children[step.block](blocks)
         if isinstance(step, SumLayer):
-            g, _, c = step.shape
-            children.append(rows.reshape(target.runs, g, c, part.size))
-            rows = _largest_terms(logs[len(children) - 1], children[-1]).flatten(1, 2)
-        blocks[step.block] = rows
+            children.append(reference.child_values(step, found))
+            found.put(step.block, _largest_terms(logs[len(children) - 1], children[-1]))
+        else:
+            found.put(step.block, reference.children[step.block](found, FRESH))
 
     def choose(number: int, active: Tensor) -> Tensor:
         index = active.clamp_min(0).unsqueeze(2).expand(-1, -1, children[number].shape[2], -1)

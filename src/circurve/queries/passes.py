@@ -17,7 +17,7 @@ from torch import Tensor
 
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.numerics import IMPOSSIBLE
-from circurve.engine.reference import DownwardPass, root_flow
+from circurve.engine.reference import FRESH, DownwardPass, root_flow
 from circurve.errors import DataError
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.target import Target
@@ -82,7 +82,7 @@ def posterior(target: Target, evidence: Evidence, leaves: list[Tensor] | None = 
     given = leaf_values(target, evidence) if leaves is None else leaves
     up = reference.upward_from(params, given)
     root = root_flow(evidence.batch(), up.outputs)
-    down = DownwardPass(reference, params, up, root)
+    down = DownwardPass(reference, params, up, root, FRESH)
     for _ in down.sums():
         pass
     log_evidence = torch.where(root.log_value <= IMPOSSIBLE, -torch.inf, root.log_value)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from circurve.engine import Params
 from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.reference import Rows
 from circurve.engine.states import leaf_inputs
 from circurve.errors import OptionError
 from circurve.inputs import Family
@@ -181,12 +182,11 @@ def _by_row(units: Callable[[int], Tensor], runs: int, copies: int, number: int)
 def _tilted(target: Target, given: Evidence) -> Params:
     """The parameters of each run given each of B rows of evidence: R B runs."""
     reference, params = target.reference, target.params
-    up = reference.upward_from(params, leaf_values(target, given), keep=True)
+    up = reference.upward_from(params, leaf_values(target, given))
     require_possible(target, given, _log_evidence(given, up.outputs))
     weights = []
     for layer, w in zip(target.program.sums, params.weights, strict=True):
-        g, _, c = layer.shape
-        values = reference.children[layer.block](up.blocks).reshape(target.runs, g, c, given.size)
+        values = reference.child_values(layer, up.values)
         logits = w.log().unsqueeze(1) + values.movedim(-1, 1).unsqueeze(3)  # (R, B, G, K, C)
         weights.append(logits.softmax(-1).flatten(0, 1))
     inputs = (p.unsqueeze(1).expand(-1, given.size, -1, -1, -1).flatten(0, 1) for p in params.inputs)
@@ -268,23 +268,19 @@ def _row_by_row(target: Target, given: Evidence, draws: int, random: _Random) ->
     tables = _Tables((), _input_tables(target, target.params), target.params.inputs, {}, 1)
     for rows in _blocks(given.size, _block_size(target, each)):
         part = given.rows(rows)
-        up = target.reference.upward_from(target.params, leaf_values(target, part), keep=True)
+        up = target.reference.upward_from(target.params, leaf_values(target, part))
         require_possible(target, part, _log_evidence(part, up.outputs))
         for draw in range(draws):
-            found[:, draw, rows] = _draw_rows(target, part, tables, up.blocks, random).transpose(1, 2)
+            found[:, draw, rows] = _draw_rows(target, part, tables, up.values, random).transpose(1, 2)
     return found
 
 
-def _draw_rows(
-    target: Target, given: Evidence, tables: _Tables, blocks: dict[int, Tensor], random: _Random
-) -> Tensor:  # (R, V, N)
+def _draw_rows(target: Target, given: Evidence, tables: _Tables, found: Rows, random: _Random) -> Tensor:  # (R, V, N)
     generator, reference, params = random.next(), target.reference, target.params
 
     def choose(number: int, active: Tensor) -> Tensor:
-        layer = target.program.sums[number]
-        g, _, c = layer.shape
-        values = reference.children[layer.block](blocks).reshape(target.runs, g, c, given.size)
-        index = active.clamp_min(0).unsqueeze(2).expand(-1, -1, c, -1)
+        values = reference.child_values(target.program.sums[number], found)
+        index = active.clamp_min(0).unsqueeze(2).expand(-1, -1, values.shape[2], -1)
         logits = params.weights[number].log().transpose(-1, -2).gather(-1, index) + values  # (R, G, C, N)
         sums = logits.softmax(2).cumsum(2, dtype=torch.float64)
         level = uniform((1, *active.shape[1:]), generator) * sums[:, :, -1]

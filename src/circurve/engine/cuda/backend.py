@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -31,11 +32,17 @@ class Fused:
         self.program, self.runs, self.device, self.dtype = program, runs, device, torch.float32
         self.engine = FusedEngine(program, blueprint, runs, device, precision)
         self.max_samples: int | None = None
+        self.lock = RLock()
         self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
 
     def describe(self) -> str:
         """What computes, for people."""
         return self.engine.describe()
+
+    @property
+    def records(self) -> bool:
+        """Whether steps can be recorded as CUDA graphs; not where Triton's interpreter stands in for a GPU."""
+        return self.device.type == "cuda"
 
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs."""

@@ -6,9 +6,10 @@ backends are tested against it, and it is tested against enumeration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from threading import RLock
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,8 @@ from circurve.engine.program import ProductLayer, Program, SumLayer
 from circurve.engine.reference.downward import RootFlow, SumPass, child_flow, root_flow
 from circurve.engine.reference.gather import Gather
 from circurve.engine.reference.sums import Sums, input_statistics
-from circurve.engine.reference.upward import SumValues, UpwardPass, sum_values
+from circurve.engine.reference.upward import SumValues, UpwardPass, never_weak, safe_sum_values, sum_values
+from circurve.engine.reference.workspace import FRESH, Memory, Rows, Workspace
 from circurve.engine.statistics import Request, Statistics
 
 __all__ = ["DownwardPass", "Reference"]
@@ -33,6 +35,7 @@ class Reference:
     def __init__(self, program: Program, runs: int, device: torch.device, dtype: torch.dtype) -> None:
         self.program, self.runs, self.device, self.dtype = program, runs, device, dtype
         self.max_samples: int | None = None
+        self.lock = RLock()
         layers = program.layers
         self.children = {layer.block: Gather(layer.children, program.values, runs, device) for layer in layers}
         self.received = {
@@ -49,20 +52,8 @@ class Reference:
         blocks = program.values.block_of(program.roots)
         rows = program.roots - program.values.starts[blocks]
         self._outputs = list(zip(blocks.tolist(), rows.tolist(), strict=True))
-        self._read_last_by = self._last_readers()
-
-    def _last_readers(self) -> dict[int, list[int]]:
-        """For each layer's block, the blocks that no later layer reads: their memory can be used again."""
-        program, kept = self.program, {block for block, _ in self._outputs}
-        last: dict[int, int] = {}
-        for layer in program.layers:
-            for block in np.unique(program.values.block_of(layer.children.edges()[1])).tolist():
-                last[block] = layer.block
-        found: dict[int, list[int]] = {}
-        for block, reader in last.items():
-            if block not in kept:
-                found.setdefault(reader, []).append(block)
-        return found
+        self.workspace = Workspace(runs, device, dtype)
+        """Memory of `statistics`, and of `log_prob` where nothing is differentiated; no result lies in it."""
 
     @classmethod
     def of(cls, program: Program, params: Params) -> Reference:
@@ -76,19 +67,23 @@ class Reference:
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs: what a pass holds at its end, and temporaries of the widest layer."""
         program = self.program
-        widest = max((layer.children.targets for layer in program.layers), default=1)
+        widths = [math.prod(layer.shape) for layer in program.inputs]
+        widths += [layer.children.targets for layer in program.layers]
+        widest = max(*widths, *(math.prod(layer.shape[:2]) for layer in program.sums), 1)
         elements = sum(layer.children.targets for layer in program.sums)
-        rows = program.values.rows + elements + program.units + 3 * widest
+        rows = program.values.rows + elements + program.units + 4 * widest
         if backward:
-            rows += program.flows.rows + 2 * widest
+            rows += program.flows.rows + 3 * widest
         return rows * self.runs * torch.finfo(self.dtype).bits // 8
 
     def release(self) -> None:
-        """Nothing to give back: memory is taken for each batch and goes with it."""
+        """Give all buffers back; the next call makes new ones."""
+        self.workspace = Workspace(self.runs, self.device, self.dtype)
 
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
         """Log-probabilities of all outputs; -inf for probability zero. Autograd can differentiate them."""
-        value = self.upward(params, batch).outputs
+        memory = FRESH if torch.is_grad_enabled() else self.workspace.begin(batch.size, backward=False)
+        value = self.upward(params, batch, memory).outputs
         return torch.where(value <= IMPOSSIBLE, -torch.inf, value)
 
     @torch.no_grad()
@@ -96,88 +91,113 @@ class Reference:
         """The sums of an E-step over all batches."""
         sums = Sums(self.program, params, request or Request())
         for batch in batches:
-            down = self.passes(params, batch)
+            memory = self.workspace.begin(batch.size, backward=True)
+            down = self.passes(params, batch, memory)
             sums.add_root(down.root)
             for step in down.sums():
                 sums.add_sum(step, down.root)
             for number, flow in down.inputs():
                 layer = self.program.inputs[number]
-                sums.add_input(number, input_statistics(layer, self.variables[number], batch, flow))
+                sums.add_input(number, input_statistics(layer, self.variables[number], batch, flow, memory))
         return sums.result()
 
-    def upward(self, params: Params, batch: Batch, keep: bool = False) -> UpwardPass:
-        """All values of a batch; zero probability is LOG_ZERO or below. `keep` keeps the values of every block."""
-        numbers = range(len(self.program.inputs))
-        return self.upward_from(params, (self.input_values(number, params, batch) for number in numbers), keep)
+    def upward(self, params: Params, batch: Batch, memory: Memory = FRESH) -> UpwardPass:
+        """All values of a batch; zero probability is LOG_ZERO or below."""
+        values = memory.rows("values", self.program.values, batch.size)
+        for number, layer in enumerate(self.program.inputs):
+            place = values.place(layer.block, *layer.shape)
+            values.put(layer.block, self.input_values(number, params, batch, place))
+        return self._climb(params, values, memory)
 
-    def upward_from(self, params: Params, leaves: Iterable[Tensor], keep: bool = False) -> UpwardPass:
+    def upward_from(self, params: Params, leaves: Sequence[Tensor]) -> UpwardPass:
         """All values, given those of the input layers, (R, G, K, N) each, in the order of the program."""
-        program = self.program
-        blocks = {layer.block: values.flatten(1, 2) for layer, values in zip(program.inputs, leaves, strict=True)}
+        values = FRESH.rows("values", self.program.values, leaves[0].shape[-1])
+        for layer, leaf in zip(self.program.inputs, leaves, strict=True):
+            values.put(layer.block, leaf)
+        return self._climb(params, values, FRESH)
+
+    def child_values(self, layer: SumLayer, values: Rows) -> Tensor:  # (R, G, C, N)
+        """The log-values of the children of a sum layer, from those of an upward pass in memory of its own."""
+        rows = self.children[layer.block](values, FRESH)
+        g, _, c = layer.shape
+        return rows.reshape(self.runs, g, c, rows.shape[-1])
+
+    def _climb(self, params: Params, values: Rows, memory: Memory) -> UpwardPass:
+        """The values of all sums and products; those of the inputs are there."""
+        program, safe = self.program, never_weak(params.weights)
         found: list[SumValues] = []
         for step in program.layers:
-            rows = self.children[step.block](blocks)
-            if not keep:
-                for block in self._read_last_by.get(step.block, ()):
-                    del blocks[block]
+            gather = self.children[step.block]
             if isinstance(step, ProductLayer):
-                blocks[step.block] = rows
+                values.put(step.block, gather(values, memory, values.place(step.block, gather.targets)))
                 continue
             g, _, c = step.shape
-            number, children = len(found), rows.reshape(self.runs, g, c, rows.shape[-1])
-            found.append(sum_values(params.weights[number], children, self.masks[number]))
-            blocks[step.block] = found[-1].log_value.flatten(1, 2)
-        outputs = torch.stack([blocks[block][:, row] for block, row in self._outputs], dim=1)
-        return UpwardPass(outputs, blocks, tuple(found))
+            weights, mask = params.weights[len(found)], self.masks[len(found)]
+            places = memory.sum_places(step, len(found), values)
+            in_place = places.elements if safe and gather.whole is None else None
+            rows = gather(values, memory, in_place)
+            children = rows.view(self.runs, g, c, rows.shape[-1])
+            if safe:
+                found.append(safe_sum_values(weights, children, places))
+            else:
+                found.append(sum_values(weights, children, mask, places))
+            values.put(step.block, found[-1].log_value)
+        outputs = torch.stack([values.blocks[block][:, row] for block, row in self._outputs], dim=1)
+        return UpwardPass(outputs, values, tuple(found))
 
-    def input_values(self, number: int, params: Params, batch: Batch) -> Tensor:  # (R, G, K, N)
-        """The log-values of one input layer; 0 where nothing is observed."""
+    def input_values(
+        self, number: int, params: Params, batch: Batch, place: Tensor | None = None
+    ) -> Tensor:  # (R, G, K, N)
+        """The log-values of one input layer, written to `place` if it is given; 0 where nothing is observed."""
         layer, variables = self.program.inputs[number], self.variables[number]
-        value = layer.family.log_prob(params.inputs[number], batch.x.index_select(1, variables))
+        value = layer.family.log_prob(params.inputs[number], batch.x.index_select(1, variables), place)
         if batch.observed is not None:
-            value = value * batch.observed.index_select(1, variables).unsqueeze(-2)
+            present = batch.observed.index_select(1, variables).unsqueeze(-2)
+            value = torch.mul(value, present, out=place)
         return value
 
     @torch.no_grad()
-    def passes(self, params: Params, batch: Batch) -> DownwardPass:
+    def passes(self, params: Params, batch: Batch, memory: Memory = FRESH) -> DownwardPass:
         """The upward pass of a batch, ready for the downward one."""
-        up = self.upward(params, batch)
-        return DownwardPass(self, params, up, root_flow(batch, up.outputs))
+        up = self.upward(params, batch, memory)
+        return DownwardPass(self, params, up, root_flow(batch, up.outputs), memory)
 
 
 class DownwardPass:
-    """Flows of a batch. `sums` must be walked through before `inputs` and `product_flow` have what they need."""
+    """Flows of a batch. `sums` must be walked through before `inputs` has what it needs.
 
-    def __init__(self, backend: Reference, params: Params, up: UpwardPass, root: RootFlow) -> None:
-        self.backend, self.params, self.up, self.root = backend, params, up, root
-        zero = root.flow.new_zeros(backend.runs, 1, root.flow.shape[-1])
-        self.flows: dict[int, Tensor] = {0: zero, Program.ROOT_FLOWS: root.flow}
-        """Flows by flow block, (R, rows, N)."""
+    With a workspace as memory, what `sums` and `inputs` yield is valid until the next step.
+    """
+
+    def __init__(self, backend: Reference, params: Params, up: UpwardPass, root: RootFlow, memory: Memory) -> None:
+        self.backend, self.params, self.up, self.root, self.memory = backend, params, up, root, memory
+        self.flows = memory.rows("flows", backend.program.flows, root.flow.shape[-1])
+        self.flows.put(0, root.flow.new_zeros(backend.runs, 1, root.flow.shape[-1]))
+        self.flows.put(Program.ROOT_FLOWS, root.flow)
 
     def sums(self) -> Iterator[SumPass]:
         """The sum layers, parents first, each with its flow."""
-        backend = self.backend
         number = len(self.up.sums)
-        for layer in reversed(backend.program.layers):
-            if layer.flow is None:
-                continue
-            flow = backend.received[layer.block](self.flows)
+        for layer in reversed(self.backend.program.layers):
             if isinstance(layer, SumLayer):
                 number -= 1
-                step = self._sum_pass(layer, number, flow)
-                flow = child_flow(step).flatten(1, 2)
+                step = self._sum_pass(layer, number)
+                g, _, c = layer.shape
+                self.flows.put(layer.flow_block, child_flow(step, self.flows.place(layer.flow_block, g, c)))
                 yield step
-            assert layer.flow_block is not None
-            self.flows[layer.flow_block] = flow
+            elif layer.flow_block is not None:
+                gather = self.backend.received[layer.block]
+                place = self.flows.place(layer.flow_block, gather.targets)
+                self.flows.put(layer.flow_block, gather(self.flows, self.memory, place))
 
-    def _sum_pass(self, layer: SumLayer, number: int, rows: Tensor) -> SumPass:
+    def _sum_pass(self, layer: SumLayer, number: int) -> SumPass:
         values = self.up.sums[number]
-        flow = rows.reshape(len(rows), *layer.shape[:2], -1)
-        weights, mask = self.params.weights[number], self.backend.masks[number]
-        return SumPass(number, layer, values, weights, mask, flow, flow / values.sums)
+        flow = self.backend.received[layer.block](self.flows, self.memory).view(values.sums.shape)
+        ratio = torch.div(flow, values.sums, out=self.memory.take("ratio", *flow.shape))
+        return SumPass(number, layer, values, self.params.weights[number], self.backend.masks[number], flow, ratio)
 
     def inputs(self) -> Iterator[tuple[int, Tensor]]:
         """The number of each input layer and its flow, (R, G, K, N)."""
         for number, layer in enumerate(self.backend.program.inputs):
-            rows = self.backend.received[layer.block](self.flows)
-            yield number, rows.reshape(len(rows), *layer.shape, -1)
+            rows = self.backend.received[layer.block](self.flows, self.memory)
+            yield number, rows.view(len(rows), *layer.shape, -1)

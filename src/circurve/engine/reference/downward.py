@@ -20,7 +20,7 @@ from torch import Tensor
 from circurve.engine.batch import Batch
 from circurve.engine.numerics import IMPOSSIBLE, MIN_SAMPLE_WEIGHT
 from circurve.engine.program import SumLayer
-from circurve.engine.reference.upward import Entries, SumValues, flushed
+from circurve.engine.reference.upward import Entries, SumValues, flushed, matrix_products
 
 __all__ = ["RootFlow", "SumPass", "WeakEntries", "child_flow", "root_flow"]
 
@@ -93,9 +93,9 @@ class SumPass:
             yield WeakEntries(at, self.flow[at], log_ratio, responsibility)
 
 
-def child_flow(step: SumPass) -> Tensor:  # (R, G, C, N)
+def child_flow(step: SumPass, out: Tensor | None = None) -> Tensor:  # (R, G, C, N)
     """The flow that a sum layer sends to its children."""
-    down = torch.matmul(step.weights.transpose(-1, -2), step.ratio).mul_(step.values.elements)
+    down = matrix_products(step.weights.transpose(-1, -2), step.ratio, out).mul_(step.values.elements)
     for entries in step.weak():
         run, group, _, sample = entries.at
         child = torch.arange(down.shape[2], device=down.device)

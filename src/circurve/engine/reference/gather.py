@@ -1,28 +1,39 @@
-"""Wirings bound to a number of runs: for each target row the sum of its source rows, gathered from blocks of rows."""
+"""Wirings bound to a number of runs: for each target row the sum of its source rows, gathered from blocks of rows.
+
+Blocks in one matrix need one `index_select` for each column of a wiring; separate blocks need one for each piece.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circurve.engine.program import Column, Index, Space, Wiring
+from circurve.engine.reference.workspace import Memory, Rows
 
-__all__ = ["Blocks", "Gather"]
-
-Blocks = Mapping[int, Tensor]
-"""Rows of all runs by block number, (R, rows, N) each."""
+__all__ = ["Gather"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Column:
-    """One source row for each of some targets, as consecutive pieces that each lie in one block."""
+    """One source row for each of some targets."""
 
-    pieces: tuple[tuple[int, Tensor], ...]  # block, rows of all runs (R x n,)
+    rows: Tensor  # of all runs in the matrix of all blocks, (R x n,)
     targets: int | Tensor | None  # all of them, the first ones, or a list
+    blocks: Index  # of each source row, (n,)
+    inside: Index  # the same rows counted within their blocks, (R, n)
+
+    @cached_property
+    def pieces(self) -> list[tuple[int, Tensor]]:
+        """The source rows as consecutive pieces that each lie in one block: the block, and (R x n,) rows of it."""
+        cuts = np.flatnonzero(np.diff(self.blocks)) + 1
+        blocks = self.blocks[np.concatenate([[0], cuts])].tolist()
+        parts = (torch.from_numpy(part.reshape(-1)) for part in np.split(self.inside, cuts, axis=1))
+        return [(block, part.to(self.rows.device)) for block, part in zip(blocks, parts, strict=True)]
 
 
 class Gather:
@@ -32,39 +43,53 @@ class Gather:
         self.runs, self.targets = runs, wiring.targets
         single = wiring.single
         self.whole = None if single is None else space.whole_block(single)
-        """The block that is exactly the targets: it is returned as it is."""
+        """The block that is exactly the targets."""
 
         columns = list(wiring.columns)
         if wiring.tail is not None:
             sizes = np.diff(wiring.tail.offsets, append=len(wiring.tail.sources))
             columns.append(Column(wiring.tail.sources, np.repeat(wiring.tail.targets, sizes)))
-        self._columns = [self._bind(column, space, device) for column in columns] if self.whole is None else []
+        self._columns = [self._bind(column, space, device) for column in columns]
+        self._end = self.runs * int(max((space.starts + space.sizes)[column.blocks].max() for column in self._columns))
+        """The end in the matrix of the last block that is read."""
 
     def _bind(self, column: Column, space: Space, device: torch.device) -> _Column:
         blocks = space.block_of(column.sources)
-        cuts = np.flatnonzero(np.diff(blocks)) + 1
-        pieces = []
-        for rows in np.split(column.sources, cuts):
-            block = int(space.block_of(rows[:1])[0])
-            pieces.append((block, self._all_runs(rows - space.starts[block], int(space.sizes[block]), device)))
+        starts, sizes = space.starts[blocks], space.sizes[blocks]
+        inside = np.arange(self.runs, dtype=np.int64)[:, None] * sizes + (column.sources - starts)  # (R, n)
+        rows = torch.from_numpy((self.runs * starts + inside).reshape(-1)).to(device)
         at = column.targets
-        return _Column(tuple(pieces), at if at is None or isinstance(at, int) else torch.from_numpy(at).to(device))
+        targets = at if at is None or isinstance(at, int) else torch.from_numpy(at).to(device)
+        return _Column(rows, targets, blocks, inside)
 
-    def _all_runs(self, rows: Index, size: int, device: torch.device) -> Tensor:  # (n,) -> (R x n,)
-        shifts = np.arange(self.runs, dtype=np.int64)[:, None] * size
-        return torch.from_numpy((shifts + rows).reshape(-1)).to(device)
+    def __call__(self, rows: Rows, memory: Memory, place: Tensor | None = None) -> Tensor:  # (R, targets, N)
+        """The sum of each target's rows, written to `place` (R, targets, N) if it is given.
 
-    def __call__(self, blocks: Blocks) -> Tensor:  # (R, targets, N)
-        """The sum of each target's rows."""
-        if self.whole is not None:
-            return blocks[self.whole]
-        total = self._rows(self._columns[0], blocks)
+        Without it the result is the block itself where one is exactly the targets, or lies in memory "gathered".
+        """
+        if self.whole is not None and place is None:
+            return rows.blocks[self.whole]
+        if rows.matrix is not None:
+            samples = rows.matrix.shape[-1]
+            total = place if place is not None else memory.take("gathered", self.runs, self.targets, samples)
+            assert total is not None, "rows in a matrix come with the workspace they lie in"
+            return self._from_matrix(rows.matrix[: self._end], memory, total)
+        joined = self._joined(self._columns[0], rows)
         for column in self._columns[1:]:
-            total = _added(total, column.targets, self._rows(column, blocks))
+            joined = _added(joined, column.targets, self._joined(column, rows))
+        return joined
+
+    def _from_matrix(self, source: Tensor, memory: Memory, total: Tensor) -> Tensor:
+        """The sums, written to `total`. `source`: only rows that lie before `total`, since torch forbids an overlap."""
+        samples = source.shape[-1]
+        torch.index_select(source, 0, self._columns[0].rows, out=total.view(-1, samples))
+        for column in self._columns[1:]:
+            more = torch.index_select(source, 0, column.rows, out=memory.take("more", *column.rows.shape, samples))
+            _added(total, column.targets, more.view(self.runs, -1, samples))
         return total
 
-    def _rows(self, column: _Column, blocks: Blocks) -> Tensor:  # (R, n, N)
-        picked = (blocks[block].flatten(0, 1).index_select(0, rows) for block, rows in column.pieces)
+    def _joined(self, column: _Column, source: Rows) -> Tensor:  # (R, n, N)
+        picked = (source.blocks[block].flatten(0, 1).index_select(0, rows) for block, rows in column.pieces)
         parts = [rows.reshape(self.runs, -1, rows.shape[-1]) for rows in picked]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 

@@ -18,6 +18,7 @@ from circurve.engine.numerics import IMPOSSIBLE, MAX_TERM
 from circurve.engine.params import Params
 from circurve.engine.program import InputLayer, Program
 from circurve.engine.reference.downward import RootFlow, SumPass
+from circurve.engine.reference.workspace import Memory
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 
 __all__ = ["Sums", "decomposition", "input_statistics", "weak_decomposition"]
@@ -42,11 +43,16 @@ def weak_decomposition(log_ratio: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]
     return (2 * (exact + flow.double().log()[:, None])).exp().sum(-1), (2 * exact).exp().sum(-1)
 
 
-def input_statistics(layer: InputLayer, variables: Tensor, batch: Batch, flow: Tensor) -> Tensor:  # (R, G, K, S)
+def input_statistics(
+    layer: InputLayer, variables: Tensor, batch: Batch, flow: Tensor, memory: Memory
+) -> Tensor:  # (R, G, K, S)
     """Sufficient statistics of an input layer: flow @ features^T, in the precision of the features."""
     observed = None if batch.observed is None else batch.observed.index_select(1, variables)
     features = layer.family.features(batch.x.index_select(1, variables), observed)  # (R or 1, G, S, N)
-    return torch.matmul(flow.to(features.dtype), features.transpose(-1, -2))
+    if flow.dtype != features.dtype:
+        place = memory.take("exact flow", *flow.shape, dtype=features.dtype)
+        flow = flow.to(features.dtype) if place is None else place.copy_(flow)
+    return torch.matmul(flow, features.transpose(-1, -2))
 
 
 class Sums:
@@ -55,7 +61,12 @@ class Sums:
     def __init__(self, program: Program, params: Params, request: Request) -> None:
         self.program, self.params, self.request = program, params, request
         none = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
-        self.counts = [torch.zeros_like(weights) for weights in params.weights]
+        self.scaled_counts = [torch.zeros_like(weights) for weights in params.weights]
+        """N / theta of each sum layer, without weak entries."""
+
+        self.weak_counts: dict[int, Tensor] = {}
+        """N of weak entries, for the sum layers that have any."""
+
         self.inputs: list[Tensor | None] = [None] * len(params.inputs)
         self.log_likelihood, self.weight = none.clone(), none.clone()
         self.impossible, self.broken = none.long(), none.long()
@@ -79,7 +90,7 @@ class Sums:
         """Counts, and the curvature sums that were asked for."""
         number, values = step.number, step.values
         by_sample = values.elements.transpose(-1, -2)
-        self.counts[number] += torch.matmul(step.ratio, by_sample) * step.weights
+        self.scaled_counts[number].flatten(0, 1).baddbmm_(step.ratio.flatten(0, 1), by_sample.flatten(0, 1))
         if self.request.mean_ratio:
             per_unit = self._weight_where_possible(step, root) / values.sums
             rho = torch.matmul(per_unit, by_sample)
@@ -113,7 +124,8 @@ class Sums:
             at = (run, group, unit)
             weight, inverse = (column[run, sample].double() for column in (root.weight, root.inverse))  # (P,)
             edge_flow = (entries.flow[:, None] * entries.responsibility).double()  # (P, C)
-            self.counts[number].index_put_(at, edge_flow.to(dtype), accumulate=True)
+            counts = self.weak_counts.setdefault(number, torch.zeros_like(step.weights))
+            counts.index_put_(at, edge_flow.to(dtype), accumulate=True)
             if self.request.second_moment:
                 moments = edge_flow.square() * inverse[:, None]
                 self.second[number].index_put_(at, moments.to(dtype), accumulate=True)
@@ -137,8 +149,11 @@ class Sums:
         assert all(total is not None for total in self.inputs), "statistics need at least one batch"
         inputs = tuple(total for total in self.inputs if total is not None)
         curvature = self._curvature() if self.request.any else None
+        counts = [scaled * weights for scaled, weights in zip(self.scaled_counts, self.params.weights, strict=True)]
+        for number, weak in self.weak_counts.items():
+            counts[number] += weak
         return Statistics(
-            tuple(self.counts), inputs, self.log_likelihood, self.weight, self.impossible, self.broken, curvature
+            tuple(counts), inputs, self.log_likelihood, self.weight, self.impossible, self.broken, curvature
         )
 
     def _curvature(self) -> CurvatureSums:

@@ -13,15 +13,25 @@ own; if no child with positive weight is possible, the unit has probability zero
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from circurve.engine.numerics import FLUSH, IMPOSSIBLE, LOG_ZERO, MAX_EXPONENT, WEAK_SUM
+from circurve.engine.numerics import FLUSH, IMPOSSIBLE, LOG_ZERO, MAX_EXPONENT, SAFE_WEIGHT, WEAK_SUM
+from circurve.engine.reference.workspace import Rows, SumPlaces
 
-__all__ = ["Entries", "SumValues", "UpwardPass", "flushed", "sum_values"]
+__all__ = [
+    "Entries",
+    "SumValues",
+    "UpwardPass",
+    "flushed",
+    "matrix_products",
+    "never_weak",
+    "safe_sum_values",
+    "sum_values",
+]
 
 ENTRIES_AT_ONCE = 1 << 22
 """Entries x children computed in logs in one go: bounds the memory of a repair."""
@@ -53,8 +63,8 @@ class SumValues:
 class UpwardPass:
     """All values of a batch."""
 
-    outputs: Tensor  # log p of the outputs, (R, outputs, N)
-    blocks: dict[int, Tensor]  # log-values by block, (R, rows, N); only those of outputs unless all were asked for
+    outputs: Tensor  # log p of the outputs, (R, outputs, N); memory of its own
+    values: Rows  # log-values
     sums: tuple[SumValues, ...]  # one for each sum layer
 
 
@@ -64,19 +74,46 @@ def flushed(values: Tensor) -> Tensor:
     return flush(values, FLUSH[values.dtype], 0.0)
 
 
-def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None) -> SumValues:
-    """A sum layer from its weights (R, G, K, C) and the log-values of its children (R, G, C, N); mask: (G, K, C)."""
+def matrix_products(left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:  # (R, G, a, b), (R, G, b, c)
+    """`torch.matmul`; without its overhead, which small circuits notice, if there is memory to write to."""
+    if out is None:
+        return torch.matmul(left, right)
+    torch.bmm(left.flatten(0, 1), right.flatten(0, 1), out=out.flatten(0, 1))
+    return out
+
+
+def never_weak(weights: Sequence[Tensor]) -> bool:  # (R, G, K, C) each
+    """True if no entry can be weak, whatever the data are; False for weights of NaN."""
+    return not weights or bool(torch.stack([layer.detach().amin() for layer in weights]).amin() >= SAFE_WEIGHT)
+
+
+def safe_sum_values(weights: Tensor, children: Tensor, out: SumPlaces) -> SumValues:
+    """A sum layer that is never weak, from its weights (R, G, K, C) and the log-values of its children (R, G, C, N).
+
+    `out.elements` may be the same memory as `children`.
+    """
     largest = children.amax(-2, keepdim=True).detach()
-    elements = flushed((children - largest).exp_())
-    sums = torch.matmul(weights, elements)
+    elements = flushed(torch.sub(children, largest, out=out.elements).exp_())
+    sums = matrix_products(weights, elements, out.sums)
+    return SumValues(torch.log(sums, out=out.log_value).add_(largest), elements, sums, largest, None, None)
+
+
+def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None, out: SumPlaces) -> SumValues:
+    """A sum layer with any weights, masked by (G, K, C), where weak entries are looked for.
+
+    `children` may be overwritten afterwards.
+    """
+    found = safe_sum_values(weights, children, out)
+    sums, largest = found.sums, found.log_largest
     if bool(sums.detach().amin() >= WEAK_SUM[sums.dtype]):  # False if a broken run makes the least sum NaN
-        return SumValues(sums.log().add_(largest), elements, sums, largest, None, None)
+        return found
     weak = sums.detach() < WEAK_SUM[sums.dtype]
     possible = (children.detach() > IMPOSSIBLE).to(sums.dtype)
     alive = torch.matmul((weights.detach() > 0).to(sums.dtype), possible) > 0  # (R, G, K, N)
     log_value = torch.where(weak, LOG_ZERO, torch.where(weak, 1.0, sums).log() + largest)
     entries = (weak & alive).nonzero()
-    found = SumValues(log_value, elements, sums.masked_fill(weak, torch.inf), largest, children, entries)
+    masked = sums.masked_fill(weak, torch.inf)
+    found = SumValues(log_value, found.elements, masked, largest, children.clone(), entries)
     return _repaired(found, weights, mask) if len(entries) else found
 
 

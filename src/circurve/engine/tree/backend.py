@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -37,6 +38,7 @@ class LatentTree:
         self.program, self.layout, self.runs, self.dtype = program, layout, runs, dtype
         self.device = torch.device("cpu")
         self.max_samples: int | None = None
+        self.lock = RLock()
         self._plans = JointPlans(layout)
         self._bound: dict[int, BoundTree] = {}
 
@@ -60,6 +62,8 @@ class LatentTree:
     def release(self) -> None:
         """Give all buffers back; the next call makes new ones."""
         self._bound = {}
+        if "_reference" in self.__dict__:
+            self._reference.release()
 
     @torch.no_grad()
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
