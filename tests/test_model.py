@@ -374,3 +374,59 @@ def test_text_is_kept_beside_a_saved_model(tmp_path):
     assert read_metadata(tmp_path / "m") == {}
     with pytest.raises(OptionError, match="extra must map text to text"):
         model.save(tmp_path / "m", extra={"epochs": 3})
+
+
+# --- a few rows ---
+
+
+@given(case=cases())
+@settings(max_examples=40, deadline=None)
+def test_a_few_rows_score_as_with_the_reference_backend(case):
+    found = Model.from_parameters(case.circuit, case.weights, case.inputs)
+    wanted = found.log_prob(case.x, backend="reference")
+    np.testing.assert_allclose(found.log_prob(case.x), wanted, rtol=1e-9, atol=1e-10)
+    of_tensor = found.log_prob(torch.from_numpy(case.x))
+    assert isinstance(of_tensor, torch.Tensor)
+    assert of_tensor.dtype == found.dtype
+    np.testing.assert_allclose(of_tensor, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_one_row_and_many_rows_give_the_same():
+    x = np.random.default_rng(0).integers(0, 2, (5000, 6))
+    trained = cc.fit(cc.hclt(x, units=4), x, epochs=1, seed=0).model
+    many = trained.log_prob(x)
+    assert len(x) > trained._small.max_samples > 0
+    np.testing.assert_allclose([float(trained.log_prob(x[i : i + 1])[0]) for i in range(20)], many[:20], rtol=1e-5)
+
+
+def test_scores_of_a_call_do_not_change_with_the_next():
+    scored = model()
+    for kind in (np.array, torch.tensor):
+        first = scored.log_prob(kind(Example.x))
+        kept = np.asarray(first).copy()
+        scored.log_prob(kind(Example.x[::-1].copy()))
+        np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_a_row_that_does_not_fit_is_named_as_in_a_large_table(kind):
+    bad = np.array([[0.0, 1.0], [1.0, 3.0]])
+    with pytest.raises(DataError, match=r"column 1, row 1: value 3 does not fit Bernoulli\(\)"):
+        model().log_prob(kind(bad))
+    with pytest.raises(DataError, match="data has 1 dimension"):
+        model().log_prob(kind(bad[0]))
+    with pytest.raises(DataError, match="data has 3 columns, the circuit has 2 variables"):
+        model().log_prob(kind(np.zeros((1, 3))))
+
+
+def test_a_model_with_what_it_keeps_can_be_pickled():
+    scored = model()
+    wanted = scored.log_prob(Example.x)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(scored)).log_prob(Example.x), wanted)
+
+
+def test_a_backend_by_name_is_used_or_refused():
+    with pytest.raises(OptionError, match="backend='tree' cannot be used"):
+        model().log_prob(Example.x, backend="tree")
+    with pytest.raises(OptionError, match="backend must be one of"):
+        model().log_prob(Example.x, backend="fast")

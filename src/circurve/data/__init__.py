@@ -8,6 +8,7 @@ from circurve.data.dataset import Dataset, split_rows, take_fraction
 from circurve.data.debd import DEBD
 from circurve.data.entry import Examples, as_table
 from circurve.data.files import load_data, read_table
+from circurve.data.quick import QuickCheck
 from circurve.data.table import Column, Schema, Table
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "Examples",
+    "QuickCheck",
     "Schema",
     "Table",
     "as_table",
