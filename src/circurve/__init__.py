@@ -39,12 +39,14 @@ from circurve.structures import (
     mixture,
     random_binary_trees,
 )
+from circurve.torch_module import CircuitModule, torch_module
 
 __all__ = [
     "Bernoulli",
     "Binomial",
     "Categorical",
     "Circuit",
+    "CircuitModule",
     "CircurveError",
     "CircurveWarning",
     "Curvature",
@@ -96,4 +98,5 @@ __all__ = [
     "schedules",
     "take_fraction",
     "top_eigenvalues",
+    "torch_module",
 ]

@@ -26,6 +26,7 @@ from circurve.engine import (
     compile,
     differentiable_log_prob,
     from_nodes,
+    refuse_discrete,
     wants_gradient,
 )
 from circurve.engine.memory import chunk_size, within_memory
@@ -201,6 +202,7 @@ class Model:
             )
         if memory_budget is not None:
             raise OptionError("memory_budget has no effect where gradients are kept: pass fewer rows at a time instead")
+        refuse_discrete(x, self.circuit.families)
         values = differentiable_log_prob(self._reference, self.params, x, self.circuit.families, missing).T
         return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)
 

@@ -4,7 +4,7 @@ from circurve.engine.backend import Backend
 from circurve.engine.batch import Batch, chunks
 from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice
 from circurve.engine.compiler import compile
-from circurve.engine.gradient import differentiable_log_prob, wants_gradient
+from circurve.engine.gradient import differentiable_log_prob, refuse_discrete, wants_gradient
 from circurve.engine.inspect import flows, values
 from circurve.engine.params import Params, by_node, from_nodes, random_weights, stack
 from circurve.engine.program import Program
@@ -33,6 +33,7 @@ __all__ = [
     "flows",
     "from_nodes",
     "random_weights",
+    "refuse_discrete",
     "stack",
     "values",
     "wants_gradient",

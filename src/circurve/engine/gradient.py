@@ -15,7 +15,7 @@ from circurve.engine.reference import Reference
 from circurve.errors import DataError
 from circurve.inputs import Family
 
-__all__ = ["differentiable_log_prob", "wants_gradient"]
+__all__ = ["differentiable_log_prob", "refuse_discrete", "wants_gradient"]
 
 
 def wants_gradient(x: object, params: Params) -> bool:
@@ -31,11 +31,10 @@ def differentiable_log_prob(
 ) -> Tensor:  # (N, V) -> (outputs, N)
     """Log-probabilities in the autograd graph of `x` and `params`; the derivative by a missing value is 0.
 
-    The graph keeps the values of all nodes for all rows: rows x units numbers.
+    Discrete columns have no derivative: `refuse_discrete` says so before a gradient is lost. The graph keeps the values
+    of all nodes for all rows: rows x units numbers.
     """
     table = check(as_table(x, missing=missing).bare(), families)
-    if x.requires_grad:
-        _refuse_discrete(table.observed, families)
     observed = None if table.observed is None else table.observed.to(backend.device)
     values = x.to(backend.device, backend.dtype)
     if observed is not None:
@@ -44,10 +43,15 @@ def differentiable_log_prob(
     return backend.log_prob(params, Batch(values.T.unsqueeze(0), observed, None, None))[0]
 
 
-def _refuse_discrete(observed: Tensor | None, families: Sequence[Family]) -> None:
-    """Values of discrete columns have no derivative; columns that are missing throughout need none."""
+def refuse_discrete(x: Tensor, families: Sequence[Family]) -> None:
+    """Raise DataError if `x` (N, V) requires a gradient and holds discrete values, which have no derivative.
+
+    Discrete columns that are missing throughout need none.
+    """
+    if not (torch.is_grad_enabled() and x.requires_grad) or x.ndim != 2 or x.shape[1] != len(families):
+        return  # what has another shape is refused with the data
     for number, family in enumerate(families):
-        if family.discrete and (observed is None or bool(observed[:, number].any())):
+        if family.discrete and not bool(x[:, number].isnan().all()):
             raise DataError(
                 f"x requires a gradient, but {column_label(None, number)} is discrete ({family!r}) and has none: pass "
                 "x.detach(), or give the discrete columns apart: "

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, use_and_total, wrong_probability
+from circurve.inputs.common import FLOOR, blend, from_logit, to_logit, use_and_total, wrong_probability
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Bernoulli"]
@@ -32,6 +32,13 @@ class Bernoulli(Family):
 
     def check_parameters(self, parameters: Tensor) -> str | None:
         return wrong_probability(parameters)
+
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The logit of p."""
+        return to_logit(parameters)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return from_logit(free)
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """logit p = 4 (u - u') with u, u' uniform, whatever the column holds.

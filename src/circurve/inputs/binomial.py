@@ -14,6 +14,8 @@ from circurve.inputs.common import (
     blend,
     cancelling_log_prob,
     check_whole,
+    from_logit,
+    to_logit,
     use_and_total,
     wrong_probability,
     wrong_whole_value,
@@ -44,6 +46,13 @@ class Binomial(Family):
 
     def check_parameters(self, parameters: Tensor) -> str | None:
         return wrong_probability(parameters)
+
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The logit of p."""
+        return to_logit(parameters)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return from_logit(free)
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """The column's share of successes, mixed half and half with a uniform draw for each unit."""

@@ -9,7 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, check_whole, presence, wrong_probability, wrong_whole_value
+from circurve.inputs.common import (
+    FLOOR,
+    SMALLEST_FREE,
+    blend,
+    check_whole,
+    presence,
+    wrong_probability,
+    wrong_whole_value,
+)
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Categorical"]
@@ -39,6 +47,14 @@ class Categorical(Family):
         error = (parameters.sum(-1) - 1).abs()
         wrong_sum = None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
         return wrong_probability(parameters) or wrong_sum
+
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """log p_s: one more number than needed, since adding a constant to all of them changes nothing."""
+        return parameters.clamp_min(SMALLEST_FREE[parameters.dtype]).log()
+
+    def from_free(self, free: Tensor) -> Tensor:
+        """The softmax, with nothing below SMALLEST_FREE."""
+        return torch.softmax(free, dim=-1).clamp_min(SMALLEST_FREE[free.dtype])
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """p_s proportional to exp(4 u_s) with u_s uniform, whatever the column holds (`Bernoulli` says why)."""

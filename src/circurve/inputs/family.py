@@ -52,6 +52,20 @@ class Family(ABC):
         """Say what is wrong with parameters, or None."""
 
     @abstractmethod
+    def to_free(self, parameters: Tensor) -> Tensor:  # (..., P) -> (..., Q)
+        """Parameters as Q numbers without bounds, as gradient descent moves them: logits, logarithms.
+
+        A parameter at its bound, such as a probability of zero, moves to the nearest value that has such numbers.
+        """
+
+    @abstractmethod
+    def from_free(self, free: Tensor) -> Tensor:  # (..., Q) -> (..., P)
+        """The inverse of `to_free`, in the same dtype; autograd can differentiate it.
+
+        Any finite numbers give parameters that `check_parameters` takes.
+        """
+
+    @abstractmethod
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:  # (K, P) float64
         """Draw starting parameters for `units` units, spread around the observed values of `column` (may be empty)."""
 

@@ -57,6 +57,13 @@ class Indicator(Family):
             return f"indicator parameters need the axes (units, 0), not {tuple(parameters.shape)}"
         return self.check_units(parameters.shape[-2])
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """There are none."""
+        return parameters
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """An empty tensor, (K, 0)."""
         wrong = self.check_units(units)

@@ -17,6 +17,9 @@ __all__ = ["Poisson"]
 RATE_FLOOR = 1e-6
 """The M-step aims at rates >= RATE_FLOOR: a unit that saw only zeros still allows a one."""
 
+LARGEST_LOG_RATE = 60.0
+"""Gradient descent keeps the rate between exp(-60) and exp(60), well within float32."""
+
 
 @dataclass(frozen=True)
 class Poisson(Family):
@@ -36,6 +39,13 @@ class Poisson(Family):
     def check_parameters(self, parameters: Tensor) -> str | None:
         positive = (parameters > 0) & parameters.isfinite()
         return None if bool(positive.all()) else "a rate is not positive and finite"
+
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The logarithm of the rate."""
+        return parameters.log()
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE).exp()
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """Half the column's mean and half the value of a random row, times a uniform draw from [0.5, 1.5].
