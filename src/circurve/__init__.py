@@ -1,10 +1,11 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from typing import TYPE_CHECKING
+
 from circurve import inputs
 from circurve._version import __version__
 from circurve.curvature import (
     Curvature,
-    curvature,
     hessian,
     hessian_diagonal,
     hessian_trace,
@@ -27,7 +28,7 @@ from circurve.errors import (
     TrainingError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
-from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
+from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
 from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
 from circurve.structures import (
@@ -40,6 +41,11 @@ from circurve.structures import (
     random_binary_trees,
 )
 from circurve.torch_module import CircuitModule, torch_module
+
+if TYPE_CHECKING:  # the package circurve.curvature is this function: see its docstring
+    from circurve.curvature import curvature
+else:
+    from circurve import curvature
 
 __all__ = [
     "Bernoulli",
@@ -95,6 +101,7 @@ __all__ = [
     "mixture",
     "per_sample",
     "random_binary_trees",
+    "register_family",
     "schedules",
     "take_fraction",
     "top_eigenvalues",
