@@ -53,7 +53,7 @@ def test_every_gate_has_a_name(answer, table, gate):
 def test_mu_is_chosen_by_validation_unless_it_is_given(answer, invoke, table):
     report = answer(f"fit {table} {TINY} --method global --out m.safetensors")
     path = report["path"]
-    assert len(path) == 9
+    assert len(path) == 10
     best = max(path, key=lambda candidate: candidate["valid_ll"])
     assert [candidate["mu"] for candidate in path if candidate["chosen"]] == [best["mu"]] == [report["mu"]]
     assert (report["valid_ll"], report["test_ll"]) == (best["valid_ll"], best["test_ll"])

@@ -83,7 +83,7 @@ class FitResult(_Scored):
     seconds: float  # of the whole fleet that the run was trained in
     sharpness: float | None  # mean trace of the Hessian over the training data; None unless `track=True`
     stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
-    # with mu="auto" or gate="auto": the results of all candidates, of which this is the best
+    # with mu="auto" or gate="auto": the results of all candidates, of which this one was chosen
     path: tuple[FitResult, ...] = field(default=(), repr=False)
     # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
