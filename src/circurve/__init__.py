@@ -1,6 +1,7 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from circurve import inputs
 from circurve._version import __version__
@@ -43,6 +44,7 @@ from circurve.structures import (
 from circurve.torch_module import CircuitModule, torch_module
 
 if TYPE_CHECKING:  # the package circurve.curvature is this function: see its docstring
+    from circurve import plots as plots
     from circurve.curvature import curvature
 else:
     from circurve import curvature
@@ -107,3 +109,15 @@ __all__ = [
     "top_eigenvalues",
     "torch_module",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`circurve.plots` is imported when it is first used: it needs matplotlib, and nothing else does."""
+    if name != "plots":
+        raise AttributeError(f"module 'circurve' has no attribute {name!r}")
+    try:
+        return import_module("circurve.plots")
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        raise OptionError("circurve.plots needs matplotlib: pip install matplotlib") from error
