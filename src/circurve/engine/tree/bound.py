@@ -118,5 +118,6 @@ class BoundTree:
 
 
 def _versions(params: Params) -> tuple[int, ...]:
-    """How often each tensor was changed in place."""
-    return tuple(tensor._version for tensor in (*params.weights, *params.inputs))
+    """How often each tensor was changed in place; tensors made in inference mode do not count it."""
+    tensors = (*params.weights, *params.inputs)
+    return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)
