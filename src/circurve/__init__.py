@@ -1,10 +1,12 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from circurve import inputs
 from circurve._version import __version__
 from circurve.curvature import (
     Curvature,
-    curvature,
     hessian,
     hessian_diagonal,
     hessian_trace,
@@ -27,7 +29,7 @@ from circurve.errors import (
     TrainingError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
-from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
+from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
 from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
 from circurve.schema import Column, Schema
@@ -39,12 +41,20 @@ from circurve.structures import (
     mixture,
     random_binary_trees,
 )
+from circurve.torch_module import CircuitModule, torch_module
+
+if TYPE_CHECKING:  # the package circurve.curvature is this function: see its docstring
+    from circurve import plots as plots
+    from circurve.curvature import curvature
+else:
+    from circurve import curvature
 
 __all__ = [
     "Bernoulli",
     "Binomial",
     "Categorical",
     "Circuit",
+    "CircuitModule",
     "CircurveError",
     "CircurveWarning",
     "Column",
@@ -96,7 +106,21 @@ __all__ = [
     "mixture",
     "per_sample",
     "random_binary_trees",
+    "register_family",
     "schedules",
     "take_fraction",
     "top_eigenvalues",
+    "torch_module",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`circurve.plots` is imported when it is first used: it needs matplotlib, and nothing else does."""
+    if name != "plots":
+        raise AttributeError(f"module 'circurve' has no attribute {name!r}")
+    try:
+        return import_module("circurve.plots")
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        raise OptionError("circurve.plots needs matplotlib: pip install matplotlib") from error

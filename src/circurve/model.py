@@ -12,10 +12,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import Table, align, as_table, log_unseen
+from circurve.data import QuickCheck, Table, align, as_table, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
-from circurve.engine import Backend, Batch, Params, Program, by_node, choose_backend, compile, from_nodes
+from circurve.engine import (
+    Backend,
+    BackendName,
+    Batch,
+    Params,
+    Program,
+    Reference,
+    SmallBatches,
+    by_node,
+    choose_backend,
+    compile,
+    differentiable_log_prob,
+    from_nodes,
+    refuse_discrete,
+    wants_gradient,
+)
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
@@ -29,6 +44,9 @@ Array = NDArray[np.float64]
 
 MAX_KEPT_BYTES = 64 << 20
 """Buffers up to this size stay with a model between calls."""
+
+MADE_AGAIN = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
+"""What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""
@@ -117,7 +135,7 @@ class Model(Questions):
         if len(found) != 1 or not isinstance(found[0], kind):
             problem = "more than one node" if len(found) > 1 else f"no {kind.__name__}"
             raise ParameterError(f"{problem} {node!r} in this circuit")
-        array: Array = self._by_node[found[0]].double().cpu().numpy()
+        array: Array = self._by_node[found[0]].detach().double().cpu().numpy()
         return array
 
     def align(
@@ -152,32 +170,88 @@ class Model(Questions):
         unseen: Unseen = "impossible",
         missing_columns: MissingColumns = "error",
         memory_budget: int | None = None,
+        backend: BackendName = "auto",
     ) -> Any:
         """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
 
         Data frames, and columns by name, are put in order by their names where the model knows names; arrays go by
         position. NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out
         exactly. A row of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy
-        array.
+        array. Where a tensor `x` or the parameters require a gradient, the result does, too: the reference backend
+        computes it.
 
         unseen: a value that training did not see makes a row impossible (-inf, with one warning), or is taken as
         "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing".
+        backend: "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
         """
+        if wants_gradient(x, self.params):
+            return self._differentiable(x, missing, memory_budget, backend)
+        if backend == "auto" and missing is None and memory_budget is None:
+            quick = self._few_rows(x)
+            if quick is not None:
+                return quick
         table = self.align(x, missing=missing, unseen=unseen, missing_columns=missing_columns).to(self.device)
-        backend = self.backend
-        chunk = chunk_size(backend, backward=False, memory_budget=memory_budget)
+        computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
+        chunk = chunk_size(computing, backward=False, memory_budget=memory_budget, samples=len(table))
 
         def score(size: int) -> Tensor:  # (outputs, N)
             starts = range(0, len(table), size)
             rows = (Batch.rows(table, start, min(start + size, len(table)), self.dtype) for start in starts)
-            return torch.cat([backend.log_prob(self.params, batch)[0] for batch in rows], dim=1)
+            return torch.cat([computing.log_prob(self.params, batch)[0] for batch in rows], dim=1)
 
-        values = within_memory(backend, max(1, min(chunk, len(table))), score).T
+        values = within_memory(computing, max(1, min(chunk, len(table))), score).T
         if (extra := log_unseen(table)) is not None:
             values = values + extra[:, None].to(values.dtype)
-        self._release_if_large(len(table), backward=False)
+        if backend == "auto":
+            self._release_if_large(len(table), backward=False)
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+
+    def _few_rows(self, x: Any) -> Any:
+        """log_prob of a few rows in a plain array or tensor; None if they are many, or anything is out of the ordinary.
+
+        What it refuses goes the longer way through `as_table`, `check` and a backend.
+        """
+        if not isinstance(x, np.ndarray | Tensor) or x.ndim != 2 or not self.schema.numbers_only:
+            return None
+        if len(x) > self._small.max_samples:
+            return None
+        columns = self._quick_check(x)
+        values = None if columns is None else self._small.log_prob(*columns)  # (outputs, N)
+        if values is None:
+            return None
+        values = values[0] if self.circuit.outputs == 1 else values.T
+        return torch.from_numpy(values).to(self.dtype) if isinstance(x, Tensor) else values
+
+    @cached_property
+    def _small(self) -> SmallBatches:
+        return SmallBatches(self.program, self.params)
+
+    @cached_property
+    def _quick_check(self) -> QuickCheck:
+        return QuickCheck(self.circuit.families)
+
+    def _differentiable(self, x: Any, missing: int | None, memory_budget: int | None, backend: BackendName) -> Tensor:
+        """log_prob in the autograd graph of `x` and the parameters; what would lose a gradient is refused."""
+        if not isinstance(x, Tensor):
+            raise OptionError(
+                "the parameters require a gradient, which a numpy result would lose: pass x as a torch tensor, "
+                "or call log_prob within torch.no_grad()"
+            )
+        if backend not in ("auto", "reference"):
+            raise OptionError(
+                f"backend={backend!r} gives no gradients: use backend='reference', "
+                "or call log_prob within torch.no_grad()"
+            )
+        if memory_budget is not None:
+            raise OptionError("memory_budget has no effect where gradients are kept: pass fewer rows at a time instead")
+        refuse_discrete(x, self.circuit.families)
+        values = differentiable_log_prob(self._reference, self.params, x, self.circuit.families, missing).T
+        return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference.of(self.program, self.params)
 
     @cached_property
     def backend(self) -> Backend:
@@ -187,12 +261,12 @@ class Model(Questions):
     def _release_if_large(self, samples: int, backward: bool) -> None:
         """Buffers of a few rows stay for the next call; large ones go, since a person may hold many models."""
         if samples * self.backend.bytes_per_sample(backward) > MAX_KEPT_BYTES:
-            self.backend.release()
+            with self.backend.lock:
+                self.backend.release()
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what can be made again."""
-        made = ("backend", "_by_node", "_mixed", "_target")
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        return {name: value for name, value in self.__dict__.items() if name not in MADE_AGAIN}
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.

@@ -133,7 +133,8 @@ def _record(node: Node, position: Mapping[Node, int], circuit: Circuit) -> Recor
     record: Record = {"kind": type(node).__name__.lower(), "units": int(node.units)}
     if isinstance(node, Input):
         if FAMILIES.get(node.family.name) is not type(node.family):
-            raise StructureError(f"{circuit.name_of(node)}: model files cannot hold the family {node.family!r}")
+            hint = f"call circurve.register_family({type(node.family).__name__}) first"
+            raise StructureError(f"{circuit.name_of(node)}: model files cannot hold the family {node.family!r}; {hint}")
         record |= {"variable": int(node.variable), "family": family_to_json(node.family)}
     else:
         record["children"] = [position[child] for child in node.children]

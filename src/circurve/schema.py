@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 from circurve.errors import DataError, FileFormatError, OptionError
@@ -175,6 +176,11 @@ class Schema:
         """True if the families say it all: no names, plain numbers, no reserved shares, nothing ignored."""
         bare = (column.name is None and column.kind == "number" and not column.unseen_share for column in self.columns)
         return not self.ignored and all(bare)
+
+    @cached_property
+    def numbers_only(self) -> bool:
+        """True if every column holds plain numbers, or true and false, and reserves no share for unseen values."""
+        return all(column.kind in ("number", "boolean") and not column.unseen_share for column in self.columns)
 
     def __len__(self) -> int:
         return len(self.columns)

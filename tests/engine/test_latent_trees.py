@@ -280,3 +280,20 @@ OTHERS: dict[str, Node | list[Node]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_circuits_are_left_to_the_reference(name):
     assert not is_tree(OTHERS[name])
+
+
+@given(case=trees(zeros=False))
+@settings(max_examples=10, deadline=None)
+def test_scores_follow_parameters_that_change_in_place_and_the_pass_before(case):
+    """Tables are kept between scores with the same parameters, and with no others."""
+    tree, params = tree_of(case), case.params.clone()
+    batch = case.samples().rows(0, len(case.x))
+    first = tree.log_prob(params, batch)
+    tree.statistics(params, [batch], ALL)
+    torch.testing.assert_close(tree.log_prob(params, batch), first)
+    for weights in params.weights:
+        weights.copy_(weights.flip(-1))
+    torch.testing.assert_close(tree.log_prob(params, batch), tree_of(case).log_prob(params.clone(), batch))
+    with torch.inference_mode():
+        made = case.params.clone()
+        torch.testing.assert_close(tree.log_prob(made, batch), first)

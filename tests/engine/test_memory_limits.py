@@ -43,7 +43,7 @@ def test_scores_go_on_with_fewer_samples(short_of_memory):
     trained = model()
     del short_of_memory[:]
     with pytest.warns(CircurveWarning, match="going on with 7 samples at once") as caught:
-        found = trained.log_prob(ROWS)
+        found = trained.log_prob(ROWS, backend="reference")
     assert short_of_memory[:4] == [60, 30, 15, 7]
     assert len(caught) == 3
     np.testing.assert_allclose(found, [trained.log_prob(row[None])[0] for row in ROWS], rtol=1e-5)
@@ -80,4 +80,4 @@ def test_a_single_sample_that_does_not_fit_is_an_error(monkeypatch):
     monkeypatch.setattr(Reference, "upward", refuse)
     monkeypatch.setattr("circurve.engine.choice.tree_layout", lambda _: None)
     with pytest.warns(CircurveWarning), pytest.raises(torch.OutOfMemoryError):
-        trained.log_prob(ROWS)
+        trained.log_prob(ROWS, backend="reference")

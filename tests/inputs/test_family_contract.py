@@ -416,3 +416,23 @@ def test_moments_inside_an_interval_agree_with_sums_over_a_grid(case: Case) -> N
     torch.testing.assert_close(found[0], wanted, rtol=1e-3, atol=1e-3 * spread.item())
     variance = ((grid - wanted[..., None]).square() * p).sum(-1)
     torch.testing.assert_close(found[1], variance, rtol=2e-3, atol=1e-3 * spread.item() ** 2)
+
+
+@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_parameters_without_bounds_come_back(case: Case, dtype: torch.dtype) -> None:
+    parameters = torch.from_numpy(case.draw(np.random.default_rng(0), (GROUPS, UNITS))).to(dtype)
+    free = case.family.to_free(parameters)
+    assert bool(free.isfinite().all())
+    assert free.shape[:-1] == parameters.shape[:-1]
+    tolerance = 1e-3 if dtype == torch.float32 else 1e-9
+    torch.testing.assert_close(case.family.from_free(free), parameters, rtol=tolerance, atol=1e-7)
+
+
+@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
+def test_any_numbers_without_bounds_give_valid_parameters(case: Case, dtype: torch.dtype, size: float) -> None:
+    start = torch.from_numpy(case.draw(np.random.default_rng(0), (50, UNITS))).to(dtype)
+    free = size * torch.randn(case.family.to_free(start).shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    assert case.family.check_parameters(case.family.from_free(free)) is None

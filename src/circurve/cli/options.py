@@ -114,7 +114,8 @@ MuOption = Annotated[
         metavar="F|F,F|auto",
         rich_help_panel=METHOD,
         show_default="auto",
-        help=f"{STRENGTH}; of several, or with auto, the best by validation.",
+        help=f"{STRENGTH}; of several, the best by validation. auto also tries plain EM, which wins ties within one "
+        "standard error.",
     ),
 ]
 MusOption = Annotated[

@@ -1,4 +1,13 @@
-"""Curvature: where in a model its sharpness sits, exactly."""
+"""Curvature: where in a model its sharpness sits, exactly.
+
+The package has the name of its main function, so it is that function, too: `circurve.curvature(model, x)` and
+`circurve.curvature.curvature(model, x)` are the same call, whichever way the package was imported.
+"""
+
+import sys
+from inspect import signature
+from types import ModuleType
+from typing import Any
 
 from circurve.curvature.analysis import (
     Attenuation,
@@ -41,3 +50,22 @@ __all__ = [
     "reversals",
     "top_eigenvalues",
 ]
+
+
+class CallableModule(ModuleType):
+    """A module that calls its function `curvature` when it is called, and can be pickled as functions can."""
+
+    __signature__ = signature(curvature)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Curvature:
+        return curvature(*arguments, **options)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _this_module, ()
+
+
+def _this_module() -> ModuleType:
+    return sys.modules[__name__]
+
+
+_this_module().__class__ = CallableModule

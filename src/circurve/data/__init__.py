@@ -12,6 +12,7 @@ from circurve.data.files import load_data, read_table
 from circurve.data.frames import columns_of, make_frame
 from circurve.data.infer import infer_families, infer_schema
 from circurve.data.prepare import prepare, warn_of_lost_digits
+from circurve.data.quick import QuickCheck
 from circurve.data.table import Table
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Dataset",
     "DatasetInfo",
     "Examples",
+    "QuickCheck",
     "Table",
     "align",
     "as_table",

@@ -4,10 +4,12 @@ from circurve.engine.backend import Backend
 from circurve.engine.batch import Batch, chunks
 from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice
 from circurve.engine.compiler import compile
+from circurve.engine.gradient import differentiable_log_prob, refuse_discrete, wants_gradient
 from circurve.engine.inspect import flows, values
 from circurve.engine.params import Params, by_node, from_nodes, random_weights, stack
 from circurve.engine.program import Program
 from circurve.engine.reference import Reference
+from circurve.engine.small import SmallBatches
 from circurve.engine.statistics import CurvatureSums, Request, Statistics
 
 __all__ = [
@@ -20,15 +22,19 @@ __all__ = [
     "Program",
     "Reference",
     "Request",
+    "SmallBatches",
     "Statistics",
     "by_node",
     "choose_backend",
     "chunks",
     "compile",
+    "differentiable_log_prob",
     "explain_choice",
     "flows",
     "from_nodes",
     "random_weights",
+    "refuse_discrete",
     "stack",
     "values",
+    "wants_gradient",
 ]

@@ -39,11 +39,21 @@ def free_memory(device: torch.device) -> int:
     return available_memory()
 
 
-def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None) -> int:
-    """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1."""
+SURELY_FREE = 16 << 20
+"""Bytes for which free memory is not looked up, which takes a CPU longer than a few rows."""
+
+
+def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None, samples: int | None = None) -> int:
+    """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1.
+
+    samples: how many there are in all, if that is known. Without a budget, all of them if they need next to nothing.
+    """
     whole = isinstance(memory_budget, int | np.integer) and not isinstance(memory_budget, bool)
     if memory_budget is not None and not (whole and memory_budget > 0):
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
+    known = memory_budget is None and backend.device.type == "cpu"
+    if known and samples and samples * backend.bytes_per_sample(backward) <= SURELY_FREE:
+        return samples
     budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(backend.device))
     fitting = max(1, budget // backend.bytes_per_sample(backward))
     if backend.device.type != "cpu":

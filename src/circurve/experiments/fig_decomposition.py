@@ -13,11 +13,12 @@ from circurve.data import Dataset
 from circurve.experiments.plan import circuit_for, digest, load_study_data
 from circurve.experiments.records import Record, significant
 from circurve.experiments.spec import DEFAULT_DATASETS, Protocol, ReproduceOptions, chosen_datasets, protocol_for
-from circurve.graph import Circuit, Node, Sum
+from circurve.graph import Circuit
 from circurve.learning import EpochEnd, FitResult, Vanilla, fit
 from circurve.plots import Mark, circuit_panels, find_regimes
+from circurve.plots.given import sum_tree
 
-__all__ = ["decomposition_data", "describe_units", "draw_decomposition", "sum_tree"]
+__all__ = ["decomposition_data", "describe_units", "draw_decomposition"]
 
 Array = NDArray[np.float64]
 QUANTITIES = ("flow_squared", "local", "total")
@@ -109,28 +110,6 @@ def draw_decomposition(data: Record) -> Figure:
     trees = {name: _by_node(data, name) if whole else [[mean] for mean in data["means"][name]] for name in QUANTITIES}
     letters = [Mark(m, units["node"][i], units["unit"][i] if whole else 0) for m, i in marks.items()]
     return circuit_panels(data["parents"], trees, plane, letters)
-
-
-def sum_tree(circuit: Circuit) -> tuple[list[Sum], list[int]]:
-    """The sum nodes from the root down, and the number of the nearest sum above each, -1 for the root.
-
-    Of several parents the first that is met counts; a hidden Chow-Liu tree has one for each.
-    """
-    found: list[Sum] = []
-    parents: list[int] = []
-    seen: set[Node] = set()
-    waiting: list[tuple[Node, int]] = [(root, -1) for root in circuit.roots]
-    while waiting:
-        node, above = waiting.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, Sum):
-            found.append(node)
-            parents.append(above)
-            above = len(found) - 1
-        waiting += [(child, above) for child in reversed(node.children)]
-    return found, parents
 
 
 def _by_node(data: Record, name: str) -> list[Array]:

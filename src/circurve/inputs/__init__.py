@@ -3,7 +3,7 @@
 from circurve.inputs.bernoulli import Bernoulli
 from circurve.inputs.binomial import Binomial
 from circurve.inputs.categorical import Categorical
-from circurve.inputs.families import FAMILIES, family_from_json, family_to_json
+from circurve.inputs.families import FAMILIES, family_from_json, family_to_json, register_family
 from circurve.inputs.family import LOG_ZERO, Family
 from circurve.inputs.gaussian import Gaussian
 from circurve.inputs.indicator import Indicator
@@ -21,4 +21,5 @@ __all__ = [
     "Poisson",
     "family_from_json",
     "family_to_json",
+    "register_family",
 ]

@@ -9,7 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, support_log_mass, use_and_total, wrong_probability
+from circurve.inputs.common import (
+    FLOOR,
+    blend,
+    from_logit,
+    support_log_mass,
+    to_logit,
+    use_and_total,
+    wrong_probability,
+)
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Bernoulli"]
@@ -33,6 +41,13 @@ class Bernoulli(Family):
     def check_parameters(self, parameters: Tensor) -> str | None:
         return wrong_probability(parameters)
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The logit of p."""
+        return to_logit(parameters)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return from_logit(free)
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """logit p = 4 (u - u') with u, u' uniform, whatever the column holds.
 
@@ -41,12 +56,12 @@ class Bernoulli(Family):
         draw = torch.rand(2, units, 1, generator=generator, dtype=torch.float64)
         return torch.sigmoid(4 * (draw[0] - draw[1]))
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log(1-p) + x (log p - log(1-p)): one pass over the output."""
         probability = parameters[..., 0].unsqueeze(-1)  # (R, G, K, 1)
         log_one = probability.log().clamp_min_(LOG_ZERO)
         log_zero = (-probability).log1p_().clamp_min_(LOG_ZERO)
-        return torch.addcmul(log_zero, x.unsqueeze(-2), log_one - log_zero, out=out)
+        return torch.addcmul(log_zero, x.unsqueeze(-2), log_one - log_zero)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         return use_and_total(x, observed)

@@ -14,7 +14,9 @@ from circurve.inputs.common import (
     blend,
     cancelling_log_prob,
     check_whole,
+    from_logit,
     support_log_mass,
+    to_logit,
     use_and_total,
     wrong_probability,
     wrong_whole_value,
@@ -46,13 +48,20 @@ class Binomial(Family):
     def check_parameters(self, parameters: Tensor) -> str | None:
         return wrong_probability(parameters)
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The logit of p."""
+        return to_logit(parameters)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return from_logit(free)
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """The column's share of successes, mixed half and half with a uniform draw for each unit."""
         mean = float(column.mean(dtype=np.float64)) / self.trials if column.size else 0.5
         draw = torch.rand(units, 1, generator=generator, dtype=torch.float64)
         return (0.5 * mean + 0.5 * draw).clamp_(FLOOR, 1 - FLOOR)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log C(n, x) + x (log p - log(1-p)) + n log(1-p)."""
         probability, count = parameters[..., 0].double(), x.double()
         log_success = probability.log().clamp_min_(LOG_ZERO)

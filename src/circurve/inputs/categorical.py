@@ -11,6 +11,7 @@ from torch import Tensor
 
 from circurve.inputs.common import (
     FLOOR,
+    SMALLEST_FREE,
     blend,
     check_whole,
     presence,
@@ -48,12 +49,20 @@ class Categorical(Family):
         wrong_sum = None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
         return wrong_probability(parameters) or wrong_sum
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """log p_s: one more number than needed, since adding a constant to all of them changes nothing."""
+        return parameters.clamp_min(SMALLEST_FREE[parameters.dtype]).log()
+
+    def from_free(self, free: Tensor) -> Tensor:
+        """The softmax, with nothing below SMALLEST_FREE."""
+        return torch.softmax(free, dim=-1).clamp_min(SMALLEST_FREE[free.dtype])
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """p_s proportional to exp(4 u_s) with u_s uniform, whatever the column holds (`Bernoulli` says why)."""
         draw = torch.rand(units, self.states, generator=generator, dtype=torch.float64)
         return torch.softmax(4 * draw, dim=-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log p_x, looked up in the table of logarithms.
 
         The look-up costs the same for any number of states and is exact; a product with one-hot columns is faster
@@ -61,7 +70,7 @@ class Categorical(Family):
         """
         log_table = parameters.log().clamp_min_(LOG_ZERO)  # (R, G, K, states)
         states = x.long().unsqueeze(-2).expand(*parameters.shape[:3], -1)
-        return torch.gather(log_table, -1, states, out=out)
+        return torch.gather(log_table, -1, states)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """One-hot: how often the unit saw each state."""

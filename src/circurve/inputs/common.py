@@ -12,13 +12,16 @@ from circurve.inputs.family import LOG_ZERO, Family
 __all__ = [
     "FLOOR",
     "LARGEST_WHOLE",
+    "SMALLEST_FREE",
     "blend",
     "cancelling_log_prob",
     "check_whole",
     "distinct_rows",
     "draw_rows",
+    "from_logit",
     "presence",
     "support_log_mass",
+    "to_logit",
     "use_and_total",
     "wrong_probability",
     "wrong_whole_value",
@@ -26,6 +29,10 @@ __all__ = [
 
 FLOOR = 1e-6
 """The M-step aims at probabilities >= FLOOR (and <= 1 - FLOOR): a value never seen stays possible."""
+
+SMALLEST_FREE = {torch.float32: 1e-30, torch.float64: 1e-290}
+"""The smallest probability of parameters without bounds: the derivative of its logarithm, 1e30 (1e290), is finite when
+it is summed over a hundred million rows."""
 
 LARGEST_WHOLE = 2**24
 """Up to here float32 holds every whole number exactly; columns and hyperparameters stay below."""
@@ -48,6 +55,21 @@ def wrong_probability(parameters: Tensor) -> str | None:
     """Say that a probability is none, or None."""
     inside = (parameters >= 0) & (parameters <= 1)
     return None if bool(inside.all()) else "a probability lies outside [0, 1]"
+
+
+def to_logit(probability: Tensor) -> Tensor:
+    """log p - log(1 - p), with p moved away from 0 and 1 by rounding."""
+    inside = _inside(probability)
+    return inside.log() - (-inside).log1p()
+
+
+def from_logit(logit: Tensor) -> Tensor:
+    """p = 1 / (1 + exp(-logit)), never 0 or 1: their logarithms would have no derivative."""
+    return _inside(torch.sigmoid(logit))
+
+
+def _inside(probability: Tensor) -> Tensor:
+    return probability.clamp(SMALLEST_FREE[probability.dtype], 1 - torch.finfo(probability.dtype).eps / 2)
 
 
 def distinct_rows(count: int, units: int, generator: torch.Generator) -> Tensor:  # -> (K,)

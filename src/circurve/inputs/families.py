@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from circurve.errors import FileFormatError, OptionError
 from circurve.inputs.bernoulli import Bernoulli
@@ -15,18 +15,74 @@ from circurve.inputs.gaussian import Gaussian
 from circurve.inputs.indicator import Indicator
 from circurve.inputs.poisson import Poisson
 
-__all__ = ["FAMILIES", "family_from_json", "family_to_json"]
+__all__ = ["FAMILIES", "family_from_json", "family_to_json", "register_family"]
+
+Own = TypeVar("Own", bound=type[Family])
 
 FAMILIES: dict[str, type[Family]] = {
     kind.name: kind for kind in (Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson)
 }
-"""The final classes by their names."""
+"""The final classes by their names: those of this package, and those that users register."""
+
+PLAIN = (bool, int, float, str, type(None))
+"""What hyperparameters in model files are, alone or in tuples."""
+
+BUILT_IN = frozenset(FAMILIES)
+
+
+def register_family(kind: Own) -> Own:
+    """Make a family of one's own known by its name, so that models with it can be saved and loaded.
+
+    It returns the class, so that it can stand above it as a decorator. What a family provides is written in `Family`;
+    docs/families.md has an example. Raises OptionError with everything that the class lacks. A class takes the place
+    of one with the same module and name, as when a notebook cell runs again.
+    """
+    given: object = kind
+    if not isinstance(given, type) or not issubclass(given, Family):
+        raise OptionError(f"register_family takes a class derived from circurve.inputs.Family, not {given!r}")
+    lacking = _lacking(given)
+    if lacking:
+        raise OptionError(f"the input family {given.__qualname__} is not complete; it lacks {'; '.join(lacking)}")
+    known = FAMILIES.get(given.name)
+    if known is not None and (given.name in BUILT_IN or _full_name(known) != _full_name(given)) and known is not given:
+        raise OptionError(
+            f"the name {given.name!r} of {given.__qualname__} is taken by {_full_name(known)}: give it another one"
+        )
+    FAMILIES[given.name] = given
+    return kind
+
+
+def _lacking(kind: type[Family]) -> list[str]:
+    """What a class has to have and does not, in words."""
+    lacking = [f"the {_kind_of(kind, name)} {name}" for name in sorted(getattr(kind, "__abstractmethods__", ()))]
+    name, discrete = getattr(kind, "name", None), getattr(kind, "discrete", None)
+    if not (isinstance(name, str) and name.isidentifier()):
+        lacking.append("a class attribute name: ClassVar[str], a word such as 'exponential'")
+    if not isinstance(discrete, bool):
+        lacking.append("a class attribute discrete: ClassVar[bool]")
+    own: Any = vars(kind).get("__dataclass_params__")  # not that of a class it derives from
+    if own is None or not own.frozen:
+        lacking.append("the decorator @dataclass(frozen=True)")
+    elif vars(kind).get("__hash__") is None:
+        lacking.append("a hash (leave eq of the dataclass as it is)")
+    return lacking
+
+
+def _kind_of(kind: type[Family], name: str) -> str:
+    return "property" if isinstance(getattr(kind, name, None), property) else "method"
+
+
+def _full_name(kind: type[Family]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def family_to_json(family: Family) -> dict[str, Any]:
     """The name and the hyperparameters: `{"name": "categorical", "states": 4}`."""
     options = {f.name: getattr(family, f.name) for f in fields(cast("Any", family))}
     listed = {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
+    for key, value in listed.items():
+        if not all(isinstance(each, PLAIN) for each in (value if isinstance(value, list) else [value])):
+            raise OptionError(f"{family!r}: model files hold numbers, text and tuples of them, not {key}={value!r}")
     return {"name": family.name, **listed}
 
 
@@ -37,7 +93,8 @@ def family_from_json(document: Mapping[str, Any]) -> Family:
     name, options = document["name"], {key: value for key, value in document.items() if key != "name"}
     kind = FAMILIES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise FileFormatError(f"unknown input family {name!r}; known are {', '.join(sorted(FAMILIES))}")
+        own = "; if it is one of your own, call circurve.register_family first"
+        raise FileFormatError(f"unknown input family {name!r}; known are {', '.join(sorted(FAMILIES))}{own}")
     expected = {f.name: f for f in fields(cast("Any", kind))}
     unknown = sorted(options.keys() - expected.keys())
     missing = sorted(key for key, f in expected.items() if f.default is MISSING and key not in options)
@@ -45,6 +102,6 @@ def family_from_json(document: Mapping[str, Any]) -> Family:
         wrong = f"unknown field {unknown[0]!r}" if unknown else f"no field {missing[0]!r}"
         raise FileFormatError(f"input family '{name}': {wrong}")
     try:
-        return kind(**options)
-    except OptionError as error:
+        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
+    except (OptionError, TypeError, ValueError) as error:
         raise FileFormatError(f"input family '{name}': {error}") from error

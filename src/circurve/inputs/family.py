@@ -62,16 +62,33 @@ class Family(ABC):
         """Say what is wrong with parameters, or None."""
 
     @abstractmethod
+    def to_free(self, parameters: Tensor) -> Tensor:  # (..., P) -> (..., Q)
+        """Parameters as Q numbers without bounds, as gradient descent moves them: logits, logarithms.
+
+        A parameter at its bound, such as a probability of zero, moves to the nearest value that has such numbers.
+        """
+
+    @abstractmethod
+    def from_free(self, free: Tensor) -> Tensor:  # (..., Q) -> (..., P)
+        """The inverse of `to_free`, in the same dtype; autograd can differentiate it.
+
+        Any finite numbers give parameters that `check_parameters` takes.
+        """
+
+    @abstractmethod
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:  # (K, P) float64
         """Draw starting parameters for `units` units, spread around the observed values of `column` (may be empty)."""
 
     @abstractmethod
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log p_k(x_n), (R, G, K, N), in the dtype of the parameters; autograd can differentiate it.
 
         parameters: (R, G, K, P); x: (R or 1, G, N), floating. Zero probability is LOG_ZERO, never an infinity.
-        out: memory (R, G, K, N) that the result may be written to, given only where nothing is differentiated.
         """
+
+    def log_prob_into(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        """`log_prob`, written to `out` (R, G, K, N) where that saves memory; never called where gradients are kept."""
+        return out.copy_(self.log_prob(parameters, x))
 
     @abstractmethod
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:

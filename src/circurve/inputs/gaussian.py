@@ -24,6 +24,9 @@ LARGEST = 1e18
 SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-30, 1e30
 """No variance lies beyond: far from the ends of float32."""
 
+NEAREST = 1e-6
+"""How close to `min_variance`, as a share of it, a variance may be for gradient descent: log 0 has no derivative."""
+
 
 @dataclass(frozen=True)
 class Gaussian(Family):
@@ -74,6 +77,18 @@ class Gaussian(Family):
         positive = (variance >= SMALLEST_VARIANCE) & variance.isfinite()
         return None if bool(positive.all()) else f"a variance is not finite or below {SMALLEST_VARIANCE:g}"
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The mean, and the logarithm of how far the variance lies above `min_variance`, at least NEAREST times it."""
+        mean, variance = parameters.unbind(-1)
+        above = (variance - self.min_variance).clamp_min(NEAREST * self.min_variance)
+        return torch.stack([mean, above.log()], dim=-1)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        """v = min_variance + exp(free), so that no unit drives the likelihood to infinity; within the bounds."""
+        mean, log_above = free.unbind(-1)
+        variance = self.min_variance + log_above.clamp_max(math.log(LARGEST_VARIANCE)).exp()
+        return torch.stack([mean.clamp(-LARGEST, LARGEST), variance], dim=-1)
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """Means: values of distinct rows, jittered by a tenth of the spread; variance: that of the column.
 
@@ -86,7 +101,13 @@ class Gaussian(Family):
         mean = draw_rows(column, units, generator) + 0.1 * math.sqrt(variance) * jitter
         return torch.stack([mean.clamp_(-LARGEST, LARGEST), torch.full_like(mean, variance)], dim=-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        return self._log_prob(parameters, x, None)
+
+    def log_prob_into(self, parameters: Tensor, x: Tensor, out: Tensor) -> Tensor:
+        return self._log_prob(parameters, x, out)
+
+    def _log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
         """-z^2/2 - log(2 pi v)/2 with z = (x - m)/sqrt(v): centred first, so nothing cancels far from zero."""
         mean, variance = parameters[..., 0].unsqueeze(-1), parameters[..., 1].unsqueeze(-1)  # (R, G, K, 1)
         log_height = -0.5 * (variance.log() + math.log(2 * math.pi))

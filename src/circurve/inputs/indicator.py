@@ -57,6 +57,13 @@ class Indicator(Family):
             return f"indicator parameters need the axes (units, 0), not {tuple(parameters.shape)}"
         return self.check_units(parameters.shape[-2])
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """There are none."""
+        return parameters
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """An empty tensor, (K, 0)."""
         wrong = self.check_units(units)
@@ -64,7 +71,7 @@ class Indicator(Family):
             raise OptionError(wrong)
         return torch.empty(units, 0, dtype=torch.float64)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """0 where x is the unit's value, LOG_ZERO elsewhere."""
         differs = x.unsqueeze(-2) != x.new_tensor(self.values).unsqueeze(-1)  # (R or 1, G, K, N)
         return (differs.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)

@@ -30,6 +30,8 @@ SMALL_MASS = 1e-12
 TAIL_TERMS = 256
 """Terms of such a sum. An interval of less mass than SMALL_MASS lies at least 7 standard deviations from the rate, or
 is narrow; for rates up to 1000 each term is then at most 0.82 of the one before: what is left out is below 1e-20."""
+LARGEST_LOG_RATE = 60.0
+"""Gradient descent keeps the rate between exp(-60) and exp(60), well within float32."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ class Poisson(Family):
         positive = (parameters > 0) & parameters.isfinite()
         return None if bool(positive.all()) else "a rate is not positive and finite"
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """The logarithm of the rate."""
+        return parameters.log()
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE).exp()
+
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """Half the column's mean and half the value of a random row, times a uniform draw from [0.5, 1.5].
 
@@ -61,7 +70,7 @@ class Poisson(Family):
         draw = torch.rand(units, generator=generator, dtype=torch.float64)
         return (centre * (0.5 + draw)).clamp_min_(RATE_FLOOR).unsqueeze(-1)
 
-    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """-log x! + x log(rate) - rate."""
         rate, count = parameters[..., 0].double(), x.double()
         log_rate = rate.log().clamp_min_(LOG_ZERO)

@@ -62,7 +62,8 @@ def fit(
     unseen: Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
     warning; "impossible" makes the scores -inf; "error" refuses them.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
-    by validation likelihood, with all candidates trained in one pass (`result.path`).
+    by validation likelihood, with all candidates trained in one pass (`result.path`). Plain EM, mu=0, is one of them
+    and is chosen unless another is better by more than one standard error.
     {run}
     {settings}
     refit: After a choice of mu or gate, train the winner again on training and validation data together.
@@ -122,7 +123,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
     results.check_any_left()
-    chosen = choose(runs, groups, results)
+    chosen = choose(runs, groups, results, prepared.get("valid"))
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
     first = [params.select([fleet.index(result.run)]) for result in chosen]

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import overload
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, overload
 
 from circurve.errors import OptionError, TrainingError
+from circurve.learning.gates import gate_name
+from circurve.learning.methods import Gated, Strength, Vanilla
 from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 __all__ = ["Callback", "EpochEnd", "EpochRecord", "Failure", "FitResult", "FleetResult"]
+
+SCORES = ("train_ll", "valid_ll", "test_ll", "dof", "sharpness", "seconds", "stopped", "failure")
+"""The columns of a fleet's frame that hold what came out."""
+
+NUMBERS = ("valid_ll", "test_ll", "dof", "sharpness")
+"""Columns that are NaN where there is no number, whatever the other rows have."""
 
 
 class _Scored:
@@ -83,7 +94,7 @@ class FitResult(_Scored):
     seconds: float  # of the whole fleet that the run was trained in
     sharpness: float | None  # mean trace of the Hessian over the training data; None unless `track=True`
     stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
-    # with mu="auto" or gate="auto": the results of all candidates, of which this is the best
+    # with mu="auto" or gate="auto": the results of all candidates, of which this one was chosen
     path: tuple[FitResult, ...] = field(default=(), repr=False)
     # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
@@ -92,6 +103,20 @@ class FitResult(_Scored):
     def failed(self) -> bool:
         """Whether the run broke in training and was stopped."""
         return self.failure is not None
+
+    def to_frame(self) -> DataFrame:
+        """The history as a pandas data frame, one row for each epoch; log-likelihoods are means over samples.
+
+        With `track=True` it has the sharpness, and for `Gated` a column for each field of the gates' summary.
+        """
+        rows = []
+        for record in self.history:
+            row = {name: value for name, value in vars(record).items() if name != "gates"} | {"dof": record.dof}
+            if record.gates is not None:
+                row |= {f"gates_{name}": value for name, value in vars(record.gates).items()}
+            rows.append(row)
+        names = [field.name for field in fields(EpochRecord) if field.name != "gates"]
+        return _frame(rows, [*names, "dof"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,6 +148,11 @@ class FleetResult(Sequence[FitResult]):
         whole = [result for result in self.results if not result.failed]
         return max(whole, key=lambda result: float(getattr(result, by)))
 
+    def to_frame(self) -> DataFrame:
+        """A pandas data frame with one row for each run: its settings and its scores, in the order of the runs."""
+        columns = ("run", "label", "method", "mu", "gate", "seed", "init", "step_size", "epoch", "epochs", *SCORES)
+        return _frame([_row(number, result) for number, result in enumerate(self.results)], columns)
+
     @property
     def failed(self) -> tuple[int, ...]:
         """The numbers of the runs that broke in training."""
@@ -145,3 +175,38 @@ class FleetResult(Sequence[FitResult]):
     def __repr__(self) -> str:
         lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]
         return "\n".join([f"<FleetResult: {len(self.results)} runs, {len(self.failed)} failed>", *lines])
+
+
+def _row(number: int, result: FitResult) -> dict[str, Any]:
+    """One run of a fleet's frame."""
+    run, method = result.run, result.run.method
+    row = {
+        "run": number,
+        "label": run.label,
+        "method": type(method).__name__.lower(),
+        "mu": 0.0 if isinstance(method, Vanilla) else _plain(method.mu),
+        "gate": gate_name(method.gate) if isinstance(method, Gated) else None,
+        "seed": run.seed,
+        "init": run.init,
+        "step_size": _plain(run.step_size),
+        "epoch": result.epoch,
+        "epochs": len(result.history),
+    }
+    row |= {name: getattr(result, name) for name in SCORES}
+    return row | {"failure": None if result.failure is None else result.failure.reason}
+
+
+def _plain(value: Strength | None) -> float | str | None:
+    """A number as it is; a schedule or a rule as text."""
+    return value if value is None or isinstance(value, int | float | str) else repr(value)
+
+
+def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> DataFrame:
+    """A data frame with these columns first."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
+    except ImportError as error:
+        raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
+    more = list(dict.fromkeys(name for row in rows for name in row if name not in columns))
+    frame = pd.DataFrame(rows, columns=[*columns, *more])
+    return frame.astype(dict.fromkeys(NUMBERS, "float64"))

@@ -31,7 +31,7 @@ MOST_COUNTS = 1e18
 
 @dataclass(frozen=True)
 class Grid:
-    """Strengths to choose from by validation likelihood; mu="auto" is a grid of our own."""
+    """Strengths of which the best by validation likelihood is chosen; mu="auto" has a grid and a rule of its own."""
 
     values: tuple[float, ...]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,9 +13,13 @@ from matplotlib.patches import Circle
 from matplotlib.text import Annotation, Text
 from numpy.typing import ArrayLike, NDArray
 
-from circurve.plots.decomposition import REGIMES, draw_decomposition
-from circurve.plots.style import INK, PAGE, SMALL_FONT, SYMBOLS, entitle, tidy
-from circurve.plots.tree import Mark, draw_tree, lay_out
+from circurve.errors import OptionError
+from circurve.learning.history import FitResult
+from circurve.model import Model
+from circurve.plots.decomposition import REGIMES, draw_decomposition, find_regimes
+from circurve.plots.given import Trained, measured_tree
+from circurve.plots.style import INK, PAGE, SMALL_FONT, entitle, tidy
+from circurve.plots.tree import TITLES, Mark, draw_tree, lay_out
 
 __all__ = ["circuit_panels"]
 
@@ -26,25 +31,28 @@ APART = 0.14
 
 TURNS = sorted((math.radians(angle) for angle in range(-180, 180, 15)), key=abs)
 
-PANELS = {
-    "flow_squared": f"(a) use {SYMBOLS['flow']}",
-    "local": f"(b) local curvature {SYMBOLS['local']}",
-    "total": f"(c) contribution {SYMBOLS['total']}",
-}
+PANELS = {name: f"({letter}) {title}" for letter, (name, title) in zip("abc", TITLES.items(), strict=True)}
 
 
 def circuit_panels(
-    parents: Sequence[int] | NDArray[np.integer],
-    quantities: Mapping[str, Sequence[ArrayLike]],
-    units: Mapping[str, ArrayLike],
+    parents: Trained | Sequence[int] | NDArray[np.integer],
+    quantities: Mapping[str, Sequence[ArrayLike]] | None = None,
+    units: Mapping[str, ArrayLike] | None = None,
     marks: Sequence[Mark] = (),
+    *,
+    x: Any = None,
 ) -> Figure:
     """Three trees and the plane of `decomposition`, with the same units marked in all four.
 
-    parents and quantities (`flow_squared`, `local` and `total`, for each node the values of its units): see
+    A `Model` or `FitResult` with the data `x` to measure it on gives all of it, and the units of `find_regimes` are
+    marked. Or parents and quantities (`flow_squared`, `local` and `total`, for each node the values of its units): see
     `tree_panels`. units: the same three, one number for each unit that the plane shows; its first ones are those of
     `marks`, in their order.
     """
+    if isinstance(parents, Model | FitResult):
+        parents, quantities, units, marks = _measured(parents, x)
+    if quantities is None or units is None:
+        raise OptionError("circuit_panels needs quantities= and units= beside parents, or a Model with x=")
     figure = Figure(figsize=(PAGE, PAGE * 1.06), layout="constrained")
     values = {name: [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in quantities[name]] for name in PANELS}
     drawing = lay_out(parents, values["flow_squared"], PAGE / 2)
@@ -61,6 +69,19 @@ def circuit_panels(
         shown = ",   ".join(f"{mark.letter}: {REGIMES.get(mark.letter, '')}" for mark in marks)
         figure.supxlabel(shown, fontsize=SMALL_FONT, color=INK)
     return figure
+
+
+def _measured(given: Trained, x: Any) -> tuple[list[int], dict[str, list[Array]], dict[str, Array], list[Mark]]:
+    """The arguments of `circuit_panels` for a model; the units that are marked come first in the plane."""
+    tree = measured_tree(given, x)
+    curv = tree.curvature
+    known = np.flatnonzero((curv.flow_squared > 0) & (curv.local > 0) & np.isfinite(curv.total))
+    regimes = find_regimes(curv.flow_squared[known], curv.local[known])
+    first = [int(known[i]) for i in regimes.values()]
+    order = np.concatenate([np.array(first, dtype=np.int64), np.setdiff1d(np.arange(len(curv)), first)])
+    marks = [Mark(letter, int(tree.node[i]), int(tree.unit[i])) for letter, i in zip(regimes, first, strict=True)]
+    quantities = {name: tree.by_node(name) for name in PANELS}
+    return tree.parents, quantities, {name: getattr(curv, name)[order] for name in PANELS}, marks
 
 
 def part_letters(ax: Axes) -> None:

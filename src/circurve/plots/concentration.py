@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from circurve.curvature import Curvature
 from circurve.curvature import concentration as measure
 from circurve.curvature.record import By
+from circurve.learning.history import FleetResult
+from circurve.plots.given import Trained, as_panels, curvature_of
 from circurve.plots.style import (
     FAINT,
     HAIR,
@@ -35,16 +37,25 @@ MARKERS = {0.9: "o", 0.99: "s", 0.9999: "D"}
 """The shares that are marked on the curves."""
 
 
-def concentration(panels: Mapping[str, Curves], by: By = "total", compare: Sequence[By] = ()) -> Figure:
+def concentration(
+    panels: Trained | FleetResult | Curvature | Mapping[str, Trained | Curves],
+    by: By = "total",
+    compare: Sequence[By] = (),
+    *,
+    x: Any = None,
+) -> Figure:
     """One panel for each data set (or model): the share of the sum of T^ ("total"), t^ ("local") or F^2 ("flow") that
     the largest nodes hold. Marks, and the numbers beside them, show which share of the nodes holds 90, 99 and 99.99 %.
 
-    panels[name] is a `Curvature`, or a mapping from a quantity to its curve: a list of points (share of nodes,
-    cumulative share), or a list of such curves, one for each seed. All of them are drawn, and the numbers are means.
+    panels: a `Model` or `FitResult` with the data `x` to measure it on, a `FleetResult` (a panel for each run), a
+    `Curvature`, or a mapping of names to such things. Or panels[name] is a mapping from a quantity to its curve: a list
+    of points (share of nodes, cumulative share), or a list of such curves, one for each seed. All of them are drawn,
+    and the numbers are means.
     `compare` names further quantities, drawn thin and without marks; the diagonal is an even spread over the nodes.
     """
-    figure, axes = grid_of_panels(len(panels))
-    for ax, (name, given) in zip(axes, panels.items(), strict=True):
+    drawn = {name: curvature_of(given, x) for name, given in as_panels(panels).items()}
+    figure, axes = grid_of_panels(len(drawn))
+    for ax, (name, given) in zip(axes, drawn.items(), strict=True):
         entitle(ax, name)
         ax.plot([0, 100], [0, 100], color=FAINT, linewidth=HAIR, zorder=1)
         for other in compare:

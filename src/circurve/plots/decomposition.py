@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from circurve.curvature import Curvature
+from circurve.plots.given import Trained, curvature_of
 from circurve.plots.style import COLUMN, FAINT, FONT, HAIR, INK, SMALL_FONT, SYMBOLS, halo, tidy
 from circurve.plots.tree import COLOURS, colour_scale, log_colours
 
@@ -21,16 +23,19 @@ REGIMES = {"A": "high use, low local", "B": "low use, high local", "C": "high bo
 ISO_LINES = 7
 
 
-def decomposition(given: Curvature | Mapping[str, ArrayLike], marked: Mapping[str, int] | None = None) -> Figure:
+def decomposition(
+    given: Trained | Curvature | Mapping[str, ArrayLike], marked: Mapping[str, int] | None = None, *, x: Any = None
+) -> Figure:
     """F^2 against t^ of every sum unit on logarithmic axes, coloured by T^; lines of constant F^2 t^ run down at 45°.
 
-    given: a `Curvature`, or a mapping with `flow_squared`, `local` and `total`, one number each for every unit. Units
-    with a zero are left out. marked: letters and the units they mark; by default the three of `find_regimes`.
+    given: a `Model` or `FitResult` with the data `x` to measure it on, a `Curvature`, or a mapping with `flow_squared`,
+    `local` and `total`, one number each for every unit. Units with a zero are left out. marked: letters and the units
+    they mark; by default the three of `find_regimes`.
     """
     figure = Figure(figsize=(COLUMN, COLUMN * 0.95), layout="constrained")
     ax = figure.add_subplot()
     tidy(ax)
-    draw_decomposition(ax, given, marked)
+    draw_decomposition(ax, curvature_of(given, x), marked)
     return figure
 
 

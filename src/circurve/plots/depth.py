@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 from circurve.curvature import Curvature
 from circurve.curvature import depth_profile as measure
 from circurve.curvature.record import By
+from circurve.learning.history import FleetResult
+from circurve.plots.given import Trained, as_panels, curvature_of
 from circurve.plots.style import INK, QUANTITIES, SYMBOLS, entitle, grid_of_panels, legend_above, name_axes
 
 __all__ = ["depth_profile"]
@@ -21,16 +23,21 @@ __all__ = ["depth_profile"]
 Profile: TypeAlias = Curvature | Mapping[str, ArrayLike]
 
 
-def depth_profile(panels: Mapping[str, Profile], by: By = "total") -> Figure:
+def depth_profile(
+    panels: Trained | FleetResult | Curvature | Mapping[str, Trained | Profile], by: By = "total", *, x: Any = None
+) -> Figure:
     """One panel for each data set (or model): the share of T^ ("total"), t^ ("local") or F^2 ("flow") by depth.
 
-    panels[name] is a `Curvature`, or a mapping with `share`, one number for each partition, the shallowest first, or a
-    list of such lists, one for each seed: then bars show the means and whiskers the range. It may also have `nodes`,
-    the share of the sum nodes in each partition, drawn as an outline: what an even spread over the nodes would give.
+    panels: a `Model` or `FitResult` with the data `x` to measure it on, a `FleetResult` (a panel for each run), a
+    `Curvature`, or a mapping of names to such things. Or panels[name] is a mapping with `share`, one number for each
+    partition, the shallowest first, or a list of such lists, one for each seed: then bars show the means and whiskers
+    the range. It may also have `nodes`, the share of the sum nodes in each partition, drawn as an outline: what an even
+    spread over the nodes would give.
     """
-    figure, axes = grid_of_panels(len(panels))
+    drawn = {name: curvature_of(given, x) for name, given in as_panels(panels).items()}
+    figure, axes = grid_of_panels(len(drawn))
     outlined = False
-    for ax, (name, given) in zip(axes, panels.items(), strict=True):
+    for ax, (name, given) in zip(axes, drawn.items(), strict=True):
         entitle(ax, name)
         profile = _measured(given, by) if isinstance(given, Curvature) else given
         outlined |= "nodes" in profile

@@ -10,6 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
+from circurve.errors import OptionError
+from circurve.learning.history import FleetResult
+from circurve.plots.given import changes_of
 from circurve.plots.style import INK, LINE, QUANTITIES, SYMBOLS, entitle, grid_of_panels, legend_above, name_axes
 
 __all__ = ["node_selection"]
@@ -17,20 +20,29 @@ __all__ = ["node_selection"]
 MARKERS = {"total": "o", "local": "s"}
 
 
-def node_selection(panels: Mapping[str, Mapping[str, ArrayLike]], fractions: Sequence[float]) -> Figure:
+def node_selection(
+    panels: FleetResult | Mapping[str, Mapping[str, ArrayLike]], fractions: Sequence[float] | None = None
+) -> Figure:
     """One panel for each data set: the change of test log-likelihood against the unpenalised model.
 
+    A `FleetResult` with test scores gives one panel: its runs with `gates.top_fraction(q, by)` against those with
+    `Vanilla()` of the same seed. Otherwise
     fractions: the shares of the nodes that were penalised, in the order in which they are drawn.
     panels[data set]["total"] and ["local"]: a change for each fraction, nodes ranked by T^ and by t^; or a list of such
     lists, one for each seed: then marks show the means and whiskers the range. NaN leaves a fraction out.
     """
+    if isinstance(panels, FleetResult):
+        changes, fractions = changes_of(panels)
+        panels = {"": changes}
+    if fractions is None:
+        raise OptionError("node_selection needs fractions= beside panels, or a FleetResult")
     figure, axes = grid_of_panels(len(panels))
-    for ax, (name, changes) in zip(axes, panels.items(), strict=True):
+    for ax, (name, series) in zip(axes, panels.items(), strict=True):
         entitle(ax, name)
         ax.axhline(0, color=INK, linewidth=0.7, dashes=(4, 2))
         for shift, by in ((-0.08, "total"), (0.08, "local")):
-            if by in changes:
-                _series(ax, np.asarray(changes[by], dtype=np.float64), by, shift)
+            if by in series:
+                _series(ax, np.asarray(series[by], dtype=np.float64), by, shift)
         ax.set_xticks(range(len(fractions)), ["all" if q == 1 else f"{100 * q:g}" for q in fractions])
         ax.set_xlim(-0.4, len(fractions) - 0.6)
     name_axes(axes, "penalised sum nodes (%)", "change of test\nlog-likelihood (nats)")

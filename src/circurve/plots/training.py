@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
+from circurve.learning.history import FitResult, FleetResult
+from circurve.plots.given import Result, as_panels, curves_of
 from circurve.plots.style import INK, LINE, colour, entitle, grid_of_panels, legend_above, name_axes
 
 __all__ = ["training_curves"]
@@ -21,12 +24,23 @@ RISE = 0.1
 """The first tenth of the epochs may run out of the panel: they rise so far that they would flatten all the rest."""
 
 
-def training_curves(panels: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) -> Figure:
+Curves: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
+
+
+def training_curves(panels: Result | Mapping[str, Result | Curves]) -> Figure:
     """One panel for each data set: the mean log-likelihood by epoch, a colour for each method, a dash for each split.
 
-    panels[data set][method][split] is a list of numbers, one for each epoch counted from 1, or a list of such lists,
-    one for each seed: then the line is their mean, and a band reaches from the lowest to the highest.
+    panels: a `FitResult`, a `FleetResult` (runs with the same method and other seeds make one line), or a mapping of
+    data set to such a result. Or panels[data set][method][split] is a list of numbers, one for each epoch counted from
+    1, or a list of such lists, one for each seed: then the line is their mean, and a band reaches from the lowest to
+    the highest.
     """
+    named = as_panels(panels, FitResult) if not isinstance(panels, FleetResult) else {"": panels}
+    drawn = {name: curves_of(given) for name, given in named.items()}
+    return _figure(drawn)
+
+
+def _figure(panels: Mapping[str, Curves]) -> Figure:
     figure, axes = grid_of_panels(len(panels))
     for ax, (name, methods) in zip(axes, panels.items(), strict=True):
         entitle(ax, name)
@@ -43,13 +57,14 @@ def _curves(ax: Axes, methods: Mapping[str, Mapping[str, ArrayLike]]) -> None:
     for index, (label, splits) in enumerate(methods.items()):
         for split, values in splits.items():
             runs = np.atleast_2d(np.asarray(values, dtype=np.float64))  # (seeds, epochs)
+            known = np.ma.masked_where(np.isnan(runs), runs)  # a run that ended early leaves the rest to the others
             epochs = np.arange(1, runs.shape[1] + 1)
-            (line,) = ax.plot(
-                epochs, runs.mean(0), color=colour(label, index), linewidth=LINE, label=f"{label} {split}"
-            )
+            mean, tint = known.mean(0).filled(np.nan), colour(label, index)
+            (line,) = ax.plot(epochs, mean, color=tint, linewidth=LINE, label=f"{label} {split}")
             _dash(line, split)
             if len(runs) > 1:
-                ax.fill_between(epochs, runs.min(0), runs.max(0), color=colour(label, index), alpha=0.15, linewidth=0)
+                low, high = known.min(0).filled(np.nan), known.max(0).filled(np.nan)
+                ax.fill_between(epochs, low, high, color=tint, alpha=0.15, linewidth=0)
             seen += runs[:, math.ceil(RISE * (len(epochs) - 1)) :].ravel().tolist()
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,12 +18,22 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from circurve.errors import OptionError
-from circurve.plots.style import FAINT, FONT, HAIR, INK, PAGE, SMALL_FONT, entitle, halo
+from circurve.learning.history import FitResult
+from circurve.model import Model
+from circurve.plots.given import Trained, measured_tree
+from circurve.plots.style import FAINT, FONT, HAIR, INK, PAGE, SMALL_FONT, SYMBOLS, entitle, halo
 from circurve.plots.tree_layout import neighbour_distance, spread_positions
 
-__all__ = ["Mark", "colour_scale", "draw_tree", "lay_out", "log_colours", "log_ticks", "tree_panels"]
+__all__ = ["TITLES", "Mark", "colour_scale", "draw_tree", "lay_out", "log_colours", "log_ticks", "tree_panels"]
 
 Array = NDArray[np.float64]
+TITLES = {
+    "flow_squared": f"use {SYMBOLS['flow']}",
+    "local": f"local curvature {SYMBOLS['local']}",
+    "total": f"contribution {SYMBOLS['total']}",
+}
+"""The columns of a curvature that the tree of a model is coloured by."""
+
 COLOURS = "viridis_r"
 """Evenly graded in lightness, for every kind of colour vision: the darker, the larger."""
 
@@ -62,16 +73,24 @@ class TreeDrawing:
 
 
 def tree_panels(
-    parents: Sequence[int] | NDArray[np.integer],
-    panels: Mapping[str, Sequence[ArrayLike]],
+    parents: Trained | Sequence[int] | NDArray[np.integer],
+    panels: Mapping[str, Sequence[ArrayLike]] | None = None,
     marks: Iterable[Mark] = (),
+    *,
+    x: Any = None,
 ) -> Figure:
     """The same tree once for each quantity, side by side, each with a logarithmic colour scale of its own.
 
+    A `Model` or `FitResult` with the data `x` to measure it on gives the tree of its sums with F^2, t^ and T^. Or
     parents: for each node the number of its parent, -1 at the root. panels[name] has for each node the values of its
     units, none negative. A node is a block of cells, one for each unit, in the order of the first quantity, the largest
     first; where that would be too small to see, a disc in the colour of the mean over its units.
     """
+    if isinstance(parents, Model | FitResult):
+        tree = measured_tree(parents, x)
+        parents, panels = tree.parents, {title: tree.by_node(name) for name, title in TITLES.items()}
+    if panels is None:
+        raise OptionError("tree_panels needs panels= beside parents, or a Model with x=")
     width = PAGE / max(len(panels), 1)
     figure = Figure(figsize=(PAGE, width + 0.55), layout="constrained")
     units = {name: [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in values] for name, values in panels.items()}

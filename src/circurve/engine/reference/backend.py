@@ -150,7 +150,9 @@ class Reference:
     ) -> Tensor:  # (R, G, K, N)
         """The log-values of one input layer, written to `place` if it is given; 0 where nothing is observed."""
         layer, variables = self.program.inputs[number], self.variables[number]
-        value = layer.family.log_prob(params.inputs[number], batch.x.index_select(1, variables), place)
+        parameters, x = params.inputs[number], batch.x.index_select(1, variables)
+        family = layer.family
+        value = family.log_prob(parameters, x) if place is None else family.log_prob_into(parameters, x, place)
         if batch.observed is not None:
             present = batch.observed.index_select(1, variables).unsqueeze(-2)
             value = torch.mul(value, present, out=place)

@@ -69,7 +69,7 @@ class LatentTree:
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
         """Log-probabilities of all outputs; -inf for probability zero."""
         tree = self._bind(batch.size)
-        tree.load(params)
+        tree.load_values(params)
         up = tree.upward(batch)
         if up is not None:
             return up.outputs

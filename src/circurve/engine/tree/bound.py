@@ -52,6 +52,7 @@ class BoundTree:
         """For each sum but the root, level by level, the product that it is a message to, among those of all levels."""
 
         self._params: Params | None = None
+        self._versions: tuple[int, ...] = ()
         self._kinds: dict[bool, JointTables] = {}
         self._started: dict[bool, JointTables] = {}
 
@@ -80,11 +81,16 @@ class BoundTree:
 
     def load(self, params: Params) -> None:
         """Work with these parameters from now on; all sums start from zero."""
-        self._params = params
+        self._params, self._versions = params, _versions(params)
         for level, stacked in zip(self.layout.levels, self._stacked, strict=True):
             weights = [params.weights[layer].select(1, position) for layer, position in level.sums]  # (R, K, K) each
             stacked.copy_(torch.stack(weights).unsqueeze(2))
         self._started = {}
+
+    def load_values(self, params: Params) -> None:
+        """The same for an upward pass alone: nothing is done if these parameters are loaded and did not change."""
+        if params is not self._params or _versions(params) != self._versions:
+            self.load(params)
 
     def upward(self, batch: Batch, on_level: OnLevel | None = None) -> UpwardPass | None:
         """Send messages up, with elements of length 1 if `on_level` is given; None if a sample is impossible."""
@@ -109,3 +115,9 @@ class BoundTree:
             self._kinds[missing].start(self.program, self.layout, self._params)
             self._started[missing] = self._kinds[missing]
         return self._started[missing]
+
+
+def _versions(params: Params) -> tuple[int, ...]:
+    """How often each tensor was changed in place; tensors made in inference mode do not count it."""
+    tensors = (*params.weights, *params.inputs)
+    return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)

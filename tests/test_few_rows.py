@@ -1,0 +1,76 @@
+"""A few rows take a short way through a model: with the scores, errors and types of the long one."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+import circurve as cc
+from circuits import cases
+from circurve.errors import DataError, OptionError
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.inputs import Bernoulli, Gaussian
+from circurve.model import Model
+
+ROWS = np.array([[0.0, 1.0], [2.0, 0.0], [-1.5, 1.0]])
+
+
+def model() -> Model:
+    height, flag = Input(0, Gaussian(), 2), Input(1, Bernoulli(), 2)
+    inputs = {height: [[0.0, 1.0], [2.0, 4.0]], flag: [[0.2], [0.9]]}
+    return Model.from_parameters(Circuit(Sum(Product([height, flag]))), None, inputs)
+
+
+@given(case=cases())
+@settings(max_examples=40, deadline=None)
+def test_a_few_rows_score_as_with_the_reference_backend(case):
+    found = Model.from_parameters(case.circuit, case.weights, case.inputs)
+    wanted = found.log_prob(case.x, backend="reference")
+    np.testing.assert_allclose(found.log_prob(case.x), wanted, rtol=1e-9, atol=1e-10)
+    of_tensor = found.log_prob(torch.from_numpy(case.x))
+    assert isinstance(of_tensor, torch.Tensor)
+    assert of_tensor.dtype == found.dtype
+    np.testing.assert_allclose(of_tensor, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_one_row_and_many_rows_give_the_same():
+    x = np.random.default_rng(0).integers(0, 2, (5000, 6))
+    trained = cc.fit(cc.hclt(x, units=4), x, epochs=1, seed=0).model
+    many = trained.log_prob(x)
+    assert len(x) > trained._small.max_samples > 0
+    np.testing.assert_allclose([float(trained.log_prob(x[i : i + 1])[0]) for i in range(20)], many[:20], rtol=1e-5)
+
+
+def test_scores_of_a_call_do_not_change_with_the_next():
+    scored = model()
+    for kind in (np.array, torch.tensor):
+        first = scored.log_prob(kind(ROWS))
+        kept = np.asarray(first).copy()
+        scored.log_prob(kind(ROWS[::-1].copy()))
+        np.testing.assert_array_equal(first, kept)
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_a_row_that_does_not_fit_is_named_as_in_a_large_table(kind):
+    bad = np.array([[0.0, 1.0], [1.0, 3.0]])
+    with pytest.raises(DataError, match=r"column 1, row 1: value 3 does not fit Bernoulli\(\)"):
+        model().log_prob(kind(bad))
+    with pytest.raises(DataError, match="data has 1 dimension"):
+        model().log_prob(kind(bad[0]))
+    with pytest.raises(DataError, match="data has 3 columns, the circuit has 2 variables"):
+        model().log_prob(kind(np.zeros((1, 3))))
+
+
+def test_a_model_with_what_it_keeps_can_be_pickled():
+    scored = model()
+    wanted = scored.log_prob(ROWS)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(scored)).log_prob(ROWS), wanted)
+
+
+def test_a_backend_by_name_is_used_or_refused():
+    with pytest.raises(OptionError, match="backend='tree' cannot be used"):
+        model().log_prob(ROWS, backend="tree")
+    with pytest.raises(OptionError, match="backend must be one of"):
+        model().log_prob(ROWS, backend="fast")
