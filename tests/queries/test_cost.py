@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,8 +27,6 @@ from circurve.queries import (
     most_probable,
     sample,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from shapes import SHAPES, case_of
 
 

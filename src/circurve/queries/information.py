@@ -12,7 +12,7 @@ from torch import Tensor
 from circurve.errors import OptionError
 from circurve.queries.evidence import Evidence, no_evidence
 from circurve.queries.passes import log_prob
-from circurve.queries.sample import sample
+from circurve.queries.sampling import sample
 from circurve.queries.target import Target
 
 __all__ = ["Estimate", "entropy", "mutual_information"]
