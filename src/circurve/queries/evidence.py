@@ -57,7 +57,8 @@ class Evidence:
     def batch(self) -> Batch:
         """The observed values, as the engine takes them."""
         labels = None if self.labels is None else self.labels.unsqueeze(0)
-        return Batch(self.x, self.observed, None, labels)
+        complete = bool((self.observed > 0).all())  # backends are faster where nothing is missing
+        return Batch(self.x.contiguous(), None if complete else self.observed.contiguous(), None, labels)
 
     def rows(self, chosen: slice | Tensor) -> Evidence:
         """Some of the rows: consecutive ones, or by their numbers."""

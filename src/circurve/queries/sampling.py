@@ -22,8 +22,8 @@ from torch import Tensor
 from circurve.engine import Params, Reference
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.states import leaf_inputs
-from circurve.errors import OptionError
 from circurve.inputs import Family
+from circurve.queries.checks import check_count
 from circurve.queries.draws import RowTable, uniform
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.passes import own_output, require_possible
@@ -52,10 +52,7 @@ def sample(target: Target, given: Evidence, draws: int = 1, seed: int = 0) -> Te
     The same seed gives the same draws on the same kind of device, and a run's draws do not depend on the other runs
     (all runs see the same random numbers).
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise OptionError(f"draws must be a whole number >= 1, not {draws!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
+    draws, seed = check_count("draws", draws, least=1), check_count("seed", seed, least=0)
     widest = max((layer.units for layer in target.program.sums), default=1)
     draw = _with_tables if draws >= TABLE_DRAWS * widest else _row_by_row
     if not (given.soft or bool((given.observed > 0).any())):
