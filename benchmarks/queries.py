@@ -35,6 +35,9 @@ from circurve.queries import Evidence, Target, conditional, make_evidence, no_ev
 
 SIZES = ("16x16", "16x100", "100x32")
 TASKS = ("sample", "conditional")
+PEER_DRAWS = {"cirkit": 100, "spflow": 1000}
+"""Rows that peers draw at once on a CPU, about as many as suit them best: cirkit draws from all units of all nodes."""
+
 FOLDER = Path(__file__).parent
 
 
@@ -141,7 +144,7 @@ def on_cpu(size: str, arguments: argparse.Namespace) -> dict[str, Any]:
     for task in TASKS:
         sides: dict[str, tuple[Callable[[int], object], int]] = {"circurve": (getattr(own, task), arguments.rows)}
         for name, peer in peers.items():
-            rows = arguments.cirkit_rows if (name, task) == ("cirkit", "sample") else arguments.rows
+            rows = PEER_DRAWS[name] if task == "sample" else arguments.rows
             sides[name] = (partial(peer.ask, task), rows)
         result[task] = compare(sides, arguments.repeats)
         print(size, task, json.dumps(result[task]), flush=True)
@@ -168,7 +171,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="variables x states")
     parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--cirkit-rows", type=int, default=100, help="rows that cirkit draws at once")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--peers", nargs="+", choices=("cirkit", "spflow"), default=["cirkit", "spflow"])
