@@ -35,8 +35,11 @@ from circurve.queries import Evidence, Target, conditional, make_evidence, no_ev
 
 SIZES = ("16x16", "16x100", "100x32")
 TASKS = ("sample", "conditional")
-PEER_DRAWS = {"cirkit": 100, "spflow": 1000}
-"""Rows that peers draw at once on a CPU, about as many as suit them best: cirkit draws from all units of all nodes."""
+PEER_ROWS = {
+    "sample": {"cirkit": 100, "spflow": 1000},
+    "conditional": {"cirkit": 10_000, "spflow": 500},
+}
+"""Rows that peers on a CPU are asked for at once, about as many as suit them best and fit into memory."""
 
 FOLDER = Path(__file__).parent
 
@@ -144,7 +147,7 @@ def on_cpu(size: str, arguments: argparse.Namespace) -> dict[str, Any]:
     for task in TASKS:
         sides: dict[str, tuple[Callable[[int], object], int]] = {"circurve": (getattr(own, task), arguments.rows)}
         for name, peer in peers.items():
-            rows = PEER_DRAWS[name] if task == "sample" else arguments.rows
+            rows = PEER_ROWS[task][name]
             sides[name] = (partial(peer.ask, task), rows)
         result[task] = compare(sides, arguments.repeats)
         print(size, task, json.dumps(result[task]), flush=True)

@@ -29,6 +29,7 @@ from circurve.queries import (
     most_probable,
     no_evidence,
     sample,
+    sampling,
 )
 from circurve.queries.evidence import Evidence
 
@@ -73,13 +74,16 @@ def test_contradictory_evidence_is_an_error(ask: Callable, exclusive: Target) ->
         ask(exclusive, evidence(exclusive, [[1, 1, NAN], [0, 1, NAN]]))
 
 
-def test_the_run_is_named_in_a_fleet(simple: Target) -> None:
+def test_the_run_is_named_in_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     circuit = Circuit(Input(0, Bernoulli()))
     case = with_parameters(circuit, ("binary",), Shape(samples=2), np.random.default_rng(0))
     sure = replace(case, inputs={circuit.roots[0]: torch.tensor([[0.0]], dtype=torch.float64)})
     target = target_of(case, params=stack([case.params, sure.params]))
     with pytest.raises(DataError, match=r"^row 1, run 1: column 0 = 1 has probability zero$"):
         mean(target, evidence(target, [[0], [1]]))
+    monkeypatch.setattr(sampling, "RUNS_AT_ONCE", 1)
+    with pytest.raises(DataError, match=r"^row 1, run 1: column 0 = 1 has probability zero$"):
+        sample(target, evidence(target, [[0], [1]]))
 
 
 def test_impossible_rows_are_explained_not_refused(exclusive: Target) -> None:

@@ -99,7 +99,8 @@ def require_possible(target: Target, evidence: Evidence, log_evidence: Tensor) -
         return
     run, row = (int(i) for i in _first(wrong))
     number = evidence.first_row + row
-    where = f"row {number}" if target.runs == 1 else f"row {number}, run {run}"
+    alone = target.runs == 1 and target.first_run == 0
+    where = f"row {number}" if alone else f"row {number}, run {target.first_run + run}"
     if bool(log_evidence[run, row].isnan()):
         raise DataError(f"{where}: the probability of the evidence is not a number")
     culprit = next(_impossible_alone(target, evidence.rows(slice(row, row + 1)), run), None)

@@ -38,6 +38,7 @@ CPU_BYTES, CUDA_BYTES = 1 << 24, 1 << 28
 alone, so that a seed gives the same rows whatever memory is free and whatever other runs there are."""
 
 RUNS_AT_ONCE = 16
+"""Larger fleets draw in groups of so many runs."""
 
 MAX_TABLE_STATES = 1024
 """Inputs with more states draw by their family's own method."""
@@ -60,14 +61,15 @@ def sample(target: Target, given: Evidence, draws: int = 1, seed: int = 0) -> Te
         draw = _without_evidence
     starts = range(0, target.runs, RUNS_AT_ONCE)
     parts = [_some_runs(target, given, slice(start, start + RUNS_AT_ONCE)) for start in starts]
-    return torch.cat([draw(*part, draws, _Random(seed, target.device)) for part in parts])
+    found = [draw(*part, draws, _Random(seed, target.device)) for part in parts]
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _some_runs(target: Target, given: Evidence, runs: slice) -> tuple[Target, Evidence]:
     if target.runs <= RUNS_AT_ONCE:
         return target, given
     params = target.params.map(lambda values: values[runs])
-    part = Target(target.program, params, Reference.of(target.program, params), target.memory_budget, target.columns)
+    part = replace(target, params=params, backend=Reference.of(target.program, params), first_run=runs.start)
     own = given if len(given.x) == 1 else replace(given, x=given.x[runs], observed=given.observed[runs])
     return part, own
 

@@ -40,6 +40,9 @@ class Target:
     columns: Names = None
     """The columns' names, for messages."""
 
+    first_run: int = 0
+    """The number, in messages, of the first run: a part of a fleet keeps those of the whole."""
+
     @classmethod
     def of(cls, program: Program, params: Params) -> Target:
         """With the backend that suits the parameters best."""
