@@ -65,7 +65,7 @@ def test_unseen_values_are_impossible_missing_or_errors(answer, invoke, people):
 
 def test_data_info_shows_families_and_what_read_the_file(answer, invoke, people):
     report = answer("data info people.csv --types id=categorical")
-    assert report["families"]["Categorical"] == 2 or report["families"]
+    assert sum(report["families"].values()) == 5
     assert report["read_by"].startswith("pyarrow ")
     assert [column["name"] for column in report["schema"]["columns"]] == list(people.columns)
     assert "read by" in invoke("data info people.csv --types id=drop").stdout
@@ -77,7 +77,7 @@ def test_data_info_shows_families_and_what_read_the_file(answer, invoke, people)
         ("age", "--types must be NAME=TYPE,NAME=TYPE, not 'age'"),
         ("age=normal", "types: 'normal' is none of bernoulli, categorical"),
         ("aeg=gaussian", "no column 'aeg'; do you mean 'age'?"),
-        ("city=gaussian", "column 2 ('city') holds text, which cannot be gaussian"),
+        ("city=gaussian,id=drop", "column 1 ('city') holds text, which cannot be gaussian"),
     ],
 )
 def test_wrong_types_are_named(invoke, people, types, expected):
