@@ -44,14 +44,14 @@ from cli_helpers import error_line, write_csv
         ("--no-split --select best", "need validation rows"),
         ("--bogus", "No such option: --bogus"),
         ("--valid nowhere.csv", "nowhere.csv: no such file"),
-        ("--valid narrow.csv", "train has 5 columns, valid has 3"),
-        ("--valid swapped.csv", "swapped.csv: the columns do not match: 'b' where the training data has 'a'"),
+        ("--valid narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
+        ("--valid swapped.csv", "swapped.csv: no column 'x' in the training data; there are 'a', 'b', 'c', 'd', 'e'"),
         ("--valid parts.npz", "parts.npz: expected one table"),
     ],
 )
 def test_wrong_options_of_fit(invoke, table, rows, options, expected):
     write_csv("narrow.csv", rows[:, :3])
-    write_csv("swapped.csv", rows, "b,a,c,d,e")
+    write_csv("swapped.csv", rows, "x,a,c,d,e")
     np.savez("parts.npz", train=rows, valid=rows)
     assert expected in error_line(invoke(f"fit {table} {options}"))
 
@@ -65,14 +65,14 @@ def test_wrong_options_of_fit(invoke, table, rows, options, expected):
         ("tin --data-dir sets", "no data set 'tin' in sets (did you mean tiny?)"),
         ("tiny --data-dir nowhere", "--data-dir nowhere: no such folder"),
         ("nowhere.csv", "nowhere.csv: no such file"),
-        ("words.csv", "words.csv:2: column 1 ('b') holds text 'x', expected a number"),
-        ("late.csv", "late.csv:1: column 1 holds text 'x', expected a number"),
+        ("words.csv", "words.csv:2: column 1 ('b') holds text 'x' among numbers; correct it"),
+        ("late.csv", "late.csv:1: column 1 holds text 'x' among numbers; correct it"),
         ("ragged.csv", "ragged.csv:2: expected 2 fields, found 3"),
         ("empty.csv", "empty.csv: the file is empty"),
         ("damaged.npy", "damaged.npy: not a .npy file of numbers, or damaged"),
         ("table.xls", "table.xls: unknown kind of file '.xls'"),
         ("short.csv", "2 rows are too few"),
-        ("huge.csv", "huge.csv: column 2 ('a'), row 7: value 1e+30 does not fit Gaussian"),
+        ("huge.csv", "huge.csv: column 2 ('a'), line 9: value 1e+30 does not fit Gaussian"),
         ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts comes in parts"),
     ],
 )
@@ -80,7 +80,13 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
     Path("sets").mkdir()
     for split in ("train", "valid", "test"):
         write_csv(f"sets/tiny.{split}.data", rows)
-    texts = {"words": "a,b\n1,x\n", "late": "1,x\n1,2\n", "ragged": "1,2\n1,2,3\n", "empty": "", "short": "1,2\n2,1\n"}
+    texts = {
+        "words": "a,b\n1,x\n2,3\n",
+        "late": "1,x\n1,2\n",
+        "ragged": "1,2\n1,2,3\n",
+        "empty": "",
+        "short": "1,2\n2,1\n",
+    }
     for name, text in texts.items():
         Path(f"{name}.csv").write_text(text)
     write_csv("huge.csv", np.where(np.arange(100) == 37, 1e30, np.linspace(0, 1, 100)).reshape(20, 5), "c,b,a,d,e")
@@ -94,7 +100,7 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
     ("arguments", "expected"),
     [
         ("model.safetensors narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
-        ("model.safetensors turned.csv", "turned.csv: the columns do not match: 'e' where the training data has 'a'"),
+        ("model.safetensors turned.csv", "turned.csv: no column 'x' in the training data; there are 'a', 'b'"),
         ("model.safetensors parts.npz --split test", "--split test: parts has only train, valid"),
         ("model.safetensors table.csv --split some", "'some' is not one of"),
         ("model.safetensors table.csv --device tpu", "device must be"),
@@ -106,7 +112,7 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
 )
 def test_wrong_arguments_of_evaluate(invoke, model, rows, arguments, expected):
     write_csv("narrow.csv", rows[:, :3])
-    write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,a")
+    write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,x")
     np.savez("parts.npz", train=rows, valid=rows)
     assert expected in error_line(invoke(f"evaluate {arguments}"))
 
@@ -151,7 +157,7 @@ def test_no_file_of_a_data_set_is_overwritten(invoke, model, rows, words):
     assert before == {path: path.read_bytes() for path in Path("sets").iterdir()}
 
 
-def test_curvature_takes_no_columns_in_another_order(invoke, model, rows):
-    write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,a")
+def test_commands_name_a_column_that_the_model_does_not_know(invoke, model, rows):
+    write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,aa")
     line = error_line(invoke(f"curvature {model} turned.csv"))
-    assert "turned.csv: the columns do not match: 'e' where the training data has 'a'" in line
+    assert "turned.csv: no column 'aa' in the training data; do you mean 'a'?" in line

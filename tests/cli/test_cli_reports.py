@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from cli_helpers import FIELDS, strict_json, write_csv
@@ -9,6 +11,7 @@ from cli_helpers import FIELDS, strict_json, write_csv
 import circurve as cc
 from circurve.cli.options import parse_step_size
 from circurve.cli.show import document, print_table, significant
+from circurve.persistence import read_metadata
 
 
 def test_evaluate_scores_every_part(answer, invoke, model, rows):
@@ -41,8 +44,25 @@ def test_a_single_table_is_scored_whole(answer, invoke, model, rows):
     assert "new under model.safetensors" in result.stdout
 
 
-def test_scoring_the_table_of_the_training_is_pointed_out(invoke, model, table):
-    assert invoke(f"evaluate {model} {table}").stderr == (
+def test_the_table_of_the_training_is_split_as_it_was_then(answer, invoke, table, rows):
+    fitted = answer(f"fit {table} --units 3 --epochs 2 --seed 4 --split 0.6,0.3,0.1 --out m.safetensors")
+    found = answer(f"evaluate m.safetensors {table}")
+    assert found["rows"] == fitted["rows"] == {"train": 60, "valid": 30, "test": 10}
+    for name in ("train_ll", "valid_ll", "test_ll"):
+        assert found[name] == pytest.approx(fitted[name], abs=1e-5)
+    test = answer(f"evaluate m.safetensors {table} --split test")
+    assert test["rows"] == {"train": None, "valid": None, "test": 10}
+    assert test["test_ll"] == found["test_ll"]
+    assert invoke(f"evaluate m.safetensors {table}").stderr == ""
+    write_csv("other.csv", rows[::-1], "a,b,c,d,e")
+    assert answer("evaluate m.safetensors other.csv --split test")["rows"]["test"] == 100
+
+
+def test_a_model_from_before_splits_were_recorded_points_to_its_table(invoke, model, table):
+    loaded, training = cc.load(model), json.loads(read_metadata(model)["training"])
+    del training["split"]
+    loaded.save("old.safetensors", {"training": json.dumps(training)})
+    assert invoke(f"evaluate old.safetensors {table}").stderr == (
         "circurve: warning: table.csv looks like the table that the model was trained on; "
         "test_ll counts the training rows too\n"
     )

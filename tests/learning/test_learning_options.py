@@ -180,7 +180,7 @@ def test_an_unknown_device_is_refused(value):
 )
 def test_what_validation_decides_needs_validation_data(options, message):
     with refuses(message):
-        quick(CIRCUIT, X, **options)
+        quick(CIRCUIT, X, valid=False, **options)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
-from circurve.cli.files import check_target, read_training, trained_columns, write_csv
-from circurve.cli.measures import check_one_output
+from circurve.cli.files import check_target, read_training, write_csv
+from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Part, Source, check_columns, choose, files_of, load, parts_of
+from circurve.cli.tables import Part, Source, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.record import COLUMNS
@@ -49,6 +49,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     device: options.DeviceOption = options.DEVICE,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
+    unseen: options.UnseenOption = options.Unseen.impossible,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -68,9 +69,10 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
-    dataset = load(source)
-    check_columns(data, dataset.columns, trained_columns(read_training(model)))
-    parts = choose(dataset, split)
+    dataset = load(source_for(loaded, source))
+    columns = {"columns": read_training(model).get("columns")}  # a file is measured whole, however it was split
+    parts = parts_for(loaded, dataset, split, columns, data, unseen.value)
+    parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
     try:
         curv = reduce(add, (measure(loaded, part) for part in parts.values()))

@@ -14,7 +14,7 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
-from circurve.cli.tables import SPLITS, Source, common_families, load, parts_of, rows_of
+from circurve.cli.tables import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
 from circurve.data.catalogue import SOURCES, check_collected
 from circurve.data.debd import COLLECTION
@@ -53,15 +53,18 @@ def describe(
     data: options.DataArgument,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
+    types: options.TypesOption = None,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Show what is in a data set or a file."""
-    dataset = load(Source(data, data_dir, header, missing))
+    source = Source(data, data_dir, header, missing, options.parse_types(types))
+    dataset = load(source)
     parts = parts_of(dataset)
     columns = scan_columns(*parts.values())
     constant = np.flatnonzero(~(columns.low < columns.high))
-    families = [family_label(family) for family in common_families(dataset)]
+    schema = common_schema(dataset, source.types)
+    families = [family_label(family) for family in schema.families]
     report: dict[str, Any] = {
         "command": "data info",
         "dataset": dataset.name,
@@ -69,6 +72,8 @@ def describe(
         "variables": dataset.train.shape[1],
         "columns": dataset.columns,
         "families": dict(Counter(families)),
+        "schema": None if schema.plain else schema.to_json(),
+        "read_by": dataset.train.source,
         "missing": missing_share(list(parts.values())),
         "columns_with_missing": int(columns.missing.sum()),
         "constant_columns": [int(v) if dataset.columns is None else dataset.columns[v] for v in constant],
@@ -118,6 +123,7 @@ def _print(report: dict[str, Any]) -> None:
         "missing": f"{report['missing']:.2%} of values, in {holed:,} of {report['variables']:,} columns",
         "constant columns": f"{len(constant):,}: {_some(constant)}" if constant else "none",
         "column names": None if columns is None else _some(columns),
+        "read by": report["read_by"],
     }
     print_facts(facts if holed else {**facts, "missing": "none"})
 

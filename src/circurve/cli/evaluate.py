@@ -6,12 +6,10 @@ import time
 from typing import Any
 
 from circurve.cli import options
-from circurve.cli.files import read_training, trained_columns
+from circurve.cli.files import read_training
 from circurve.cli.measures import degree_of_overfitting, mean_log_likelihood, sharpness
 from circurve.cli.show import measured, print_facts, print_json, print_scores
-from circurve.cli.tables import SPLITS, Part, Source, check_columns, choose, load, rows_of
-from circurve.data import Dataset
-from circurve.errors import warn_user
+from circurve.cli.tables import SPLITS, Part, Source, load, parts_for, rows_of, source_for
 from circurve.model import load as load_model
 
 __all__ = ["evaluate"]
@@ -25,22 +23,21 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     device: options.DeviceOption = options.DEVICE,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
+    unseen: options.UnseenOption = options.Unseen.impossible,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Score a data set or a file with a model: log-likelihoods, sharpness.
 
-    A file with a single table is scored whole, and reported as test rows, or
-    as what --split names. The sharpness, the mean over rows of the trace of
+    The file that the model was trained on is split as it was then. Another file
+    with a single table is scored whole, and reported as test rows, or as what
+    --split names. Columns are found by their names. The sharpness, the mean over rows of the trace of
     the Hessian of -log p, is that of the training rows where these are scored.
     """
     loaded = load_model(model, device)
     training = read_training(model)
-    dataset = load(Source(data, data_dir, header, missing))
-    check_columns(data, dataset.columns, trained_columns(training))
-    parts = choose(dataset, split)
-    if split is Part.all and len(parts) == 1 and _seen(training, dataset):
-        warn_user(f"{data} looks like the table that the model was trained on; test_ll counts the training rows too")
+    dataset = load(source_for(loaded, Source(data, data_dir, header, missing)))
+    parts = parts_for(loaded, dataset, split, training, data, unseen.value)
     started = time.perf_counter()
     scores = {name: mean_log_likelihood(loaded, part, data) for name, part in parts.items()}
     train_ll, valid_ll, test_ll = (scores.get(name) for name in SPLITS)
@@ -50,6 +47,8 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "model": str(model),
         "dataset": dataset.name,
         "split": split.value,
+        "unseen": unseen.value,
+        "unseen_rows": sum(0 if p.impossible is None else int(p.impossible.any(1).sum()) for p in parts.values()),
         "rows": rows_of(parts),
         "variables": loaded.circuit.variables,
         **{name: training.get(name) for name in ("structure", "units", "method", "mu", "gate", "seed", "epochs")},
@@ -65,13 +64,6 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "out": None,
     }
     print_json(report) if as_json else _print(report)
-
-
-def _seen(training: dict[str, Any], data: Dataset) -> bool:
-    """Whether the model's file names a table of this name and length."""
-    rows = training.get("rows")
-    total = sum(count or 0 for count in rows.values()) if isinstance(rows, dict) else None
-    return training.get("dataset") == data.name and total == len(data.train)
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -33,6 +33,8 @@ BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAcce
 
 ON_THE_COMMAND_LINE = {
     "say missing=-1": "say --missing -1",
+    "pass missing=-1": "pass --missing -1",
+    "pass unseen='missing'": "pass --unseen missing",
     "say header=True": "say --header",
     "data_dir='DEBD' (--data-dir DEBD)": "--data-dir DEBD",
     "without data_dir": "without --data-dir",
@@ -40,6 +42,9 @@ ON_THE_COMMAND_LINE = {
     ": Value error, ": ": ",
 }
 """What is said for Python, and what it is called here."""
+
+TYPES = re.compile(r"types=\{'?([^{}']*)'?: '(\w+)'\}")
+"""The types of a column, as Python takes them."""
 
 OPTIONS = re.compile(r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|device) (?=must )")
 """An option at the beginning of a message, by its name in Python."""
@@ -89,5 +94,6 @@ def _one_line(text: object) -> str:
     line = " ".join(str(text).split())
     for python, here in ON_THE_COMMAND_LINE.items():
         line = line.replace(python, here)
+    line = TYPES.sub(r"--types \1=\2", line)
     line = OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} ", line)
     return f"--data-dir {line.removeprefix('data_dir ')}" if line.startswith("data_dir ") else line

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from circurve.cli.show import document
-from circurve.data.convert import Names
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
-__all__ = ["check_folder", "check_target", "csv_text", "read_training", "save_model", "trained_columns", "write_csv"]
+__all__ = ["check_folder", "check_target", "csv_text", "read_training", "save_model", "write_csv"]
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
@@ -71,12 +70,6 @@ def read_training(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return training if isinstance(training, dict) else {}
-
-
-def trained_columns(training: Mapping[str, Any]) -> Names:
-    """The names of the columns that a model was trained on, as far as its file says."""
-    names = training.get("columns")
-    return tuple(map(str, names)) if isinstance(names, list) else None
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

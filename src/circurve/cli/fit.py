@@ -23,7 +23,7 @@ from circurve.cli.methods import (
 )
 from circurve.cli.models import Shape, Structure
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.tables import HeldOut, Source, files_of
+from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import STOPPED, Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError
@@ -70,6 +70,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     split: options.SharesOption = None,
     no_split: options.NoSplitOption = False,
     missing: options.MissingOption = None,
+    types: options.TypesOption = None,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -87,21 +88,21 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
     job = Job.of(Shape(structure, units), [run], typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing)
+    source = Source(data, data_dir, header, missing, options.parse_types(types))
     if out is not None:
         check_target("--out", out, (*files_of(source), valid, test))
-    parts = load_for(job, source, held)
+    parts, record = load_for(job, source, held)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
     result = train(job, parts)[0]
-    finish(result, describe(job, parts, result), out, as_json)
+    finish(result, describe(job, parts, result, record), out, as_json)
 
 
-def describe(job: Job, data: Dataset, result: FitResult) -> dict[str, Any]:
+def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | None = None) -> dict[str, Any]:
     """All fields of the report but `out`; `path` where mu or the gate was chosen, `history` where it was asked for."""
     report = {
         "command": "fit",
-        **describe_job(job, data),
+        **describe_job(job, data, split),
         **describe_run(result, data),
         "parameters": result.model.circuit.describe().parameters,
         "seconds": round(result.seconds, 3),

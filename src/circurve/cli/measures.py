@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from circurve.data.convert import about
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.model import Model
 
-__all__ = ["check_one_output", "degree_of_overfitting", "mean_log_likelihood", "sharpness"]
+__all__ = ["check_one_output", "degree_of_overfitting", "mean_log_likelihood", "possible_rows", "sharpness"]
 
 
 def check_one_output(model: Model) -> None:
@@ -26,6 +27,16 @@ def mean_log_likelihood(model: Model, values: Table, what: str) -> float:
     check_one_output(model)
     with about(what):
         return float(np.mean(model.log_prob(values)))
+
+
+def possible_rows(table: Table) -> Table:
+    """The rows without a value that training did not see; DataError if there is none."""
+    if table.impossible is None:
+        return table
+    possible = ~table.impossible.any(1)
+    if not bool(possible.any()):
+        raise DataError("every row has a value that training did not see")
+    return replace(table.rows(possible), impossible=None)
 
 
 def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> float | None:
@@ -43,6 +54,6 @@ def sharpness(model: Model, values: Table) -> float | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)
         try:
-            return curvature(model, values).trace
+            return curvature(model, possible_rows(values)).trace
         except DataError:
             return None

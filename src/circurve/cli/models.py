@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
-from circurve.cli.tables import common_families
+from circurve.cli.tables import common_schema
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
@@ -56,16 +56,16 @@ def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
 
 
 def _build(shape: Shape, data: Dataset, seed: int) -> Circuit:
-    """The families cover the values of all parts, the tree comes from `train`."""
-    families, units = common_families(data), shape.units
+    """The schema covers the values of all parts, the tree comes from `train`."""
+    schema, units = data.train.schema or common_schema(data, {}), shape.units
     match shape.structure:
         case Structure.hclt:
-            return hclt(data.train, units, families)
+            return hclt(data.train, units, schema=schema)
         case Structure.hmm:
-            return hmm(families, units)
+            return hmm(schema, units)
         case Structure.rat:
-            return random_binary_trees(families, units, RANDOM_TREES, seed=seed, product="unitwise")
+            return random_binary_trees(schema, units, RANDOM_TREES, seed=seed, product="unitwise")
         case Structure.mixture:
-            return mixture(families, units)
+            return mixture(schema, units)
         case Structure.factorized:
-            return fully_factorized(families)
+            return fully_factorized(schema)

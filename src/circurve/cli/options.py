@@ -16,6 +16,7 @@ import typer
 from circurve.cli.methods import DEFAULT_GATE, GATE_NAMES, Estimator, MethodName, MuScale, Penalty, Simplex
 from circurve.cli.models import Structure
 from circurve.cli.tables import Part, Shares
+from circurve.data.infer import parse_type
 from circurve.errors import OptionError
 from circurve.learning import Gated, Vanilla, schedules
 from circurve.learning.option_texts import help_of, shown_default
@@ -47,6 +48,14 @@ class Precision(StrEnum):
     tf32 = "tf32"
 
 
+class Unseen(StrEnum):
+    """What to do with a value that training did not see."""
+
+    impossible = "impossible"
+    missing = "missing"
+    error = "error"
+
+
 class Init(StrEnum):
     """How parameters start."""
 
@@ -73,7 +82,8 @@ DataArgument = Annotated[
     typer.Argument(
         metavar="DATASET|FILE",
         show_default=False,
-        help="A data set by name, or a .csv, .tsv, .txt, .data, .npy or .npz file.",
+        help="A data set by name, or a file: .csv, .tsv, .txt, .data (also .gz), .parquet, .arrow, .feather, .npy, "
+        ".npz; - is standard input.",
     ),
 ]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
@@ -188,6 +198,21 @@ MissingOption = Annotated[
     int | None,
     typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),
 ]
+TypesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME=TYPE,...",
+        rich_help_panel=DATA,
+        help="Types of columns: bernoulli, categorical, binomial, poisson, gaussian, or drop to leave one out.",
+    ),
+]
+UnseenOption = Annotated[
+    Unseen,
+    typer.Option(
+        rich_help_panel=DATA,
+        help="A value that training did not see: its row is impossible, the value counts as missing, or is an error.",
+    ),
+]
 PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to take.")]
 ValidOption = Annotated[
     Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of validation rows.")
@@ -238,6 +263,17 @@ def _step(part: str, text: str) -> float:
         given = repr(text) if part == text else f"{part!r} in {text!r}"
         raise OptionError(f"--step-size must lie in (0, 1], not {given}")
     return step
+
+
+def parse_types(text: str | None) -> dict[str, str]:
+    """`age=gaussian,city=categorical`: types by the names of columns."""
+    types = {}
+    for part in text.split(",") if text else ():
+        name, equals, kind = part.rpartition("=")
+        if not equals or not name.strip():
+            raise OptionError(f"--types must be NAME=TYPE,NAME=TYPE, not {text!r}")
+        types[name.strip()] = parse_type(kind.strip())
+    return types
 
 
 def parse_shares(text: str) -> Shares:

@@ -17,7 +17,7 @@ from circurve.cli.files import check_folder, check_target, save_model, write_csv
 from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
-from circurve.cli.tables import HeldOut, Source, files_of
+from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
@@ -69,6 +69,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     split: options.SharesOption = None,
     no_split: options.NoSplitOption = False,
     missing: options.MissingOption = None,
+    types: options.TypesOption = None,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -90,14 +91,14 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
     job = Job.of(Shape(structure, units), runs, typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing)
+    source = Source(data, data_dir, header, missing, options.parse_types(types))
     if csv is not None:
         check_target("--csv", csv, (*files_of(source), valid, test))
     if out_dir is not None:
         check_folder("--out-dir", out_dir)
-    parts = load_for(job, source, held)
+    parts, record = load_for(job, source, held)
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
-    finish(job, parts, train(job, parts), Outputs(csv, out_dir), as_json)
+    finish(job, parts, train(job, parts), Outputs(csv, out_dir, record), as_json)
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,13 @@ class Outputs:
 
     csv: Path | None
     folder: Path | None
+    split: SplitRecord | None = None
+    """How a single table was split; the model files keep it."""
 
 
 def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
-    shared = describe_job(job, data)
+    shared = describe_job(job, data, outputs.split)
     records = [{**describe_run(result, data), "name": results.name(number)} for number, result in enumerate(results)]
     failure: Exception | None = None
     try:

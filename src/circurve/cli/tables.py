@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, replace
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
-from circurve.data import Dataset, Table, as_table, check, load_data, read_table, split_rows
+import numpy as np
+
+from circurve.data import Dataset, Table, align, as_table, infer_schema, load_data, read_table, split_rows
+from circurve.data.align import in_order
 from circurve.data.catalogue import find_datasets
 from circurve.data.convert import Names, about
-from circurve.errors import CircurveWarning, DataError, OptionError
-from circurve.inputs import Family
-from circurve.structures import infer_families
+from circurve.data.infer import Types
+from circurve.data.unseen import Unseen
+from circurve.errors import DataError, OptionError, warn_user
+from circurve.inputs import Bernoulli
+from circurve.model import Model
+from circurve.schema import Schema
 
 __all__ = [
     "SPLITS",
@@ -21,14 +28,18 @@ __all__ = [
     "Part",
     "Shares",
     "Source",
-    "check_columns",
+    "SplitRecord",
     "choose",
-    "common_families",
+    "common_schema",
     "files_of",
+    "fingerprint",
     "load",
     "load_in_parts",
+    "parts_for",
     "parts_of",
+    "recorded_parts",
     "rows_of",
+    "source_for",
 ]
 
 SPLITS = ("train", "valid", "test")
@@ -37,6 +48,9 @@ Part = StrEnum("Part", ["all", "train", "valid", "test"])
 
 Shares: TypeAlias = tuple[float, float, float]
 """Of the rows of a table: for training, validation and test; they add up to 1."""
+
+SplitRecord: TypeAlias = dict[str, float]
+"""How a single table was split: the shares of validation and test, the seed, and the fingerprint of the table."""
 
 DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
 
@@ -49,6 +63,18 @@ class Source:
     data_dir: Path | None = None
     header: bool | None = None
     missing: int | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The families of some columns, as --types names them."""
+
+    categorical: frozenset[str] = frozenset()
+    """Columns that are known to hold text."""
+
+
+def source_for(model: Model, source: Source) -> Source:
+    """The source, read with what the model knows of its columns."""
+    columns = model.schema.columns
+    texts = [c.name for c in columns if c.name and any(isinstance(value, str) for value in c.categories or ())]
+    return replace(source, categorical=frozenset(texts))
 
 
 @dataclass(frozen=True)
@@ -79,29 +105,31 @@ def files_of(source: Source) -> list[Path]:
 
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
-    data = load_data(source.data, source.data_dir, source.header)
+    data = load_data(source.data, source.data_dir, source.header, _categorical(source))
     return _with_parts(data, {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()})
 
 
-def load_in_parts(source: Source, held: HeldOut, seed: int) -> Dataset:
-    """A data set for training: its own parts, those in files, or a single table split at random by the seed."""
+def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
+    """A data set for training: its own parts, those in files, or a single table split at random by the seed.
+
+    With it comes the record of the split, for `recorded_parts`, where there was one.
+    """
     data = load(source)
     if held.valid or held.test:
         files = {"valid": held.valid, "test": held.test}
-        return _with_parts(data, {s: _load_file(path, source, data.columns) for s, path in files.items() if path})
+        read = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
+        return _aligned(_with_parts(data, read), source.types), None
     in_parts = len(parts_of(data)) > 1
     if in_parts and (held.shares is not None or held.no_split):
         raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
     if in_parts or held.no_split:
-        return data
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CircurveWarning)  # it comes when the circuit is built
-        families = common_families(data)
-    with about(source.data):  # find values that no family takes while rows have the numbers that they have in the file
-        check(data.train, families)
+        return _aligned(data, source.types), None
     _, valid, test = held.shares or DEFAULT_SHARES
-    trains, valids, tests = split_rows(data.train, valid, test, seed)
-    return replace(data, train=trains, valid=valids, test=tests)
+    with about(source.data):  # find values that no family takes while rows have the numbers that they have in the file
+        whole = _aligned(data, source.types)
+    trains, valids, tests = split_rows(whole.train, valid, test, seed)
+    record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": fingerprint(data.train)}
+    return replace(whole, train=trains, valid=valids, test=tests), record
 
 
 def parts_of(data: Dataset) -> dict[str, Table]:
@@ -127,9 +155,37 @@ def rows_of(parts: dict[str, Table]) -> dict[str, int | None]:
     return {split: len(parts[split]) if split in parts else None for split in SPLITS}
 
 
-def common_families(data: Dataset) -> tuple[Family, ...]:
-    """One family for each column that takes the values of all parts: a rare category may be in `test` alone."""
-    return infer_families(*parts_of(data).values())
+def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
+    """The schema that takes the values of all parts: a rare category may be in `test` alone."""
+    unknown = [name for name in types if data.columns is None]
+    if unknown:
+        raise OptionError(f"--types {unknown[0]}=...: {data.name} has no column names; give the file a header")
+    return infer_schema(*parts_of(data).values(), types=cast("Types", types))
+
+
+def _aligned(data: Dataset, types: Mapping[str, str]) -> Dataset:
+    """The parts in the schema of all of them."""
+    schema = common_schema(data, types)
+    parts = {split: align(part, schema, unseen="error") for split, part in parts_of(data).items()}
+    return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
+
+
+def _categorical(source: Source) -> frozenset[str]:
+    return source.categorical | {name for name, kind in source.types.items() if kind == "categorical"}
+
+
+def fingerprint(table: Table) -> int:
+    """A checksum of the values of a table as it was read; the same file has the same one."""
+    return zlib.crc32(np.ascontiguousarray(np.asarray(table, dtype=np.float64)).tobytes())
+
+
+def recorded_parts(training: Mapping[str, Any], table: Table) -> dict[str, Table]:
+    """The parts of a single table, as the model's file says that it was split; none if it was another table."""
+    record = training.get("split")
+    if not isinstance(record, dict) or record.get("fingerprint") != fingerprint(table):
+        return {}
+    parts = split_rows(table, record["valid"], record["test"], record["seed"])
+    return {split: part for split, part in zip(SPLITS, parts, strict=True) if part is not None}
 
 
 def _with_parts(data: Dataset, parts: dict[str, Table]) -> Dataset:
@@ -138,11 +194,38 @@ def _with_parts(data: Dataset, parts: dict[str, Table]) -> Dataset:
 
 
 def _load_file(path: Path, source: Source, columns: Names) -> Table:
-    table = read_table(path, source.header)
+    table = read_table(path, source.header, _categorical(source))
     if isinstance(table, Dataset):
         raise DataError(f"{path}: expected one table, found the parts of a data set")
-    check_columns(path, table.columns, columns)
-    return as_table(table, missing=source.missing)
+    with about(path):
+        if columns is not None:
+            table = in_order(table, Schema.of([Bernoulli()] * len(columns), columns), "error")
+        return as_table(table, missing=source.missing)
+
+
+def parts_for(
+    model: Model, data: Dataset, split: Part, training: Mapping[str, Any], what: str, unseen: Unseen
+) -> dict[str, Table]:
+    """The parts to look at, aligned to the model's schema; the table of the training is split as it was then."""
+    if model.schema.names is None:
+        names = training.get("columns")
+        check_columns(what, data.columns, tuple(map(str, names)) if isinstance(names, list) else None)
+    if len(parts_of(data)) == 1 and (recorded := recorded_parts(training, data.train)):
+        data = replace(data, train=recorded["train"], valid=recorded.get("valid"), test=recorded.get("test"))
+    elif split is Part.all and _seen(training, data):
+        warn_user(f"{what} looks like the table that the model was trained on; test_ll counts the training rows too")
+    parts = choose(data, split)
+    with about(what):
+        return {name: model.align(part, unseen=unseen) for name, part in parts.items()}
+
+
+def _seen(training: Mapping[str, Any], data: Dataset) -> bool:
+    """Whether the file of a model, from before splits were recorded, names a table of this name and length."""
+    if len(parts_of(data)) > 1 or isinstance(training.get("split"), dict):
+        return False
+    rows = training.get("rows")
+    total = sum(count or 0 for count in rows.values()) if isinstance(rows, dict) else None
+    return training.get("dataset") == data.name and total == len(data.train)
 
 
 def check_columns(what: object, found: Names, trained: Names) -> None:

@@ -12,7 +12,7 @@ from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
 from circurve.cli.show import progress
-from circurve.cli.tables import HeldOut, Source, load_in_parts, parts_of, rows_of
+from circurve.cli.tables import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
@@ -79,16 +79,16 @@ class Job:
         return cls(shape, tuple(runs), settings, typed.step_size or cast("float", settings.step))
 
 
-def load_for(job: Job, source: Source, held: HeldOut) -> Dataset:
-    """The data in parts; whatever goes by validation rows is refused where there are none."""
-    data = load_in_parts(source, held, job.runs[0].seed)
+def load_for(job: Job, source: Source, held: HeldOut) -> tuple[Dataset, SplitRecord | None]:
+    """The data in parts and how they were split; what goes by validation rows is refused where there are none."""
+    data, split = load_in_parts(source, held, job.runs[0].seed)
     if data.valid is None:
         cure = "need validation rows: give --valid FILE or a share in --split"
         if job.settings.patience is not None or job.settings.select == "best":
             raise OptionError(f"--patience and --select best {cure}")
         if any(needs_choice(run) for run in job.runs):
             raise OptionError(f"--mu and --gate that are to be chosen {cure}; or say --mu F")
-    return data
+    return data, split
 
 
 def train(job: Job, data: Dataset) -> FleetResult:
@@ -105,13 +105,13 @@ def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: 
         circuit,
         data.train,
         runs,
-        valid=data.valid,
+        valid=False if data.valid is None else data.valid,
         test=data.test,
         **settings.options(),
     )
 
 
-def describe_job(job: Job, data: Dataset) -> dict[str, Any]:
+def describe_job(job: Job, data: Dataset, split: SplitRecord | None = None) -> dict[str, Any]:
     """The fields of a report that all runs share."""
     return {
         "dataset": data.name,
@@ -123,6 +123,7 @@ def describe_job(job: Job, data: Dataset) -> dict[str, Any]:
         "batch_size": job.settings.batch_size or "full",
         "step_size": job.step_size,
         "precision": job.settings.precision,
+        "split": split,
     }
 
 

@@ -19,7 +19,7 @@ from circurve.data.unseen import Misfit, Unseen, check_unseen
 from circurve.errors import DataError, OptionError
 from circurve.schema import Coding, Schema, nearest
 
-__all__ = ["MissingColumns", "align", "decode", "log_unseen"]
+__all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen"]
 
 MissingColumns: TypeAlias = Literal["error", "missing"]
 
@@ -48,7 +48,7 @@ def align(
     table = as_table(data, missing=missing)
     if table.schema is not None and table.schema == schema:
         return table
-    table, misfits = _recoded(_in_order(table.to("cpu"), schema, missing_columns), schema)
+    table, misfits = _recoded(in_order(table.to("cpu"), schema, missing_columns), schema)
     return encode(table, schema, unseen, misfits)
 
 
@@ -85,7 +85,7 @@ def log_unseen(table: Table) -> Tensor | None:  # (N,) float64
     return total
 
 
-def _in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> Table:
+def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> Table:
     """The columns of the schema, by name where both have names, else by position."""
     names = schema.names
     if table.columns is None or names is None:

@@ -18,7 +18,7 @@ from circurve.errors import DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
 from circurve.schema import Coding, Column, Kind, Schema, Value
 
-__all__ = ["DROP", "FEW_VALUES", "families_of", "infer_families", "infer_schema", "parse_type"]
+__all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
 
 RESOLVED = 1e-5
 """float32 tells values apart whose spread is at least this share of their size."""

@@ -106,7 +106,7 @@ def _train(
     With the results come, for the first seed, the coordinates of each method's parameters before the first epoch and
     after each, and the model at the start.
     """
-    common: Record = {"batch_size": None, "device": device, "precision": "float64", "progress": False}
+    common: Record = {"batch_size": None, "device": device, "precision": "float64", "progress": False, "valid": False}
     start = fit(circuit, data.train, seed=seeds[0], epochs=0, **common).model
     found: dict[str, list[Array]] = {label: [to_coordinates(start.params)] for label in METHODS}
 

@@ -8,11 +8,11 @@ from inspect import signature
 from typing import Any, Unpack
 
 from circurve.data import Table, prepare, warn_of_lost_digits
-from circurve.data.unseen import Unseen
+from circurve.data.unseen import Unseen, check_unseen
 from circurve.engine import Params, Program, compile, stack
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
-from circurve.learning.auto import candidates, choose, needs_choice
+from circurve.learning.auto import candidates, choose
 from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
@@ -20,7 +20,7 @@ from circurve.learning.methods import Method, Vanilla
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.progress import progress_bar
-from circurve.learning.schedules import by_overfitting
+from circurve.learning.validation import check_validation, hold_out, say
 from circurve.model import Model, as_device
 from circurve.schema import Schema
 
@@ -57,6 +57,9 @@ def fit(
     train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
     labels or another mark for missing values. `weights` and `labels` are short for those of `train`; `missing` marks
     missing values in all three. Columns with names are put in order by them.
+    valid: Also a share of the training rows, such as 0.1, to set aside, or False for none. None sets 10 % aside where
+    they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for tables of at
+    least 200 rows with fewer values than the circuit has parameters. `result.rows` says which rows were used.
     schema: What the columns mean: names, categories, dates. None is the circuit's own, or else the names of `train`.
     The model keeps it.
     unseen: Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
@@ -106,12 +109,16 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     refuse_unknown(options, signature(fit_fleet).parameters, "fit_fleet", [option.name for option in fields(Run)])
     settings = Settings.of(options)
     _check(circuit, runs, callbacks)
-    _check_validation(runs, settings, refit, given=valid is not None)
-    held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    check_unseen(unseen)
+    check_validation(runs, settings, refit, possible=valid is not False)
     rows = prepare(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
-    prepared = {"train": rows}
-    for name, part in held.items():
-        prepared[name] = prepare(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
+    held = hold_out(rows, circuit, runs, settings, valid)
+    if "valid" in held.parts and progress is not False:
+        say(held, rows)
+    prepared = dict(held.parts)
+    for name, part in (("valid", valid), ("test", test)):
+        if part is not None and not isinstance(part, bool | float):
+            prepared[name] = prepare(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
     warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
@@ -123,6 +130,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
     results.check_any_left()
+    results = FleetResult(tuple(replace(result, rows=held.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
@@ -147,7 +155,7 @@ def _refit(
         warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")
         return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
-    return replace(again, path=winner.path, stopped=stopped)
+    return replace(again, path=winner.path, stopped=stopped, rows=winner.rows)
 
 
 def _check(circuit: object, runs: object, callbacks: object) -> None:
@@ -161,24 +169,6 @@ def _check(circuit: object, runs: object, callbacks: object) -> None:
         raise OptionError(f"runs must hold Run(...) only, not {wrong[0]!r}")
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise OptionError(f"callbacks must be a list of functions, not {callbacks!r}")
-
-
-def _check_validation(runs: Sequence[Run], settings: Settings, refit: bool, given: bool) -> None:
-    """Refuse what needs validation data where there are none, and what a refit would take them away from."""
-    if refit and any(_follows_validation(run) for run in runs):
-        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
-    if given:
-        return
-    if any(needs_choice(run) for run in runs):
-        raise OptionError("mu='auto' and gate='auto' choose by validation likelihood: give valid=")
-    if any(_follows_validation(run) for run in runs):
-        raise OptionError("mu=by_overfitting(...) needs validation data: give valid=")
-    if settings.patience is not None or settings.select == "best":
-        raise OptionError("patience and select='best' need validation data: give valid=")
-
-
-def _follows_validation(run: Run) -> bool:
-    return not isinstance(run.method, Vanilla) and isinstance(run.method.mu, by_overfitting)
 
 
 def _starts(program: Program, runs: Sequence[Run], train: Table, start: Model | None) -> tuple[Params, Sequence[int]]:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.gates import gate_name
 from circurve.learning.methods import Gated, Strength, Vanilla
@@ -96,6 +99,8 @@ class FitResult(_Scored):
     stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
     # with mu="auto" or gate="auto": the results of all candidates, of which this one was chosen
     path: tuple[FitResult, ...] = field(default=(), repr=False)
+    # the numbers of the rows of the training table by what they were used for: "train" and, if set aside, "valid"
+    rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False, compare=False)
     # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
 
