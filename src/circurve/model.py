@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import QuickCheck, as_table, check
+from circurve.data import QuickCheck, Table, as_table, check
 from circurve.engine import (
     Backend,
     BackendName,
@@ -147,11 +147,14 @@ class Model:
         """
         if wants_gradient(x, self.params):
             return self._differentiable(x, missing, memory_budget, backend)
-        if backend == "auto" and missing is None and memory_budget is None:
-            quick = self._few_rows(x)
-            if quick is not None:
-                return quick
-        table = check(as_table(x, missing=missing).bare(), self.circuit.families).to(self.device)
+        short = backend == "auto" and memory_budget is None
+        few = self._few_rows(x) if short and missing is None else None
+        if few is None:
+            table = check(as_table(x, missing=missing).bare(), self.circuit.families)
+            few = self._few_rows(table) if short else None
+        if few is not None:
+            return torch.from_numpy(few).to(x.device, self.dtype) if isinstance(x, Tensor) else few
+        table = table.to(self.device)
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
         chunk = chunk_size(computing, backward=False, memory_budget=memory_budget, samples=len(table))
 
@@ -166,19 +169,18 @@ class Model:
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 
-    def _few_rows(self, x: Any) -> Any:
-        """log_prob of a few rows in a plain array or tensor; None if they are many, or anything is out of the ordinary.
+    def _few_rows(self, x: Any) -> Array | None:
+        """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.
 
         What it refuses goes the longer way through `as_table`, `check` and a backend.
         """
-        if not isinstance(x, np.ndarray | Tensor) or x.ndim != 2 or len(x) > self._small.max_samples:
+        if not isinstance(x, np.ndarray | Tensor | Table) or len(x.shape) != 2 or len(x) > self._small.max_samples:
             return None
         columns = self._quick_check(x)
         values = None if columns is None else self._small.log_prob(*columns)  # (outputs, N)
         if values is None:
             return None
-        values = values[0] if self.circuit.outputs == 1 else values.T
-        return torch.from_numpy(values).to(self.dtype) if isinstance(x, Tensor) else values
+        return values[0] if self.circuit.outputs == 1 else values.T
 
     @cached_property
     def _small(self) -> SmallBatches:
