@@ -3,15 +3,17 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 
 import circurve as cc
 from circuits import cases
+from circurve.data import as_table
 from circurve.errors import DataError, OptionError
 from circurve.graph import Circuit, Input, Product, Sum
-from circurve.inputs import Bernoulli, Gaussian
+from circurve.inputs import Bernoulli, Categorical, Gaussian
 from circurve.model import Model
 
 ROWS = np.array([[0.0, 1.0], [2.0, 0.0], [-1.5, 1.0]])
@@ -41,6 +43,23 @@ def test_one_row_and_many_rows_give_the_same():
     many = trained.log_prob(x)
     assert len(x) > trained._small.max_samples > 0
     np.testing.assert_allclose([float(trained.log_prob(x[i : i + 1])[0]) for i in range(20)], many[:20], rtol=1e-5)
+
+
+def test_a_frame_a_list_and_an_array_give_the_same_numbers():
+    wanted = model().log_prob(ROWS)
+    for given_ in (ROWS.tolist(), pd.DataFrame(ROWS), cc.Examples(ROWS), as_table(ROWS)):
+        np.testing.assert_array_equal(model().log_prob(given_), wanted)
+    marked = np.where(ROWS == 2.0, -1.0, ROWS)
+    holes = np.where(ROWS == 2.0, np.nan, ROWS)
+    np.testing.assert_array_equal(model().log_prob(marked, missing=-1), model().log_prob(holes))
+
+
+def test_a_table_that_was_not_checked_against_these_families_is_not_looked_up():
+    """States beyond those of a family would be read from the table of the next one."""
+    leaves = [Input(v, Categorical(2)) for v in range(2)]
+    found = Model.from_parameters(Circuit(Product(leaves)), None, {leaf: [[0.5, 0.5]] for leaf in leaves})
+    assert found._few_rows(as_table([[2, 0]])) is None
+    assert found._few_rows(as_table([[1, 0]])) is not None
 
 
 def test_scores_of_a_call_do_not_change_with_the_next():

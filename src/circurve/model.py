@@ -186,42 +186,48 @@ class Model(Questions):
         """
         if wants_gradient(x, self.params):
             return self._differentiable(x, missing, memory_budget, backend)
-        if backend == "auto" and missing is None and memory_budget is None:
-            quick = self._few_rows(x)
-            if quick is not None:
-                return quick
-        table = self.align(x, missing=missing, unseen=unseen, missing_columns=missing_columns).to(self.device)
+        short = backend == "auto" and memory_budget is None
+        plain = missing is None and self.schema.numbers_only and isinstance(x, np.ndarray | Tensor)
+        few = self._few_rows(x) if short and plain else None
+        if few is None:
+            table = self.align(x, missing=missing, unseen=unseen, missing_columns=missing_columns)
+            extra = log_unseen(table)
+            few = self._few_rows(table) if short and extra is None else None
+        if few is not None:
+            return torch.from_numpy(few).to(x.device, self.dtype) if isinstance(x, Tensor) else few
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
-        chunk = chunk_size(computing, backward=False, memory_budget=memory_budget, samples=len(table))
+        values = self._scores(computing, table.to(self.device), memory_budget)  # (N, outputs)
+        if extra is not None:
+            values = values + extra[:, None].to(values)
+        values = values[:, 0] if self.circuit.outputs == 1 else values
+        return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+
+    def _scores(self, backend: Backend, table: Table, memory_budget: int | None) -> Tensor:  # (N, outputs)
+        """log p of the rows of a checked table, as many at once as memory holds."""
+        chunk = chunk_size(backend, backward=False, memory_budget=memory_budget, samples=len(table))
 
         def score(size: int) -> Tensor:  # (outputs, N)
             starts = range(0, len(table), size)
             rows = (Batch.rows(table, start, min(start + size, len(table)), self.dtype) for start in starts)
-            return torch.cat([computing.log_prob(self.params, batch)[0] for batch in rows], dim=1)
+            return torch.cat([backend.log_prob(self.params, batch)[0] for batch in rows], dim=1)
 
-        values = within_memory(computing, max(1, min(chunk, len(table))), score).T
-        if (extra := log_unseen(table)) is not None:
-            values = values + extra[:, None].to(values.dtype)
-        if backend == "auto":
+        values = within_memory(backend, max(1, min(chunk, len(table))), score).T
+        if backend is self.backend:
             self._release_if_large(len(table), backward=False)
-        values = values[:, 0] if self.circuit.outputs == 1 else values
-        return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+        return values
 
-    def _few_rows(self, x: Any) -> Any:
-        """log_prob of a few rows in a plain array or tensor; None if they are many, or anything is out of the ordinary.
+    def _few_rows(self, x: Any) -> Array | None:
+        """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.
 
         What it refuses goes the longer way through `as_table`, `check` and a backend.
         """
-        if not isinstance(x, np.ndarray | Tensor) or x.ndim != 2 or not self.schema.numbers_only:
-            return None
-        if len(x) > self._small.max_samples:
+        if not isinstance(x, np.ndarray | Tensor | Table) or len(x.shape) != 2 or len(x) > self._small.max_samples:
             return None
         columns = self._quick_check(x)
         values = None if columns is None else self._small.log_prob(*columns)  # (outputs, N)
         if values is None:
             return None
-        values = values[0] if self.circuit.outputs == 1 else values.T
-        return torch.from_numpy(values).to(self.dtype) if isinstance(x, Tensor) else values
+        return values[0] if self.circuit.outputs == 1 else values.T
 
     @cached_property
     def _small(self) -> SmallBatches:

@@ -37,6 +37,9 @@ def test_accepts_what_the_full_check_accepts(families, cells, dtype, tensor):
     quick, wanted = QuickCheck(families)(data), full(data, families)
     assert (quick is None) == (wanted is None)
     if quick is not None and wanted is not None:
+        of_table = QuickCheck(families)(wanted)
+        assert of_table is not None
+        np.testing.assert_equal(of_table, quick)
         values, observed = quick
         np.testing.assert_array_equal(values, wanted.values.numpy().T)
         assert (observed is None) == (wanted.observed is None)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.data.table import Table
 from circurve.inputs import Family
 
 __all__ = ["QuickCheck"]
@@ -44,7 +45,9 @@ class QuickCheck:
                 self._others.setdefault(family, []).append(number)
 
     def __call__(self, data: Any) -> Columns | None:
-        """The columns of an array or tensor (N, V) that fits, in memory of their own; None for everything else."""
+        """The columns of an array, tensor or table (N, V) that fits, in memory of their own; None for all else."""
+        if isinstance(data, Table):
+            return self._of_table(data)
         if type(data) is Tensor and data.device.type == "cpu" and data.layout == torch.strided:
             data = data.detach().numpy() if data.dtype in NUMBERS else None
         if type(data) is not np.ndarray or data.ndim != 2 or data.dtype.kind not in "biuf":
@@ -59,6 +62,15 @@ class QuickCheck:
                 observed = None
             else:
                 columns[~observed] = 0
+        return (columns, observed) if self._fits(columns, observed) else None
+
+    def _of_table(self, table: Table) -> Columns | None:
+        if table.shape[1] != self._width or not len(table):
+            return None
+        columns = np.array(table.values.detach().cpu().numpy().T, dtype=np.float64, order="C")
+        observed = None if table.observed is None else np.ascontiguousarray(table.observed.cpu().numpy().T)
+        if observed is not None:
+            columns[~observed] = 0
         return (columns, observed) if self._fits(columns, observed) else None
 
     def _fits(self, columns: NDArray[np.float64], observed: NDArray[np.bool_] | None) -> bool:
