@@ -26,6 +26,7 @@ from circurve.errors import (
     StructureError,
     TrainingError,
 )
+from circurve.estimators import CircuitClassifier, DensityEstimator, OutlierDetector
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
@@ -45,11 +46,13 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Circuit",
+    "CircuitClassifier",
     "CircurveError",
     "CircurveWarning",
     "Curvature",
     "DataError",
     "Dataset",
+    "DensityEstimator",
     "DownloadError",
     "Examples",
     "FileAccessError",
@@ -62,6 +65,7 @@ __all__ = [
     "Input",
     "Model",
     "OptionError",
+    "OutlierDetector",
     "ParameterError",
     "Poisson",
     "Product",

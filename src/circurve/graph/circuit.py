@@ -11,7 +11,7 @@ import numpy as np
 from circurve.errors import StructureError
 from circurve.graph.checks import check_scopes, name_of, topological_order
 from circurve.graph.nodes import Input, Node, Product, Sum
-from circurve.inputs import Family
+from circurve.inputs import Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
 
 __all__ = ["Circuit", "Summary"]
@@ -95,6 +95,12 @@ class Circuit:
         """The input nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Input))
 
+    @property
+    def free_parameters(self) -> int:
+        """How many numbers determine a distribution of this form: probabilities that sum to one count one less."""
+        sums = sum(node.edges - node.units for node in self.sums)
+        return sums + sum(n.units * (len(n.family.parameter_names) - _sums_to_one(n.family)) for n in self.inputs)
+
     def name_of(self, node: Node) -> str:
         """The node's own name, or one made from its kind and position, as error messages use it."""
         return name_of(node, self.nodes)
@@ -131,6 +137,10 @@ class Circuit:
 
     def __repr__(self) -> str:
         return f"<Circuit: {self.variables} variables, {len(self.nodes)} nodes, {self.outputs} outputs>"
+
+
+def _sums_to_one(family: Family) -> bool:
+    return isinstance(family, Categorical)
 
 
 def _from_nodes(nodes: tuple[Node, ...], roots: tuple[Node, ...]) -> Circuit:

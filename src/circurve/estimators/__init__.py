@@ -1,0 +1,7 @@
+"""The scikit-learn face: density, classification, imputation and outliers as estimators."""
+
+from circurve.estimators.classifier import CircuitClassifier
+from circurve.estimators.density import DensityEstimator
+from circurve.estimators.outlier import OutlierDetector
+
+__all__ = ["CircuitClassifier", "DensityEstimator", "OutlierDetector"]

@@ -1,0 +1,27 @@
+"""The parts of scikit-learn whose names changed between the versions that the package supports (1.4 and later)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from sklearn.utils.validation import validate_data as _validate_data
+
+    FINITE = "ensure_all_finite"
+except ImportError:  # before 1.6 it was a method of every estimator
+
+    def _validate_data(estimator: Any, **options: Any) -> Any:
+        return estimator._validate_data(**options)
+
+    FINITE = "force_all_finite"
+
+__all__ = ["validate_data"]
+
+
+def validate_data(estimator: Any, x: Any, y: Any = None, *, reset: bool) -> Any:
+    """X as an array of numbers in which NaN is missing, (N, V), and y if it is given.
+
+    `reset` notes the number and the names of the columns in the estimator; otherwise they are compared.
+    """
+    labels = {} if y is None else {"y": y}
+    return _validate_data(estimator, X=x, reset=reset, dtype="numeric", **labels, **{FINITE: "allow-nan"})
