@@ -1,5 +1,7 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from typing import TYPE_CHECKING, Any
+
 from circurve import inputs
 from circurve._version import __version__
 from circurve.curvature import (
@@ -26,7 +28,6 @@ from circurve.errors import (
     StructureError,
     TrainingError,
 )
-from circurve.estimators import CircuitClassifier, DensityEstimator, OutlierDetector
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
@@ -41,12 +42,16 @@ from circurve.structures import (
     random_binary_trees,
 )
 
+if TYPE_CHECKING:
+    from circurve.estimators import CircuitClassifier, CircuitImputer, DensityEstimator, OutlierDetector
+
 __all__ = [
     "Bernoulli",
     "Binomial",
     "Categorical",
     "Circuit",
     "CircuitClassifier",
+    "CircuitImputer",
     "CircurveError",
     "CircurveWarning",
     "Curvature",
@@ -101,3 +106,14 @@ __all__ = [
     "take_fraction",
     "top_eigenvalues",
 ]
+
+ESTIMATORS = ("CircuitClassifier", "CircuitImputer", "DensityEstimator", "OutlierDetector")
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, loaded on first use: scikit-learn is slow to import."""
+    if name not in ESTIMATORS:
+        raise AttributeError(f"module 'circurve' has no attribute {name!r}")
+    from circurve import estimators  # noqa: PLC0415
+
+    return getattr(estimators, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         self,
         n_units: int = 32,
         *,
+        n_estimators: int = 4,
         structure: Any = "hclt",
         method: Any = "vanilla",
         mu: Any = "auto",
-        init: Any = "prototypes",
+        init: Any = "auto",
         max_epochs: int = 100,
         batch_size: int | None = None,
         step_size: Any = None,
@@ -46,6 +48,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         verbose: int = 0,
     ) -> None:
         self.n_units = n_units
+        self.n_estimators = n_estimators
         self.structure = structure
         self.method = method
         self.mu = mu
@@ -62,7 +65,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def _recipe(self) -> Recipe:
-        return Recipe(**{name: getattr(self, name) for name in Recipe.__dataclass_fields__})
+        return Recipe(**{name: getattr(self, name) for name in (f.name for f in fields(Recipe))})
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

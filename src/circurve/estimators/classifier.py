@@ -42,8 +42,9 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         parts = [table.rows(y == label) for label in self.classes_]
         results = [learn(recipe, build(recipe, part, families), part, seed) for part in parts]
         self.models_: list[Model | Circuit] = [result.model for result in results]
-        self.n_iter_ = max(1, *(len(result.history) for result in results))
-        self._count(np.zeros(len(parts)), parts)
+        self.n_iter_ = max(result.epochs for result in results)
+        self.class_count_ = _weights(parts)
+        self.class_prior_ = self.class_count_ / self.class_count_.sum()
         return self
 
     def partial_fit(
@@ -73,7 +74,8 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         for number, part in enumerate(parts):
             if len(part):
                 self.models_[number] = learn_more(recipe, self.models_[number], part, seed, self.n_iter_)
-        self._count(self.class_count_, parts)
+        self.class_count_ = self.class_count_ + _weights(parts)
+        self.class_prior_ = self.class_count_ / self.class_count_.sum()
         self.n_iter_ += 1
         return self
 
@@ -88,12 +90,6 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
             return as_table(x), y
         used = weights > 0
         return as_table(x[used], weights=weights[used]), y[used]
-
-    def _count(self, before: Floats, parts: Sequence[Table]) -> None:
-        """Add the weight of new rows of each class."""
-        new = [len(part) if part.weights is None else float(part.weights.sum()) for part in parts]
-        self.class_count_: Floats = before + np.array(new)
-        self.class_prior_ = self.class_count_ / self.class_count_.sum()
 
     def _log_joint(self, X: Any) -> Floats:  # noqa: N803
         """log p(x, class), (N, classes)."""
@@ -127,3 +123,8 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         most = self.predict_log_proba(X).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[most]
         return labels
+
+
+def _weights(parts: Sequence[Table]) -> Floats:
+    """The total weight of the rows of each class."""
+    return np.array([len(part) if part.weights is None else float(part.weights.sum()) for part in parts])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.utils.validation import _check_feature_names_in
+
 try:
     from sklearn.utils.validation import validate_data as _validate_data
 
@@ -15,7 +17,7 @@ except ImportError:  # before 1.6 it was a method of every estimator
 
     FINITE = "force_all_finite"
 
-__all__ = ["validate_data"]
+__all__ = ["input_names", "validate_data"]
 
 
 def validate_data(estimator: Any, x: Any, y: Any = None, *, reset: bool) -> Any:
@@ -25,3 +27,8 @@ def validate_data(estimator: Any, x: Any, y: Any = None, *, reset: bool) -> Any:
     """
     labels = {} if y is None else {"y": y}
     return _validate_data(estimator, X=x, reset=reset, dtype="numeric", **labels, **{FINITE: "allow-nan"})
+
+
+def input_names(estimator: Any, input_features: Any) -> list[str]:
+    """The names of the columns that a fitted estimator was given; x0, x1, ... where they have none."""
+    return [str(name) for name in _check_feature_names_in(estimator, input_features)]

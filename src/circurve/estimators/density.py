@@ -26,8 +26,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         """Learn structure and parameters from X (N, V), NaN for missing; y is ignored."""
         recipe = self._recipe()
         table = self._training_table(X, sample_weight, reset=True)
-        result = learn(recipe, build(recipe, table, self._families(table)), table, self._seed())
-        self.model_, self.n_iter_ = result.model, max(1, len(result.history))
+        learned = learn(recipe, build(recipe, table, self._families(table)), table, self._seed())
+        self.model_, self.n_iter_ = learned.model, learned.epochs
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
@@ -51,10 +51,10 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         return float(self.score_samples(X).mean())
 
     def bic(self, X: Any) -> float:  # noqa: N803
-        """The Bayesian information criterion on X; the lower the better. With f free parameters, f log N - 2 log p(X)."""
+        """The Bayesian information criterion on X, f log N - 2 log p(X) with f free parameters: lower is better."""
         scores = self.score_samples(X)
         return float(self.model_.circuit.free_parameters * np.log(len(scores)) - 2 * scores.sum())
 
     def aic(self, X: Any) -> float:  # noqa: N803
-        """The Akaike information criterion on X; the lower the better. With f free parameters, 2 f - 2 log p(X)."""
+        """The Akaike information criterion on X, 2 f - 2 log p(X) with f free parameters: lower is better."""
         return float(2 * self.model_.circuit.free_parameters - 2 * self.score_samples(X).sum())

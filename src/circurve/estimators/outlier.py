@@ -33,11 +33,12 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         self,
         n_units: int = 32,
         *,
+        n_estimators: int = 4,
         contamination: Any = "auto",
         structure: Any = "hclt",
         method: Any = "vanilla",
         mu: Any = "auto",
-        init: Any = "prototypes",
+        init: Any = "auto",
         max_epochs: int = 100,
         batch_size: int | None = None,
         step_size: Any = None,
@@ -51,6 +52,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
     ) -> None:
         super().__init__(
             n_units,
+            n_estimators=n_estimators,
             structure=structure,
             method=method,
             mu=mu,
@@ -72,8 +74,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         """Learn the density of X (N, V), NaN for missing, and the threshold; y is ignored."""
         share, recipe = self._share(), self._recipe()
         table = self._training_table(X, sample_weight, reset=True)
-        result = learn(recipe, build(recipe, table, self._families(table)), table, self._seed())
-        self.model_, self.n_iter_ = result.model, max(1, len(result.history))
+        learned = learn(recipe, build(recipe, table, self._families(table)), table, self._seed())
+        self.model_, self.n_iter_ = learned.model, learned.epochs
         weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()
         self.offset_ = _least_inlier(self.model_.log_prob(table), weights, share)
         return self
@@ -105,4 +107,5 @@ def _least_inlier(scores: Floats, weights: Floats, share: float) -> float:
     """The score below which `share` of the weight lies."""
     order = np.argsort(scores)
     below = np.cumsum(weights[order]) / weights.sum()
-    return float(scores[order[min(np.searchsorted(below, share, side="right"), len(order) - 1)]])
+    first = int(np.searchsorted(below, share, side="right"))
+    return float(scores[order[min(first, len(order) - 1)]])

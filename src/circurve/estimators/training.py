@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,9 +13,10 @@ from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.inputs import Family
-from circurve.learning import Gated, Global, Vanilla, fit
-from circurve.learning.history import FitResult
-from circurve.learning.initialize import Initialization
+from circurve.learning import Gated, Global, Run, Vanilla, fit, fit_fleet
+from circurve.learning.checks import check_choice, check_count
+from circurve.learning.ensemble import ensemble
+from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
 from circurve.learning.schedules import Schedule
 from circurve.model import Model
@@ -27,7 +28,7 @@ Build: TypeAlias = Callable[[Table, int, Sequence[Family]], Circuit]
 """(rows, units, one family for each column) -> Circuit."""
 
 STRUCTURES: Mapping[str, Build] = {
-    "hclt": lambda table, units, families: hclt(table, units, families),
+    "hclt": hclt,
     "mixture": lambda table, units, families: mixture(families, units),
     "independent": lambda table, units, families: fully_factorized(families),
 }
@@ -44,10 +45,11 @@ class Recipe:
     """How an estimator trains: its parameters, under the names that users give them."""
 
     n_units: int
+    n_estimators: int
     structure: str | Circuit | Build
     method: str | Method
     mu: Strength
-    init: Initialization
+    init: Initialization | Literal["auto"]
     max_epochs: int
     batch_size: int | None
     step_size: float | Schedule | None
@@ -58,6 +60,8 @@ class Recipe:
     verbose: int
 
     def __post_init__(self) -> None:
+        check_count("n_estimators", self.n_estimators, at_least=1)
+        check_choice("init", self.init, ("auto", *INITIALIZATIONS))
         share: object = self.validation_fraction
         if share is not None and not (isinstance(share, int | float) and 0 <= share < 1):
             raise OptionError(f"validation_fraction must be None or a number from 0 to below 1, not {share!r}")
@@ -81,7 +85,6 @@ class Recipe:
         """What every call of `fit` is given. In small tables float64 is as fast as float32, and it scores columns far
         from zero."""
         return {
-            "init": self.init,
             "batch_size": self.batch_size,
             "step_size": self.step_size,
             "device": self.device,
@@ -103,31 +106,47 @@ def build(recipe: Recipe, table: Table, families: Sequence[Family]) -> Circuit:
     return STRUCTURES[structure](table, recipe.n_units, families)
 
 
-def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> FitResult:
-    """Train a circuit on the rows of a table.
+@dataclass(frozen=True)
+class Learned:
+    """What training gives an estimator."""
 
-    A share of the rows decides when to stop (and which mu is best). Then all rows train the same start for as many
-    epochs: in a small table, the rows set aside are worth more than the time.
+    model: Model
+    epochs: int
+
+
+def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
+    """Train the members of an estimator on the rows of a table; the model is their mixture.
+
+    A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
+    train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
     """
-    method = recipe.chosen_method
-    options: dict[str, Any] = {"seed": seed, "epochs": recipe.max_epochs, **recipe.options}
-    share = recipe.validation_fraction
-    if not share or len(table) == 1:
-        return fit(circuit, table, method=method, **options)
+    options = recipe.options
+    inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
+    trials = [Run(recipe.chosen_method, seed, init=init) for init in inits]
+    share, best, epochs = recipe.validation_fraction, trials[-1], recipe.max_epochs
+    if share and len(table) > 1:
+        train, valid = _split(table, share, seed)
+        tried = fit_fleet(circuit, train, trials, valid=valid, epochs=epochs, patience=recipe.patience, **options)
+        chosen = tried.best(by="valid_ll")
+        best, epochs = chosen.run, max(1, chosen.epoch)
+    members = [replace(best, seed=seed + number) for number in range(recipe.n_estimators)]
+    results = fit_fleet(circuit, table, members, epochs=epochs, **options)
+    return Learned(ensemble([result.model for result in results if not result.failed]), epochs)
+
+
+def _split(table: Table, share: float, seed: int) -> tuple[Table, Table]:
+    """The rows to train on and those to validate by, at least one; drawn by the seed, in their order."""
     held = max(1, round(share * len(table)))
     order = np.random.default_rng(seed).permutation(len(table))
-    train, valid = table.rows(np.sort(order[held:])), table.rows(np.sort(order[:held]))
-    first = fit(circuit, train, valid=valid, method=method, patience=recipe.patience, **options)
-    return fit(
-        circuit, table, method=first.run.method, callbacks=[lambda event: event.epoch >= first.epoch], **options
-    )
+    return table.rows(np.sort(order[held:])), table.rows(np.sort(order[:held]))
 
 
 def learn_more(recipe: Recipe, start: Model | Circuit, table: Table, seed: int, steps: int) -> Model:
     """One EM step on all rows of a table, after `steps` earlier ones; a circuit is given starting parameters first."""
-    options = {**recipe.options, "batch_size": None}
+    options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed, "method": recipe.chosen_method}
     if recipe.step_size is None:
         options["step_size"] = (steps + 1) ** -FORGETTING
     if isinstance(start, Circuit):
-        return fit(start, table, method=recipe.chosen_method, seed=seed, epochs=1, **options).model
-    return fit(start.circuit, table, start=start, method=recipe.chosen_method, seed=seed, epochs=1, **options).model
+        options["init"] = "prototypes" if recipe.init == "auto" else recipe.init
+        return fit(start, table, epochs=1, **options).model
+    return fit(start.circuit, table, start=start, epochs=1, **options).model
