@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import circurve as cc
 from circuits import Truth, cases
 from circurve.engine import stack
-from circurve.errors import DataError, OptionError, ParameterError
+from circurve.errors import CircurveWarning, DataError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Categorical, Gaussian, Indicator
 from circurve.model import Model, as_device
@@ -233,8 +233,10 @@ def test_integers_may_mark_missing_values_by_minus_one():
     found = Model.from_parameters(Circuit(Product(leaves)), None, {leaves[0]: [[0.25]], leaves[1]: [[0.5]]})
     x = np.array([[1, 1], [1, -1], [-1, -1]], dtype=np.int8)
     np.testing.assert_allclose(np.exp(found.log_prob(x, missing=-1)), [0.125, 0.25, 1.0])
-    with pytest.raises(DataError, match=r"column 1, row 1: -1 is negative.* say missing=-1"):
-        found.log_prob(x)
+    with pytest.raises(DataError, match=r"column 0, row 2: -1 is negative.* say missing=-1"):
+        found.log_prob(x, unseen="error")
+    with pytest.warns(CircurveWarning, match=r"-1 was not seen in training .* pass missing=-1"):
+        assert np.isneginf(found.log_prob(x)).tolist() == [False, True, True]
 
 
 def test_several_outputs_are_columns():
@@ -282,8 +284,6 @@ def test_a_value_must_fit_every_family_of_its_variable():
     ("x", "message"),
     [
         ([[0.0]], "data has 1 columns, the circuit has 2 variables"),
-        ([[0.0, 0.5]], r"column 1, row 0: 0\.5 is not a whole number"),
-        ([[0.0, 2.0]], r"column 1, row 0: value 2 does not fit Bernoulli\(\)"),
         ([[np.inf, 1.0]], "column 0, row 0: inf is not finite"),
         ([0.0, 1.0], "data has 1 dimension"),
     ],
@@ -291,6 +291,24 @@ def test_a_value_must_fit_every_family_of_its_variable():
 def test_data_that_do_not_fit(x, message):
     with pytest.raises(DataError, match=message):
         model().log_prob(x)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(0.5, r"column 1, row 1: 0\.5 is not a whole number"), (2.0, r"row 1: value 2 does not fit Bernoulli\(\)")],
+)
+def test_a_value_that_training_did_not_see_is_impossible_missing_or_an_error(value, message):
+    x = [[0.0, 1.0], [0.0, value]]
+    with pytest.warns(CircurveWarning, match=f"column 1: {value:g} was not seen in training .*1 row in all"):
+        scores = model().log_prob(x)
+    assert scores[1] == -np.inf
+    assert scores[0] == model().log_prob(x[:1])[0]
+    with pytest.warns(CircurveWarning, match="taken as missing"):
+        assert model().log_prob(x, unseen="missing")[1] == model().log_prob([[0.0, np.nan]])[0]
+    with pytest.raises(DataError, match=message):
+        model().log_prob(x, unseen="error")
+    with pytest.raises(OptionError, match="unseen must be one of 'impossible', 'missing', 'error', not 'ignore'"):
+        model().log_prob(x, unseen="ignore")
 
 
 @pytest.mark.parametrize("budget", [0, "1GB", True, 2.5])

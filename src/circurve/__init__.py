@@ -15,7 +15,7 @@ from circurve.curvature import (
     per_sample,
     top_eigenvalues,
 )
-from circurve.data import Dataset, Examples, Table, load_data, load_dataset, take_fraction
+from circurve.data import Dataset, Examples, Table, infer_families, infer_schema, load_data, load_dataset, take_fraction
 from circurve.errors import (
     CircurveError,
     CircurveWarning,
@@ -32,12 +32,12 @@ from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
+from circurve.schema import Column, Schema
 from circurve.structures import (
     chow_liu_tree,
     fully_factorized,
     hclt,
     hmm,
-    infer_families,
     mixture,
     random_binary_trees,
 )
@@ -54,6 +54,7 @@ __all__ = [
     "CircuitImputer",
     "CircurveError",
     "CircurveWarning",
+    "Column",
     "Curvature",
     "DataError",
     "Dataset",
@@ -75,6 +76,7 @@ __all__ = [
     "Poisson",
     "Product",
     "Run",
+    "Schema",
     "StructureError",
     "Sum",
     "Table",
@@ -93,6 +95,7 @@ __all__ = [
     "hessian_trace",
     "hmm",
     "infer_families",
+    "infer_schema",
     "inputs",
     "load",
     "load_curvature",

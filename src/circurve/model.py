@@ -12,12 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import as_table, check
+from circurve.data import Table, align, as_table, log_unseen
+from circurve.data.align import MissingColumns
+from circurve.data.unseen import Unseen
 from circurve.engine import Backend, Batch, Params, Program, by_node, choose_backend, compile, from_nodes
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.persistence import read_model, write_model
+from circurve.schema import Schema
 
 __all__ = ["Model", "as_device", "load"]
 
@@ -48,12 +51,16 @@ def as_device(device: str | torch.device) -> torch.device:
 class Model:
     """A trained or hand-made circuit: structure and one set of parameters, which are never changed in place."""
 
-    def __init__(self, circuit: Circuit, params: Params, program: Program | None = None) -> None:
+    def __init__(
+        self, circuit: Circuit, params: Params, program: Program | None = None, schema: Schema | None = None
+    ) -> None:
         if params.runs != 1:
             raise ParameterError(f"a model has the parameters of one run, not of {params.runs}")
         self.circuit = circuit
         self.params = params
         self.program = program if program is not None else compile(circuit)
+        self.schema = schema or circuit.schema or Schema.of(circuit.families)
+        """What the columns of data mean: that of the circuit, or of the table that the model was trained on."""
 
     @classmethod
     def from_parameters(
@@ -90,7 +97,7 @@ class Model:
         place = None if device is None else as_device(device)
         if dtype is not None:
             _check_precision(dtype)
-        return Model(self.circuit, self.params.to(place, dtype), self.program)
+        return Model(self.circuit, self.params.to(place, dtype), self.program, self.schema)
 
     @cached_property
     def _by_node(self) -> dict[Node, Tensor]:
@@ -112,13 +119,50 @@ class Model:
         array: Array = self._by_node[found[0]].double().cpu().numpy()
         return array
 
-    def log_prob(self, x: Any, *, missing: int | None = None, memory_budget: int | None = None) -> Any:
+    def align(
+        self,
+        x: Any,
+        *,
+        missing: int | None = None,
+        unseen: Unseen = "impossible",
+        missing_columns: MissingColumns = "error",
+    ) -> Table:
+        """Data as a checked table in the model's schema, without weights and labels (`circurve.data.align`).
+
+        Where inputs of one variable take different values, a value that only some of them take is not impossible, and
+        the others cannot score it: it is then an error.
+        """
+        table = as_table(x, missing=missing).bare()
+        if unseen == "impossible" and self._mixed:
+            unseen = "error"
+        return align(table, self.schema, unseen=unseen, missing_columns=missing_columns)
+
+    @cached_property
+    def _mixed(self) -> bool:
+        """Whether a variable has inputs of families that take different values."""
+        families = self.circuit.families
+        return any(node.family.layer_key != families[node.variable].layer_key for node in self.circuit.inputs)
+
+    def log_prob(
+        self,
+        x: Any,
+        *,
+        missing: int | None = None,
+        unseen: Unseen = "impossible",
+        missing_columns: MissingColumns = "error",
+        memory_budget: int | None = None,
+    ) -> Any:
         """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
 
-        NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out exactly. A row
-        of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy array.
+        Data frames, and columns by name, are put in order by their names where the model knows names; arrays go by
+        position. NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out
+        exactly. A row of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy
+        array.
+
+        unseen: a value that training did not see makes a row impossible (-inf, with one warning), or is taken as
+        "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing".
         """
-        table = check(as_table(x, missing=missing).bare(), self.circuit.families).to(self.device)
+        table = self.align(x, missing=missing, unseen=unseen, missing_columns=missing_columns).to(self.device)
         backend = self.backend
         chunk = chunk_size(backend, backward=False, memory_budget=memory_budget)
 
@@ -128,6 +172,8 @@ class Model:
             return torch.cat([backend.log_prob(self.params, batch)[0] for batch in rows], dim=1)
 
         values = within_memory(backend, max(1, min(chunk, len(table))), score).T
+        if (extra := log_unseen(table)) is not None:
+            values = values + extra[:, None].to(values.dtype)
         self._release_if_large(len(table), backward=False)
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
@@ -144,14 +190,14 @@ class Model:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what can be made again."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("backend", "_by_node")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("backend", "_by_node", "_mixed")}
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.
 
         extra: text to keep beside the model, such as how it was trained; `persistence.read_metadata` returns it.
         """
-        write_model(path, self.circuit, self._by_node, extra)
+        write_model(path, self.circuit, self._by_node, extra, self.schema)
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"

@@ -9,9 +9,12 @@ The metadata has three entries. `circurve` is the structure:
 
 Nodes come children first and are named by their position. `select` lists the places of the children that have a unit
 selection. The tensors are `parameters.0` (units, parameters of the family), `select.1.0` (units), `weights.2` and
-`mask.2` (units, child units). `extra` is the caller's own text as a JSON object; `crc32` is the checksum of these
-two texts. The checksums are there because a flipped bit in a weight or in a hyperparameter leaves a file that is
-perfectly well formed.
+`mask.2` (units, child units). Where the columns of data have names or categories, `schema` stands beside `nodes`:
+
+    {"columns": [{"name": "sex", "kind": "category", "categories": ["f", "m"], "family": {...}}]}
+
+`extra` is the caller's own text as a JSON object; `crc32` is the checksum of these two texts. The checksums are there
+because a flipped bit in a weight or in a hyperparameter leaves a file that is perfectly well formed.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from circurve.engine.params import check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
+from circurve.schema import Schema
 
 __all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "replace_file", "write_model"]
 
@@ -57,24 +61,29 @@ def write_model(
     circuit: Circuit,
     parameters: Mapping[Node, Tensor],
     extra: Mapping[str, str] | None = None,
+    schema: Schema | None = None,
 ) -> None:
     """Write a circuit and its parameters to one file, all or nothing: on failure an existing file stays as it was.
 
     parameters: (units, child units) for each Sum, (units, parameters) for each Input, float32 or float64.
     extra: text to keep beside the model, such as how it was trained; `read_metadata` returns it.
+    schema: what the columns of data mean; that of the circuit by default.
     Parameters that `load` would refuse are refused here, before any file is touched. The file is put together in memory
     first.
     """
     arrays = _arrays(circuit, parameters)
     check_parameters(circuit, parameters)
     position = {node: index for index, node in enumerate(circuit.nodes)}
-    structure = {
+    structure: dict[str, Any] = {
         "format": "circurve",
         "version": FORMAT_VERSION,
         "roots": [position[root] for root in circuit.roots],
         "tensors_crc32": _crc32(arrays.values()),
         "nodes": [_record(node, position, circuit) for node in circuit.nodes],
     }
+    schema = schema or circuit.schema
+    if schema is not None and not schema.plain:
+        structure["schema"] = schema.to_json()
     texts = [json.dumps(structure, separators=(",", ":")), json.dumps(_checked_extra(extra))]
     metadata = {"circurve": texts[0], "extra": texts[1], "crc32": str(_crc32(text.encode() for text in texts))}
     try:
@@ -99,7 +108,8 @@ def read_model(path: str | PathLike[str]) -> tuple[Circuit, dict[Node, Tensor]]:
         parameters = _parameters(nodes, arrays)
         if _crc32(arrays.values()) != structure.get("tensors_crc32"):
             raise FileFormatError("the tensors do not match their checksum, the file is damaged")
-        return Circuit(_at(nodes, structure.get("roots"), "roots"), nodes), parameters
+        schema = Schema.from_json(structure["schema"]) if "schema" in structure else None
+        return Circuit(_at(nodes, structure.get("roots"), "roots"), nodes, schema), parameters
 
 
 def read_metadata(path: str | PathLike[str]) -> dict[str, str]:

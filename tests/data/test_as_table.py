@@ -17,6 +17,7 @@ import torch
 
 from circurve.data import Table, as_table
 from circurve.errors import DataError
+from circurve.schema import Coding
 
 
 def refusal(data: object) -> str:
@@ -125,7 +126,8 @@ class TestLists:
         assert refusal([[1, [2]], [3, 4]]) == "the list does not form rows x columns of numbers"
 
     def test_text_among_numbers_is_found(self) -> None:
-        assert refusal([[1, 2], [3, "x"]]) == "column 1, row 1: 'x' is text; turn text into numbers first"
+        expected = "column 1 holds numbers (row 0: 2) and text (row 1: 'x'); turn all of them into text or numbers"
+        assert refusal([[1, 2], [3, "x"]]) == expected
 
     def test_huge_whole_numbers_become_floats_while_they_can(self) -> None:
         assert np.asarray(as_table([[2**70, None]]))[0, 0] == 2.0**70
@@ -224,28 +226,33 @@ class TestDataFrames:
         frame = pd.DataFrame(
             {"c": pd.Categorical([3, 1, None]), "s": pd.arrays.SparseArray([0, 0, 7])}, index=[7, 8, 9]
         )
-        np.testing.assert_array_equal(np.asarray(as_table(frame)), [[3, 0], [1, 0], [np.nan, 7]])
+        table = as_table(frame)
+        np.testing.assert_array_equal(np.asarray(table), [[1, 0], [0, 0], [np.nan, 7]])
+        assert table.codings == (Coding("category", (1, 3)), Coding())
 
-    def test_derived_frames_and_repeated_names_are_taken(self) -> None:
+    def test_derived_frames_are_taken_and_repeated_names_are_refused(self) -> None:
         class Derived(pd.DataFrame):
             pass
 
-        table = as_table(Derived([[1, 2]], columns=["a", "a"]))
-        assert table.columns == ("a", "a")
-        np.testing.assert_array_equal(table, [[1, 2]])
+        np.testing.assert_array_equal(as_table(Derived([[1, 2]], columns=["a", "b"])), [[1, 2]])
+        assert refusal(Derived([[1, 2]], columns=["a", "a"])) == "two columns have the name 'a'; rename one of them"
 
     @pytest.mark.parametrize("dtype", [object, "str", "category"])
-    def test_text_is_refused_with_the_column_and_a_value(self, dtype: str) -> None:
-        frame = pd.DataFrame({"n": [1, 2], "city": pd.Series(["Rome", "Oslo"], dtype=dtype)})
-        assert refusal(frame) == "column 1 ('city'), row 0: 'Rome' is text; turn text into numbers first"
+    def test_text_becomes_categories(self, dtype: str) -> None:
+        frame = pd.DataFrame({"n": [1, 2, 3], "city": pd.Series(["Rome", "Oslo", None], dtype=dtype)})
+        table = as_table(frame)
+        np.testing.assert_array_equal(table, [[1, 1], [2, 0], [3, np.nan]])
+        assert table.codings == (Coding(), Coding("category", ("Oslo", "Rome")))
 
-    def test_dates_are_refused(self) -> None:
-        frame = pd.DataFrame({"n": [1], "when": [datetime.datetime(2024, 1, 1)]})
-        assert refusal(frame).startswith("column 1 ('when') holds dates or times (datetime64")
+    def test_dates_become_days(self) -> None:
+        days = [datetime.datetime(2024, 1, 31), None, datetime.datetime(2024, 2, 2)]
+        table = as_table(pd.DataFrame({"n": [1, 2, 3], "when": days}))
+        np.testing.assert_array_equal(table, [[1, 0], [2, np.nan], [3, 2]])
+        assert table.codings == (Coding(), Coding("date", origin="2024-01-31"))
 
     def test_infinities_are_named_with_their_column(self) -> None:
-        frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, -np.inf]})
-        assert refusal(frame) == "column 1 ('b'), row 1: -inf is not finite"
+        frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, -np.inf]}, index=["x", "y"])
+        assert refusal(frame) == "column 1 ('b'), row 1 (index 'y'): -inf is not finite"
 
     def test_empty_frames_are_refused(self) -> None:
         assert refusal(pd.DataFrame({"a": []})) == "data has no rows"
@@ -267,7 +274,7 @@ class TestRefusals:
         assert refusal(pd.Series([1, 2])).startswith("data has 1 dimension")
         assert refusal(torch.zeros(2, 3, 4)) == "data has 3 dimensions (shape (2, 3, 4)), expected rows x columns"
 
-    @pytest.mark.parametrize("data", [None, 3.5, "table.csv", {"a": [1]}, {1, 2}])
+    @pytest.mark.parametrize("data", [None, 3.5, "table.csv", {1, 2}])
     def test_things_that_are_no_table(self, data: object) -> None:
         kind = type(data).__name__
         assert refusal(data) == f"data must be a table, rows x columns of numbers, not a {kind}"
@@ -283,20 +290,20 @@ class TestRefusals:
         assert refusal([[None, 2j]]) == "column 1, row 0: 2j is a complex number, expected a real one"
 
     def test_text_arrays(self) -> None:
-        assert refusal(np.array([["7", "8"]])) == "column 0, row 0: '7' is text; turn text into numbers first"
-        assert "b'x' is text" in refusal(np.array([[b"x"]]))
-        assert refusal([["x" * 100]]).count("x") < 60
+        assert as_table(np.array([["7", "8"]])).codings == (Coding("category", ("7",)), Coding("category", ("8",)))
+        assert refusal(np.array([[b"x"]])) == "column 0, row 0: b'x' is bytes; decode it into text first"
+        assert refusal([["x" * 100], [1]]).count("x") < 60
 
     def test_dates_and_records(self) -> None:
-        dates = np.array([["2024-01-01"]], dtype="datetime64[D]")
-        assert refusal(dates) == "column 0 holds dates or times (datetime64[D]), expected numbers"
+        spans = np.array([[3]], dtype="timedelta64[D]")
+        assert refusal(spans).startswith("column 0 holds durations (timedelta64[D]); turn them into numbers first")
         records = np.zeros((1, 1), dtype=[("a", "i4")])
         assert refusal(records) == "column 0 holds records ([('a', '<i4')]), expected numbers"
 
     def test_other_objects(self) -> None:
         data = np.empty((1, 1), dtype=object)
         data[0, 0] = {"a": 1}
-        assert refusal(data) == "column 0, row 0: {'a': 1} (dict) is not a number"
+        assert refusal(data) == "column 0, row 0: {'a': 1} (dict) is not a number, text, true or false, or a date"
 
 
 def test_the_result_is_a_table() -> None:

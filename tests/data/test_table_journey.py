@@ -100,8 +100,8 @@ def test_messages_of_training_name_the_columns_of_the_file(file: Path) -> None:
 
 def test_names_of_parts_are_compared_in_training(file: Path) -> None:
     data = load_data(file)
-    other = pd.DataFrame(ROWS, columns=["age", "city", "smoker"])
-    with pytest.raises(DataError, match="valid data: column 1 is 'city', but 'smoker' in the training data"):
+    other = pd.DataFrame(ROWS, columns=["age", "city", "smokr"])
+    with pytest.raises(DataError, match="valid data: no column 'smokr' in the training data; do you mean 'smoker'"):
         cc.fit(cc.hclt(data.train, 2, cc.Categorical(4)), data.train, valid=other, epochs=1, device="cpu")
 
 

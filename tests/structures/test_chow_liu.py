@@ -187,7 +187,9 @@ def test_information_needs_one_number_for_each_variable():
         Tree([-1, 0], [0.0])
 
 
-@pytest.mark.parametrize("data", [[1, 2], np.zeros((0, 3)), np.zeros((3, 0)), [["a"]], [[1j]], np.zeros((2, 2, 2))])
+@pytest.mark.parametrize(
+    "data", [[1, 2], np.zeros((0, 3)), np.zeros((3, 0)), [["a"], [1]], [[1j]], np.zeros((2, 2, 2))]
+)
 def test_data_that_is_no_matrix_is_refused(data):
     with pytest.raises(DataError, match=r"data|column 0"):
         chow_liu_tree(data)

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from circurve.errors import DataError, OptionError
 from circurve.inputs import Categorical, Gaussian, Poisson
-from circurve.structures import mutual_information
-from circurve.structures.columns import discretize, scan_columns
+from circurve.structures import mutual_information, scan_columns
+from circurve.structures.columns import discretize
 from circurve.structures.mutual_information import _products, _scatter_counts
 
 MODULE = import_module("circurve.structures.mutual_information")
-COLUMNS = import_module("circurve.structures.columns")
+COLUMNS = import_module("circurve.data.scan")
 
 
 def table_information(u, v, pseudocount):

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.curvature.measure import batches_of, label, report_impossible, samples_of
-from circurve.data import as_table, check
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.numerics import IMPOSSIBLE
@@ -62,7 +61,7 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
     rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue is t_n. Rows where p_n is zero give NaN.
     """
     place = _sum_position(model, node)
-    samples = check(as_table(x, missing=missing).bare(), model.circuit.families).to(model.device)  # p_n needs no labels
+    samples = model.align(x, missing=missing, unseen="error").to(model.device)  # p_n needs no labels
     reference = Reference.of(model.program, model.params)
     parts = [_ratios(reference, model, batch, *place) for batch in batches_of(reference, samples)]
     ratio = torch.cat(parts).double().cpu().numpy()  # (N, K, C)

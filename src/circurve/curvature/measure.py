@@ -219,7 +219,10 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Table:
     """Check data for a model and move them to its device. A model that is broken is named, not the data."""
     check_finite(model)
-    table = prepare(x, model.circuit, "curvature", weights=weights, labels=labels, missing=missing)
+    table = prepare(x, model.circuit, "curvature", schema=model.schema, weights=weights, labels=labels, missing=missing)
+    if table.impossible is not None:
+        rows = int(table.impossible.any(1).sum())
+        raise DataError(f"curvature data: {rows} rows have a value that training did not see; leave them out first")
     return table.to(model.device)
 
 

@@ -1,13 +1,13 @@
-"""Arrays of anything, pandas data frames -> arrays of numbers: compact integers, or floats in which NaN is missing.
-
-pandas is not imported: only its objects' own methods are used.
-"""
+"""Arrays and Python objects of any kind -> columns of numbers, with the coding that leads back to the originals."""
 
 from __future__ import annotations
 
+import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias, cast
 
@@ -15,11 +15,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.errors import DataError
+from circurve.schema import Coding, Value
 
-__all__ = ["Array", "Names", "about", "column_label", "first_true", "frame_values", "is_frame", "numeric_array"]
+__all__ = [
+    "Array",
+    "Coded",
+    "Names",
+    "about",
+    "by_category",
+    "coded_column",
+    "column_label",
+    "dates",
+    "days_since",
+    "first_true",
+    "from_objects",
+    "is_missing",
+    "native",
+    "short",
+    "stack",
+    "unmasked",
+]
 
 Array: TypeAlias = NDArray[Any]
 Names: TypeAlias = tuple[str, ...] | None
+
+NUMBER = Coding()
+DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
+"""Microseconds in a day."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """One column as numbers: integers, or floats in which NaN is missing."""
+
+    values: Array  # (N,)
+    coding: Coding = NUMBER
 
 
 @contextmanager
@@ -42,60 +72,25 @@ def first_true(wrong: NDArray[np.bool_]) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def numeric_array(array: Array, columns: Names) -> Array:  # (N, V) -> (N, V)
-    """A table of any type as numbers; masked entries, None and pandas.NA become NaN."""
-    if isinstance(array, np.ma.MaskedArray):
-        array = _unmasked(array)
-    if array.dtype.kind in "biuf":
-        return _native(array)
-    if array.dtype.kind == "O":
-        return _stack([_numeric_column(array[:, v], columns, v) for v in range(array.shape[1])])
-    return _numeric_column(array[:, 0], columns, 0)  # the other kinds are errors: say which, with an example
+def coded_column(column: Array, label: str) -> Coded:  # (N,)
+    """A column of a numpy array of any type; `label` opens messages."""
+    kind = column.dtype.kind
+    if kind == "b":
+        return Coded(native(column), Coding("boolean"))
+    if kind in "iuf":
+        return Coded(native(column))
+    if kind == "M":
+        return dates(column)
+    if kind == "m":
+        raise DataError(f"{label} holds durations ({column.dtype}); turn them into numbers first, such as seconds")
+    if kind == "c":
+        raise DataError(f"{label}, row 0: {column[0]} is a complex number, expected a real one")
+    if kind == "V":
+        raise DataError(f"{label} holds records ({column.dtype}), expected numbers")
+    return from_objects(column.tolist(), label)
 
 
-def is_frame(data: object) -> bool:
-    """Whether `data` is a pandas.DataFrame or of a class derived from it."""
-    return any(k.__name__ == "DataFrame" and k.__module__.split(".")[0] == "pandas" for k in type(data).__mro__)
-
-
-def frame_values(frame: Any, columns: Names) -> Array:  # (N, V)
-    """The frame as numbers, NaN where it holds NaN, None or NA; text raises DataError."""
-    dtypes = set(frame.dtypes)
-    if not dtypes or not len(frame):
-        return np.empty(frame.shape)
-    if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in dtypes):
-        common = np.result_type(*(np.uint8 if dtype.kind == "b" else dtype for dtype in dtypes))
-        return np.asarray(frame.to_numpy(dtype=common))
-    return _stack([_frame_column(frame.iloc[:, v], columns, v) for v in range(frame.shape[1])])
-
-
-def _frame_column(series: Any, columns: Names, number: int) -> Array:
-    if isinstance(series.dtype, np.dtype) or series.dtype.kind not in "biuf":
-        return _numeric_column(series.to_numpy(), columns, number)
-    if series.isna().any():
-        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    return np.asarray(series.to_numpy(dtype=f"{series.dtype.kind}{np.dtype(series.dtype.type).itemsize}"))
-
-
-def _numeric_column(column: Array, columns: Names, number: int) -> Array:  # (N,) -> (N,)
-    """One column as numbers; text, dates and complex numbers raise DataError with the column and a value."""
-    kind, label = column.dtype.kind, column_label(columns, number)
-    if kind in "biuf":
-        return _native(column)
-    if kind == "O":
-        return _from_objects(column, label)
-    if kind in "USTc":
-        raise _not_a_number(column[0], label, 0)
-    held = "dates or times" if kind in "mM" else "records"
-    raise DataError(f"{label} holds {held} ({column.dtype}), expected numbers")
-
-
-def _stack(arrays: list[Array]) -> Array:
-    """Columns side by side, in the smallest type that holds them all."""
-    return np.stack(arrays, axis=1, dtype=np.result_type(*{a.dtype for a in arrays}), casting="unsafe")
-
-
-def _native(array: Array) -> Array:
+def native(array: Array) -> Array:
     """In the machine's byte order; booleans as uint8, half precision as float32, extended as float64."""
     if array.dtype.kind == "b":
         return np.asarray(array).view(np.uint8)
@@ -105,7 +100,7 @@ def _native(array: Array) -> Array:
     return np.asarray(array, dtype=dtype)
 
 
-def _unmasked(array: Any) -> Array:
+def unmasked(array: Any) -> Array:
     """Masked entries become NaN (None in an array of objects); integers without masked ones stay integers."""
     mask = np.ma.getmaskarray(array)
     data = np.asarray(array.data)
@@ -116,39 +111,114 @@ def _unmasked(array: Any) -> Array:
     return filled
 
 
-def _from_objects(column: Array, label: str) -> Array:
-    found = [_number(value) for value in column]
-    if None in found:
-        row = found.index(None)
-        raise _not_a_number(column[row], label, row)
-    array = np.array(found)
-    if array.dtype.kind != "O":
-        return array
-    try:
-        return array.astype(np.float64)
-    except OverflowError:
-        raise DataError(f"{label} holds a number too large for a float") from None
+def stack(columns: Sequence[Coded]) -> Array:  # (N, V)
+    """Columns side by side, in the smallest type that holds them all."""
+    arrays = [column.values for column in columns]
+    return np.stack(arrays, axis=1, dtype=np.result_type(*{array.dtype for array in arrays}), casting="unsafe")
 
 
-def _number(value: object) -> int | float | None:
-    """A whole number as int, another as float, missing as NaN; None if it is no number."""
-    if value is None or type(value).__name__ == "NAType":
-        return float("nan")
+def dates(column: Array) -> Coded:  # (N,) datetime64
+    """Days since the day of the first date; NaT is missing."""
+    missing = np.isnat(column)
+    micros = column.astype("datetime64[us]")
+    present = micros[~missing]
+    first = present.min().astype("datetime64[D]") if present.size else np.datetime64("1970-01-01")
+    whole = bool((present == present.astype("datetime64[D]")).all())
+    origin = str(first) if whole else f"{first}T00:00:00"
+    return Coded(days_since(micros, origin), Coding("date", origin=origin))
+
+
+def days_since(micros: Array, origin: str) -> NDArray[np.float64]:  # datetime64[us]
+    """Days from the origin to each time; NaN for NaT."""
+    passed = (micros.astype("datetime64[us]") - np.datetime64(origin, "us")).astype(np.int64)
+    return np.where(np.isnat(micros), np.nan, passed / DAY)
+
+
+def is_missing(value: object) -> bool:
+    """Whether a Python object stands for nothing: None, NaN, NaT, pandas.NA."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating | np.datetime64 | Decimal) and bool(
+        np.isnat(value) if isinstance(value, np.datetime64) else math.isnan(value)
+    )
+
+
+def from_objects(values: Sequence[object], label: str, row_word: str = "row") -> Coded:
+    """A column of Python objects: all numbers, all true or false, all text, or all dates; None and NaN are missing."""
+    kinds = [None if is_missing(value) else _kind(value) for value in values]
+    found = dict.fromkeys(kind for kind in kinds if kind is not None)
+    unknown = next((row for row, kind in enumerate(kinds) if kind == "other"), None)
+    if unknown is not None:
+        raise _not_a_value(values[unknown], f"{label}, {row_word} {unknown}")
+    if set(found) == {"boolean", "number"}:
+        found = {"number": None}
+    if len(found) > 1:
+        first, second = ((kinds.index(kind), kind) for kind in list(found)[:2])
+        raise DataError(
+            f"{label} holds {WORDS[first[1]]} ({row_word} {first[0]}: {short(values[first[0]])}) and "
+            f"{WORDS[second[1]]} ({row_word} {second[0]}: {short(values[second[0]])}); "
+            "turn all of them into text or numbers"
+        )
+    kind = next(iter(found), "number")
+    if kind == "text":
+        return by_category(values, sorted({cast("str", value) for value in values if not is_missing(value)}))
+    if kind == "date":
+        return dates(np.array([None if is_missing(v) else _utc(v) for v in values], dtype="datetime64[us]"))
+    array = np.array([float("nan") if is_missing(v) else _number(v) for v in values])
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except OverflowError:
+            raise DataError(f"{label} holds a number too large for a float") from None
+    if array.dtype.kind == "f" and array.size and not np.isnan(array).any() and kind == "boolean":
+        array = array.astype(np.uint8)
+    return Coded(native(array), Coding("boolean") if kind == "boolean" else NUMBER)
+
+
+WORDS = {"text": "text", "number": "numbers", "boolean": "true or false", "date": "dates"}
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "boolean"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, numbers.Real | Decimal):
+        return "number"
+    return "date" if isinstance(value, date | np.datetime64) else "other"
+
+
+def _number(value: object) -> int | float:
     if isinstance(value, bool | np.bool_ | numbers.Integral):
         return int(cast("int", value))
-    if isinstance(value, numbers.Real | Decimal):
-        return float(value)
-    return None
+    return float(cast("float", value))
 
 
-def _not_a_number(value: object, label: str, row: int) -> DataError:
-    if isinstance(value, str | bytes):
-        return DataError(f"{label}, row {row}: {_short(value)} is text; turn text into numbers first")
+def _utc(value: object) -> object:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
+
+
+def by_category(values: Sequence[object], categories: Sequence[Value]) -> Coded:
+    """Each value by its place among the categories; what is none of them is missing."""
+    place: dict[object, int] = {value: code for code, value in enumerate(categories)}
+    codes = np.array([place.get(value, -1) for value in values], dtype=np.int64)
+    found = np.where(codes < 0, np.nan, codes) if (codes < 0).any() else codes
+    return Coded(found, Coding("category", categories=tuple(categories)))
+
+
+def _not_a_value(value: object, where: str) -> DataError:
     if isinstance(value, complex | np.complexfloating):
-        return DataError(f"{label}, row {row}: {value} is a complex number, expected a real one")
-    return DataError(f"{label}, row {row}: {_short(value)} ({type(value).__name__}) is not a number")
+        return DataError(f"{where}: {value} is a complex number, expected a real one")
+    if isinstance(value, bytes):
+        return DataError(f"{where}: {short(value)} is bytes; decode it into text first")
+    return DataError(
+        f"{where}: {short(value)} ({type(value).__name__}) is not a number, text, true or false, or a date"
+    )
 
 
-def _short(value: object, most: int = 40) -> str:
+def short(value: object, most: int = 40) -> str:
+    """The value as Python writes it, cut off where it is long."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= most else text[:most] + "..."

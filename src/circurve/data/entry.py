@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,22 +10,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, column_label, first_true, frame_values, is_frame, numeric_array
+from circurve.data.convert import Array, Coded, Names, coded_column, column_label, first_true, native, stack, unmasked
+from circurve.data.frames import as_narwhals, read_frame, read_mapping, read_records
+from circurve.data.places import Places
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, OptionError
 
-__all__ = ["Examples", "as_table"]
+__all__ = ["Examples", "as_table", "coded_table"]
 
 
 def as_table(
     data: Any, *, weights: Any = None, labels: Any = None, missing: int | None = None, missing_mask: Any = None
 ) -> Table:
-    """Take a numpy array, torch tensor, nested list, pandas data frame, scipy sparse matrix or table as a table.
+    """Take a table of any kind: an array, a tensor, nested lists, a data frame, columns by name, a sparse matrix.
 
-    Integers keep their type (unsigned ones may be widened), booleans become uint8, float32 and float64 stay what they
-    are. NaN, None, pandas.NA and the masked entries of a masked array are missing; so are values equal to `missing`
-    (-1, say) and entries where `missing_mask` (N, V) is true. weights, labels: (N,) numbers. Raises DataError for
-    whatever is not a table of numbers, and OptionError for what a given table has already.
+    Data frames may be of pandas, polars or pyarrow. Columns by name are a mapping `{"age": [30, 41]}`, a single row
+    `{"age": 30}`, or a list of such rows. Numbers keep their type (unsigned ones may be widened); true and false become
+    0 and 1, text the numbers of its categories, dates days: `Table.codings` says how.
+    NaN, None, pandas.NA and the masked entries of a masked array are missing; so are values equal to `missing` (-1,
+    say) and entries where `missing_mask` (N, V) is true. weights, labels: (N,) numbers. Raises DataError for whatever
+    is not a table, and OptionError for what a given table has already.
     """
     table = data if isinstance(data, Table) else _from_source(data)
     if not len(table):
@@ -57,16 +61,38 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
 
 
 def _from_source(data: Any) -> Table:
-    columns = None
-    if is_frame(data) and list(data.columns) != list(range(len(data.columns))):  # numbers stand for no names
-        columns = tuple(str(name) for name in data.columns)
-    array = _as_array(data, columns)
+    if isinstance(data, Mapping):
+        return coded_table(*read_mapping(data))
+    if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
+        return coded_table(*read_records(data))
+    if (frame := as_narwhals(data)) is not None:
+        return coded_table(*read_frame(frame))
+    array = _as_array(data)
     _check_shape(array, data)
-    values = numeric_array(array, columns)
-    if values.dtype.kind == "f" and (infinite := np.isinf(values)).any():
-        row, column = first_true(infinite)
-        raise DataError(f"{column_label(columns, column)}, row {row}: {values[row, column]} is not finite")
-    return table_of(values, columns)
+    if isinstance(array, np.ma.MaskedArray):
+        array = unmasked(array)
+    if array.dtype.kind in "biuf":
+        return _finite(table_of(native(array)))
+    columns = [coded_column(array[:, v], column_label(None, v)) for v in range(array.shape[1])]
+    return coded_table(None, columns)
+
+
+def coded_table(names: Names, columns: Sequence[Coded], places: Places | None = None) -> Table:
+    """A table of columns of equal length."""
+    if not columns:
+        raise DataError("data has no columns")
+    if not len(columns[0].values):
+        raise DataError("data has no rows")
+    codings = tuple(column.coding for column in columns)
+    table = replace(table_of(stack(columns), names), places=places)
+    return _finite(table if all(c.kind == "number" for c in codings) else replace(table, codings=codings))
+
+
+def _finite(table: Table) -> Table:
+    if table.values.is_floating_point() and bool((infinite := table.values.isinf()).any()):
+        row, column = first_true(infinite.numpy())
+        raise DataError(f"{table.cell(row, column)}: {float(table.values[row, column])} is not finite")
+    return table
 
 
 def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:
@@ -107,15 +133,13 @@ def _plain(values: Any, ragged: str) -> Array:
         raise DataError(ragged) from None
 
 
-def _as_array(data: Any, columns: Names) -> Array:
+def _as_array(data: Any) -> Array:
     if isinstance(data, np.ndarray):
         return data
     if isinstance(data, Tensor):
         dense = data.detach().cpu().to_dense().resolve_conj().resolve_neg()
         narrow = dense.is_floating_point() and dense.element_size() < 4  # numpy does not know all of these
         return np.asarray((dense.float() if narrow else dense).numpy())
-    if is_frame(data):
-        return frame_values(data, columns)
     if any(k.__module__.startswith("scipy.sparse") for k in type(data).__mro__):
         return np.asarray(data.toarray())
     try:

@@ -11,37 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.convert import Array, Names
+from circurve.data.convert import Array, Names, column_label
+from circurve.data.places import Places
 from circurve.errors import DataError
-from circurve.inputs import Family
+from circurve.schema import Coding, Schema
 
-__all__ = ["Column", "Schema", "Table", "table_of"]
+__all__ = ["Table", "table_of"]
 
 SHOWN_NAMES = 5
 """How many column names the one-line description of a table shows."""
 
 WIDER = {"uint16": np.int32, "uint32": np.int64}
 """Unsigned types with few torch operations -> the signed type that holds all of their values."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """What is known of one column."""
-
-    name: str | None
-    family: Family
-
-
-@dataclass(frozen=True)
-class Schema:
-    """One entry for each column of a table whose values were checked: each observed value is one its family takes."""
-
-    columns: tuple[Column, ...]
-
-    @property
-    def families(self) -> tuple[Family, ...]:
-        """The family of each column."""
-        return tuple(column.family for column in self.columns)
 
 
 def _delegated(name: str) -> Callable[..., Any]:
@@ -113,6 +94,18 @@ class Table(ArrayLike):
     missing: int | None = None
     """The number that marked missing values in the source, where one was given."""
 
+    codings: tuple[Coding, ...] | None = None
+    """How the numbers stand for text, dates, true and false; None: all columns are plain numbers."""
+
+    impossible: Tensor | None = None  # (N, V) bool
+    """True where a value is one that training did not see; it then counts as not observed. None: there is none."""
+
+    places: Places | None = None
+    """The rows' lines in a file, or their labels in a data frame; None: rows have numbers only."""
+
+    source: str | None = None
+    """What read the table from a file, such as `pyarrow 26.0.1`."""
+
     def __len__(self) -> int:
         return int(self.values.shape[0])
 
@@ -163,14 +156,23 @@ class Table(ArrayLike):
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Table:
         """The table with all its tensors changed."""
-        names = [name for name in ("values", "observed", "weights", "labels") if getattr(self, name) is not None]
+        fields = ("values", "observed", "weights", "labels", "impossible")
+        names = [name for name in fields if getattr(self, name) is not None]
         changed: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
         return replace(self, **changed)
 
     def rows(self, index: Any) -> Table:
         """The rows of a slice, of a list of row numbers or of a mask, with all that belongs to them."""
         chosen = _as_index(index, len(self), self.values.device)
-        return self._each(lambda field: field[chosen])
+        part = self._each(lambda field: field[chosen])
+        if self.places is None:
+            return part
+        return replace(part, places=self.places.rows(chosen if isinstance(chosen, slice) else chosen.cpu().numpy()))
+
+    def cell(self, row: int, column: int) -> str:
+        """How messages name a cell: `column 2 ('age'), line 9`."""
+        place = f"row {row}" if self.places is None else self.places.at(row)
+        return f"{column_label(self.columns, column)}, {place}"
 
     def bare(self) -> Table:
         """The same rows without weights and labels."""
@@ -229,22 +231,27 @@ def _joined(first: Table, second: Table) -> Table:
     named = [table.columns for table in (first, second) if table.columns is not None]
     if len(named) == 2 and named[0] != named[1]:
         raise DataError(f"tables with different columns cannot be joined: {named[0]} and {named[1]}")
+    if first.codings != second.codings:
+        raise DataError("tables with different categories cannot be joined: align them to one schema first")
     return Table(
         values=torch.cat([first.values, second.values]),
         columns=named[0] if named else None,
-        observed=_cat_or_ones(first, second, "observed"),
-        weights=_cat_or_ones(first, second, "weights"),
+        observed=_cat_or(first, second, "observed", torch.ones),
+        weights=_cat_or(first, second, "weights", torch.ones),
         labels=None if first.labels is None or second.labels is None else torch.cat([first.labels, second.labels]),
         schema=first.schema if first.schema == second.schema else None,
         missing=first.missing if first.missing == second.missing else None,
+        codings=first.codings,
+        impossible=_cat_or(first, second, "impossible", torch.zeros),
     )
 
 
-def _cat_or_ones(first: Table, second: Table, name: str) -> Tensor | None:
-    """A field of both tables, one below the other, ones for one that is not there; None if neither is."""
-    above, below = getattr(first, name), getattr(second, name)
-    known = below if above is None else above
+def _cat_or(first: Table, second: Table, name: str, fill: Callable[..., Tensor]) -> Tensor | None:
+    """A field of both tables, one below the other, `fill` for one that is not there; None if neither is."""
+    parts = [getattr(table, name) for table in (first, second)]
+    known = next((part for part in parts if part is not None), None)
     if known is None:
         return None
-    above = known.new_ones(len(first), *known.shape[1:]) if above is None else above
-    return torch.cat([above, known.new_ones(len(second), *known.shape[1:]) if below is None else below])
+    kind = {"dtype": known.dtype, "device": known.device}
+    sizes = [(len(table), *known.shape[1:]) for table in (first, second)]
+    return torch.cat([fill(size, **kind) if part is None else part for part, size in zip(parts, sizes, strict=True)])

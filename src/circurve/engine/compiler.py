@@ -35,7 +35,8 @@ def compile(circuit: Circuit) -> Program:
         first = fold[0]
         if isinstance(first, Input):
             nodes = cast("tuple[Input, ...]", tuple(fold))
-            inputs.append(InputLayer(first.family, nodes, first.units, block, wirer.receive(block)))
+            family = first.family.merged([node.family for node in nodes])
+            inputs.append(InputLayer(family, nodes, first.units, block, wirer.receive(block)))
         elif isinstance(first, Product):
             assert wiring is not None
             products = cast("tuple[Product, ...]", tuple(fold))
@@ -83,7 +84,7 @@ def _fold(circuit: Circuit) -> list[Fold]:
             return level[node], node.units, node.child_units, node.mask is not None
         parent = reader.get(node)
         feeds = key(parent) if isinstance(parent, Sum) else None
-        return (node.family, node.units, feeds) if isinstance(node, Input) else (level[node], feeds)
+        return (node.family.layer_key, node.units, feeds) if isinstance(node, Input) else (level[node], feeds)
 
     folds: dict[tuple[int, str, Hashable], Fold] = {}
     for node in circuit.nodes:

@@ -13,6 +13,7 @@ from circurve.graph.checks import check_scopes, name_of, topological_order
 from circurve.graph.nodes import Input, Node, Product, Sum
 from circurve.inputs import Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
+from circurve.schema import Schema
 
 __all__ = ["Circuit", "Summary"]
 
@@ -56,7 +57,8 @@ class Circuit:
     """A smooth and decomposable circuit over variables 0..V-1, checked when it is made.
 
     `roots` is one node or several (one for each class); every unit of a root is one output. `nodes`, where given,
-    lists all the nodes the caller built, and each must be reachable from a root.
+    lists all the nodes the caller built, and each must be reachable from a root. `schema`, where given, says what the
+    variables mean: names, categories, dates; its families are those of the inputs.
     """
 
     roots: tuple[Node, ...]
@@ -70,7 +72,12 @@ class Circuit:
     families: tuple[Family, ...] = field(repr=False)
     """The family of each variable; of several, the one that takes the fewest values: those fit all of them."""
 
-    def __init__(self, roots: Node | Iterable[Node], nodes: Sequence[Node] | None = None) -> None:
+    schema: Schema | None = field(repr=False)
+    """What the columns of data mean; None: plain numbers without names."""
+
+    def __init__(
+        self, roots: Node | Iterable[Node], nodes: Sequence[Node] | None = None, schema: Schema | None = None
+    ) -> None:
         listed = (roots,) if isinstance(roots, Input | Product | Sum) else tuple(roots)
         order = topological_order(listed, nodes)
         sizes, variables = check_scopes(order, listed)
@@ -79,6 +86,9 @@ class Circuit:
         object.__setattr__(self, "scope_sizes", sizes)
         object.__setattr__(self, "variables", variables)
         object.__setattr__(self, "families", _families(order, variables))
+        if schema is not None:
+            _check_schema(schema, self.families)
+        object.__setattr__(self, "schema", None if schema is None or schema.plain else schema)
 
     @property
     def outputs(self) -> int:
@@ -99,7 +109,7 @@ class Circuit:
     def free_parameters(self) -> int:
         """How many numbers determine a distribution of this form: probabilities that sum to one count one less."""
         sums = sum(node.edges - node.units for node in self.sums)
-        return sums + sum(n.units * (len(n.family.parameter_names) - _sums_to_one(n.family)) for n in self.inputs)
+        return sums + sum(n.units * (len(n.family.parameter_names) - isinstance(n.family, Categorical)) for n in self.inputs)
 
     def name_of(self, node: Node) -> str:
         """The node's own name, or one made from its kind and position, as error messages use it."""
@@ -131,20 +141,29 @@ class Circuit:
             sum_depth=max(sum_depth[r] for r in self.roots),
         )
 
-    def __reduce__(self) -> tuple[Callable[..., Circuit], tuple[tuple[Node, ...], tuple[Node, ...]]]:
+    def __reduce__(self) -> tuple[Callable[..., Circuit], tuple[tuple[Node, ...], tuple[Node, ...], Schema | None]]:
         """Pickled and copied node by node, children first: a deep circuit needs no deep recursion."""
-        return _from_nodes, (self.nodes, self.roots)
+        return _from_nodes, (self.nodes, self.roots, self.schema)
 
     def __repr__(self) -> str:
         return f"<Circuit: {self.variables} variables, {len(self.nodes)} nodes, {self.outputs} outputs>"
 
 
-def _sums_to_one(family: Family) -> bool:
-    return isinstance(family, Categorical)
+def _from_nodes(nodes: tuple[Node, ...], roots: tuple[Node, ...], schema: Schema | None = None) -> Circuit:
+    return Circuit(roots, nodes, schema)
 
 
-def _from_nodes(nodes: tuple[Node, ...], roots: tuple[Node, ...]) -> Circuit:
-    return Circuit(roots, nodes)
+def _check_schema(schema: Schema, families: Sequence[Family]) -> None:
+    if not isinstance(schema, Schema):
+        raise StructureError(f"schema must be a Schema, not {type(schema).__name__}")
+    if len(schema) != len(families):
+        raise StructureError(f"the schema has {len(schema)} columns, the circuit has {len(families)} variables")
+    for variable, (column, family) in enumerate(zip(schema.columns, families, strict=True)):
+        if column.family != family:
+            name = f" ({column.name!r})" if column.name is not None else ""
+            raise StructureError(
+                f"variable {variable}{name} is {column.family!r} in the schema, {family!r} in the circuit"
+            )
 
 
 def _families(nodes: Sequence[Node], variables: int) -> tuple[Family, ...]:

@@ -8,6 +8,7 @@ a unit, S sufficient statistics of a unit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -38,6 +39,15 @@ class Family(ABC):
     @abstractmethod
     def parameter_names(self) -> tuple[str, ...]:
         """The names of the P parameters of a unit, in the order of the last axis."""
+
+    @property
+    def layer_key(self) -> Hashable:
+        """Inputs whose families have equal keys may share a layer of the engine, with `merged` as its family."""
+        return self
+
+    def merged(self, families: Sequence[Family]) -> Family:
+        """The family of a layer whose input g has families[g]; all of them have the layer key of this one."""
+        return self
 
     def check_units(self, units: int) -> str | None:
         """Say why an input of this family cannot have so many units, or None; only Indicator minds."""

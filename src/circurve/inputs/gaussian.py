@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -29,8 +31,8 @@ class Gaussian(Family):
 
     `min_variance` is the smallest variance an M-step returns: without one, a unit that fits a single value drives
     the likelihood to infinity. The default, a standard deviation of 0.01, suits columns with a spread of about 1;
-    for a column with standard deviation s, 1e-4 s^2 does the same. `infer_families` sets it so, for s rounded to a
-    power of ten.
+    for a column with standard deviation s, 1e-4 s^2 does the same. `infer_families` and `infer_schema` set it so.
+    Inputs that differ in `min_variance` only share a layer of the engine.
     """
 
     min_variance: float = 1e-4
@@ -46,6 +48,14 @@ class Gaussian(Family):
                 f"min_variance must be a number from {SMALLEST_VARIANCE:g} to {LARGEST_VARIANCE:g}, not {value!r}"
             )
         object.__setattr__(self, "min_variance", float(self.min_variance))
+
+    @property
+    def layer_key(self) -> Hashable:
+        return Gaussian
+
+    def merged(self, families: Sequence[Family]) -> Family:
+        floors = tuple(cast("Gaussian", family).min_variance for family in families)
+        return self if set(floors) == {self.min_variance} else GaussianLayer(min(floors), floors)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -106,8 +116,11 @@ class Gaussian(Family):
         share = (step.double()[..., 0] * uses) / (uses + pseudocount.double()[..., 0])
         distance = data_mean - mean
         mixed = (1 - share) * variance + share * data_variance + share * (1 - share) * distance.square()
-        moved = torch.stack([mean + share * distance, mixed.clamp_min(self.min_variance)], dim=-1)
+        moved = torch.stack([mean + share * distance, self._raised(mixed)], dim=-1)
         return torch.where(share.unsqueeze(-1) > 0, moved.to(parameters.dtype), parameters)
+
+    def _raised(self, variance: Tensor) -> Tensor:  # (R, G, K)
+        return variance.clamp_min(self.min_variance)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """m + sqrt(v) times a standard normal draw."""
@@ -119,3 +132,19 @@ class Gaussian(Family):
 
     def mean(self, parameters: Tensor) -> Tensor:
         return parameters[..., 0]
+
+
+@dataclass(frozen=True)
+class GaussianLayer(Gaussian):
+    """The Gaussians of a layer, which differ in their smallest variance; made by `Gaussian.merged`."""
+
+    floors: tuple[float, ...] = field(default=(), repr=False)  # of each of the G inputs
+
+    def _raised(self, variance: Tensor) -> Tensor:  # (R, G, K)
+        return variance.maximum(_column(self.floors, variance.device))
+
+
+@lru_cache(64)
+def _column(values: tuple[float, ...], device: torch.device) -> Tensor:  # (G, 1) float64
+    """Kept between steps: a recorded CUDA step cannot copy from the host."""
+    return torch.tensor(values, dtype=torch.float64, device=device).unsqueeze(-1)

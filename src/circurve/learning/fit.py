@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, Unpack
 
-from circurve.data import Table, check_alike, prepare, warn_of_lost_digits
+from circurve.data import Table, prepare, warn_of_lost_digits
+from circurve.data.unseen import Unseen
 from circurve.engine import Params, Program, compile, stack
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
@@ -21,6 +22,7 @@ from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.progress import progress_bar
 from circurve.learning.schedules import by_overfitting
 from circurve.model import Model, as_device
+from circurve.schema import Schema
 
 __all__ = ["fit", "fit_fleet"]
 
@@ -33,6 +35,8 @@ class FleetOptions(TrainingOptions, total=False):
     weights: Any
     labels: Any
     missing: int | None
+    schema: Schema | None
+    unseen: Unseen
     refit: bool
     start: Model | None
     callbacks: Sequence[Callback]
@@ -52,7 +56,11 @@ def fit(
 
     train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
     labels or another mark for missing values. `weights` and `labels` are short for those of `train`; `missing` marks
-    missing values in all three. Data frames must have the same columns in the same order.
+    missing values in all three. Columns with names are put in order by them.
+    schema: What the columns mean: names, categories, dates. None is the circuit's own, or else the names of `train`.
+    The model keeps it.
+    unseen: Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
+    warning; "impossible" makes the scores -inf; "error" refuses them.
     method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
     by validation likelihood, with all candidates trained in one pass (`result.path`).
     {run}
@@ -79,6 +87,8 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     weights: Any = None,
     labels: Any = None,
     missing: int | None = None,
+    schema: Schema | None = None,
+    unseen: Unseen = "missing",
     refit: bool = False,
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
@@ -97,9 +107,10 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     _check(circuit, runs, callbacks)
     _check_validation(runs, settings, refit, given=valid is not None)
     held = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
-    prepared = {"train": prepare(train, circuit, "train", weights=weights, labels=labels, missing=missing)}
-    prepared |= {name: prepare(part, circuit, name, missing=missing) for name, part in held.items()}
-    check_alike(prepared)
+    rows = prepare(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
+    prepared = {"train": rows}
+    for name, part in held.items():
+        prepared[name] = prepare(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
     warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(settings.device), PRECISIONS[settings.precision]

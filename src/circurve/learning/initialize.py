@@ -60,14 +60,14 @@ def initial_params(program: Program, seed: int, table: Table, init: Initializati
     looked_at = used[:: -(-len(used) // ROWS)]
     inputs = []
     for layer in program.inputs:
-        drawn, prototype = [], PROTOTYPES.get(type(layer.family))
+        drawn, prototype = [], PROTOTYPES.get(type(layer.nodes[0].family))
         for node in layer.nodes:
             column = _observed(table, looked_at, node.variable)
-            start = layer.family.initialize(column, layer.units, source)
+            start = node.family.initialize(column, layer.units, source)
             if rows is not None and prototype is not None:
                 values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))  # (K,)
                 missing = values.isnan()
-                placed = prototype(layer.family, torch.where(missing, 0.0, values), column, source)
+                placed = prototype(node.family, torch.where(missing, 0.0, values), column, source)
                 start = torch.where(missing.unsqueeze(-1), start, placed)
             drawn.append(start)
         inputs.append(torch.stack(drawn).unsqueeze(0))

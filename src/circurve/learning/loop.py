@@ -195,10 +195,10 @@ class Trainer:
         self._stop(dict.fromkeys(self.fleet.active, "interrupted"), epoch)
 
     def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
-        fleet = self.fleet
+        fleet, schema = self.fleet, self.data["train"].schema
 
         def model(run: int) -> Model:
-            return Model(self.program.circuit, fleet.kept.select([fleet.active.index(run)]), self.program)
+            return Model(self.program.circuit, fleet.kept.select([fleet.active.index(run)]), self.program, schema)
 
         records = {run: fleet.history[run][-1] for run in fleet.active}
         names = {run: self.runs[run].name(run) for run in fleet.active}
@@ -235,7 +235,7 @@ class Trainer:
         seconds = time.perf_counter() - self.started
         results = (
             FitResult(
-                model=Model(self.program.circuit, end.params, self.program),
+                model=Model(self.program.circuit, end.params, self.program, self.data["train"].schema),
                 history=self.fleet.history[i],
                 run=self.runs[i],
                 epoch=end.epoch,

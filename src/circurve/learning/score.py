@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import Table, log_unseen
 from circurve.engine import Backend, Params, chunks
 from circurve.engine.memory import chunk_size, within_memory
 
@@ -29,6 +29,7 @@ class Scorer:
 
 def mean_log_likelihood(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
+    unseen = log_unseen(table)
 
     def mean(size: int) -> Tensor:
         total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)
@@ -43,6 +44,9 @@ def mean_log_likelihood(backend: Backend, params: Params, table: Table, chunk: i
             else:
                 total += torch.where(batch.weights > 0, score * batch.weights, 0.0).sum(-1, dtype=torch.float64)
                 weight += batch.weights.sum(-1, dtype=torch.float64)
+        if unseen is not None:
+            rows = unseen if table.weights is None else torch.where(table.weights > 0, unseen * table.weights, 0.0)
+            total += rows.sum()
         return total / weight
 
     return within_memory(backend, min(chunk, len(table)), mean)

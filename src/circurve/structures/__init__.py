@@ -1,7 +1,8 @@
 """Structures: from data, or from a shape alone, to a circuit."""
 
+from circurve.data.infer import infer_families
+from circurve.data.scan import Columns, scan_columns
 from circurve.structures.chow_liu import chow_liu_tree
-from circurve.structures.columns import Columns, infer_families, scan_columns
 from circurve.structures.hclt import hclt, hmm
 from circurve.structures.mixture import fully_factorized, mixture
 from circurve.structures.mutual_information import mutual_information

@@ -9,11 +9,18 @@ import numpy as np
 
 from circurve.errors import OptionError
 from circurve.inputs import Bernoulli, Family
+from circurve.schema import Schema
 
-__all__ = ["Families", "as_families", "check_count"]
+__all__ = ["Families", "as_families", "check_count", "schema_of"]
 
-Families: TypeAlias = int | tuple[Family, int] | Sequence[Family]
-"""One family for each variable: a sequence of them, `(family, count)`, or a count alone for binary variables."""
+Families: TypeAlias = int | tuple[Family, int] | Sequence[Family] | Schema
+"""One family for each variable: a sequence of them, `(family, count)`, a count alone for binary variables, or a schema,
+which the circuit then keeps."""
+
+
+def schema_of(families: Families | Family) -> Schema | None:
+    """The schema, where one was given in place of families."""
+    return families if isinstance(families, Schema) else None
 
 
 def as_families(families: Families | Family, variables: int | None = None) -> tuple[Family, ...]:
@@ -26,6 +33,8 @@ def as_families(families: Families | Family, variables: int | None = None) -> tu
         if variables is None:
             raise OptionError(f"families={families!r} says nothing of how many: write ({families!r}, count)")
         return (families,) * variables
+    if isinstance(families, Schema):
+        families = families.families
     if isinstance(families, int | np.integer):
         listed: tuple[object, ...] = (Bernoulli(),) * check_count("families", families)
     else:

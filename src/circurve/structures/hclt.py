@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data import as_table
+from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family
-from circurve.structures.arguments import Families, as_families, check_count
+from circurve.schema import Schema
+from circurve.structures.arguments import Families, as_families, check_count, schema_of
 from circurve.structures.chow_liu import chow_liu_tree
-from circurve.structures.columns import infer_families
 from circurve.structures.tree import Tree
 
 __all__ = ["hclt", "hmm", "latent_tree"]
@@ -25,40 +25,49 @@ def hclt(
     families: Families | Family | None = None,
     tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
     missing: int | None = None,
+    schema: Schema | None = None,
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
-    `families` None infers one for each column (`infer_families`). `tree` None is `chow_liu_tree(data, families)`;
-    its options are at hand by calling it and giving the result here. A list of parents, -1 at the root, is a tree too.
-    NaN marks a missing value in data, and so does the number `missing`.
+    The circuit keeps the `schema` of the data: the names of the columns, their families, and how text, dates and so on
+    are coded; None is `infer_schema(data)`. `families`, in its place, are those of the numbers in the data.
+    `tree` None is `chow_liu_tree(data, families)`; its options are at hand by calling it and giving the result here. A
+    list of parents, -1 at the root, is a tree too. NaN marks a missing value in data, and so does the number `missing`.
     The circuit has V inputs, V sums and (V-1) K^2 + K sum weights; building it is O(V), finding the tree
     O(N V^2) for binary columns.
     """
     check_count("units", units)
+    if families is not None and schema is not None:
+        raise OptionError("give families= or schema=, not both: a schema has the families")
     table = as_table(data, missing=missing)
-    variables = table.shape[1]
-    chosen = infer_families(table) if families is None else as_families(families, variables)
+    schema = schema or (None if families is None else schema_of(families))
+    if families is None or schema is not None:
+        schema = schema or infer_schema(table)
+        table = align(table, schema, unseen="error")
+    else:
+        schema = Schema.of(as_families(families, table.shape[1]), table.columns, table.codings)
+    chosen, variables = schema.families, len(schema)
     if tree is None:
         tree = chow_liu_tree(table, chosen)
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != variables:
         raise OptionError(f"tree has {len(tree)} variables, the data has {variables}")
-    return latent_tree(tree, chosen, units)
+    return latent_tree(tree, chosen, units, schema)
 
 
 def hmm(families: Families, units: int) -> Circuit:
     """A hidden Markov model over the variables in their order, with `units` states at each step.
 
     p(x) = sum_z p(z_0) prod_t p(x_t | z_t) prod_{t>0} p(z_t | z_{t-1}); each step has K x K transition weights of its
-    own. `families`: one for each variable, `(family, count)`, or a count of binary variables. O(V).
+    own. `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema. O(V).
     """
     check_count("units", units)
     chosen = as_families(families)
-    return latent_tree(Tree(np.arange(len(chosen)) - 1), chosen, units)
+    return latent_tree(Tree(np.arange(len(chosen)) - 1), chosen, units, schema_of(families))
 
 
-def latent_tree(tree: Tree, families: Sequence[Family], units: int) -> Circuit:
+def latent_tree(tree: Tree, families: Sequence[Family], units: int, schema: Schema | None = None) -> Circuit:
     """The circuit of a tree of latents Z_v with K = `units` states, each the cause of its variable X_v alone.
 
     With children c of v in the tree, and k the state of Z_v:
@@ -75,4 +84,4 @@ def latent_tree(tree: Tree, families: Sequence[Family], units: int) -> Circuit:
             node = Product([node, *below[v]], name=f"product {v}")
         if v != tree.root:
             below[tree.parents[v]].append(Sum(node, units, name=f"sum {v}"))
-    return Circuit(Sum(node, 1, name="root"))
+    return Circuit(Sum(node, 1, name="root"), schema=schema)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 from circurve.data import as_table
+from circurve.data.infer import families_of
+from circurve.data.scan import MAX_STATES, Columns, row_chunks, scan_columns
 from circurve.errors import OptionError
 from circurve.inputs import Family
 from circurve.structures.arguments import Families, as_families, check_count
-from circurve.structures.columns import MAX_STATES, Codes, Columns, discretize, families_of, row_chunks, scan_columns
+from circurve.structures.columns import Codes, discretize
 
 __all__ = ["mutual_information"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Node, Product, Sum
 from circurve.inputs import Family
-from circurve.structures.arguments import Families, as_families, check_count
+from circurve.structures.arguments import Families, as_families, check_count, schema_of
 from circurve.structures.mixture import factorized_node
 
 __all__ = ["random_binary_trees"]
@@ -41,7 +41,8 @@ def random_binary_trees(
     variable is not split further, and `depth` None splits until only single ones are left. One root sum mixes the
     products at the top of all trees. No two trees share a node.
 
-    `families`: one for each variable, `(family, count)`, or a count of binary variables. O(repetitions V log V).
+    `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema.
+    O(repetitions V log V).
     """
     check_count("units", units)
     check_count("repetitions", repetitions)
@@ -56,7 +57,7 @@ def random_binary_trees(
     for repetition in range(repetitions):
         levels = _random_splits(len(chosen), depth, generator)
         tops.append(_top_node(levels, chosen, units, product == "outer", f"{repetition}/"))
-    return Circuit(Sum(tops, 1, name="root"))
+    return Circuit(Sum(tops, 1, name="root"), schema=schema_of(families))
 
 
 def _random_splits(variables: int, depth: int | None, generator: np.random.Generator) -> list[list[Region]]:

@@ -1,0 +1,148 @@
+"""Any table in the order and coding of a schema, by column name; and back to the original values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.data.check import encode
+from circurve.data.convert import Array, column_label
+from circurve.data.entry import as_table
+from circurve.data.recode import decode_column, original, recode
+from circurve.data.table import Table
+from circurve.data.unseen import Misfit, Unseen, check_unseen
+from circurve.errors import DataError, OptionError
+from circurve.schema import Coding, Schema, nearest
+
+__all__ = ["MissingColumns", "align", "decode", "log_unseen"]
+
+MissingColumns: TypeAlias = Literal["error", "missing"]
+
+
+def align(
+    data: Any,
+    schema: Schema,
+    *,
+    missing: int | None = None,
+    unseen: Unseen = "impossible",
+    missing_columns: MissingColumns = "error",
+) -> Table:
+    """The data as a checked table with the columns of the schema.
+
+    Data frames and columns by name are put in order by their names; arrays, and tables without names, by position.
+    A column that the schema does not know is a DataError; one that the data lack is one too, or missing values with
+    missing_columns="missing".
+    unseen: what to do with a value that training did not see, or that no family takes. "impossible" marks it in
+    `Table.impossible`, so that its row has probability zero, and warns once; "missing" takes it as not observed;
+    "error" raises DataError.
+    """
+    check_unseen(unseen)
+    if missing_columns not in ("error", "missing"):
+        raise OptionError(f"missing_columns must be 'error' or 'missing', not {missing_columns!r}")
+    table = as_table(data, missing=missing)
+    if table.schema is not None and table.schema == schema:
+        return table
+    table, misfits = _recoded(_in_order(table.to("cpu"), schema, missing_columns), schema)
+    return encode(table, schema, unseen, misfits)
+
+
+def decode(values: Any, schema: Schema) -> dict[str, Array]:  # (N, V)
+    """The columns of encoded values with their original values: categories by name, dates, booleans, whole numbers.
+
+    values: an array or tensor with NaN for what is missing, or a table. Columns without names are called "0", "1", ...
+    """
+    array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+    if array.ndim != 2 or array.shape[1] != len(schema):
+        raise DataError(f"values have shape {array.shape}, expected rows x {len(schema)} columns")
+    names = schema.names or tuple(str(number) for number in range(len(schema)))
+    columns = zip(names, schema.columns, array.T, strict=True)
+    return {name: decode_column(values, column.coding, column.family.discrete) for name, column, values in columns}
+
+
+def log_unseen(table: Table) -> Tensor | None:  # (N,) float64
+    """What unseen values add to the log-probability of each row of an aligned table; None: nothing.
+
+    An unseen value of a column with `unseen_share` s adds log s, a value that was seen log(1 - s). Without a share, an
+    unseen value has probability zero: it adds -inf.
+    """
+    shares = np.array([column.unseen_share for column in table.schema.columns] if table.schema is not None else [])
+    if table.impossible is None and not shares.any():
+        return None
+    device = table.values.device
+    share = torch.from_numpy(shares).to(device)
+    total = torch.zeros(len(table), dtype=torch.float64, device=device)
+    if shares.any():
+        seen = torch.ones_like(table.values, dtype=torch.bool) if table.observed is None else table.observed
+        total += seen.double() @ torch.log1p(-share)
+    if table.impossible is not None:
+        total += torch.where(table.impossible, share.log(), 0.0).sum(1)
+    return total
+
+
+def _in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> Table:
+    """The columns of the schema, by name where both have names, else by position."""
+    names = schema.names
+    if table.columns is None or names is None:
+        if table.shape[1] != len(schema):
+            hint = "" if names is None else "; give a data frame, or columns by name, to leave some out"
+            raise DataError(f"data has {table.shape[1]} columns, the circuit has {len(schema)} variables{hint}")
+        return table
+    if table.columns == names:
+        return table
+    unknown = [name for name in table.columns if name not in names and name not in schema.ignored]
+    if unknown:
+        raise DataError(f"no column {unknown[0]!r} in the training data{nearest(unknown[0], names)}")
+    place = {name: number for number, name in enumerate(table.columns)}
+    lacking = [name for name in names if name not in place]
+    if lacking and missing_columns == "error":
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise DataError(
+            f"the column {lacking[0]!r}{more} of the training data is not there; missing_columns='missing' takes its "
+            "values as missing"
+        )
+    return _picked(table, [place.get(name) for name in names], names)
+
+
+def _picked(table: Table, order: Sequence[int | None], names: tuple[str, ...]) -> Table:
+    """Some columns in another order; None stands for a column of missing values."""
+    source = [0 if number is None else number for number in order]
+    observed = table.observed
+    if None in order:
+        observed = torch.ones(table.shape, dtype=torch.bool) if observed is None else observed
+    if observed is not None:
+        observed = observed[:, source].clone()
+        observed[:, [number is None for number in order]] = False
+    codings = table.codings or (Coding(),) * table.shape[1]
+    return replace(
+        table,
+        values=table.values[:, source],
+        observed=observed,
+        columns=names,
+        codings=tuple(codings[number] for number in source),
+        schema=None,
+    )
+
+
+def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:
+    """The table in the codings of the schema, and the cells whose values are none of its categories."""
+    old, new = table.codings or (Coding(),) * len(schema), schema.codings
+    table = replace(table, columns=schema.names if table.columns is None else table.columns, codings=new)
+    if all(a == b or {a.kind, b.kind} == {"number", "boolean"} for a, b in zip(old, new, strict=True)):
+        return table, []
+    array, misfits = np.array(table, dtype=np.float64), []
+    for v, (a, b) in enumerate(zip(old, new, strict=True)):
+        column, unseen = recode(array[:, v], a, b, column_label(table.columns, v))
+        if unseen is not None:
+            rows = np.flatnonzero(unseen)
+            misfits.append(
+                Misfit(v, rows, tuple(original(a, value) for value in dict.fromkeys(array[rows, v].tolist())))
+            )
+        array[:, v] = column
+    hidden = np.isnan(array)
+    observed = torch.from_numpy(~hidden) if hidden.any() else None
+    return replace(table, values=torch.from_numpy(np.where(hidden, 0.0, array)), observed=observed), misfits

@@ -1,0 +1,176 @@
+"""Data frames of pandas, polars, pyarrow and others in, and frames of the same kind out; narwhals is the border."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from torch import Tensor
+
+from circurve.data.convert import (
+    Array,
+    Coded,
+    Names,
+    by_category,
+    coded_column,
+    column_label,
+    dates,
+    from_objects,
+    native,
+)
+from circurve.data.places import Places
+from circurve.errors import DataError
+from circurve.schema import Coding
+
+__all__ = ["as_narwhals", "make_frame", "read_frame", "read_mapping", "read_records"]
+
+FRAMES = ("pandas", "polars", "pyarrow")
+"""What `make_frame` makes where nothing says which, the first one that is installed."""
+
+
+def as_narwhals(data: object) -> Any:
+    """The frame behind narwhals' interface; None for anything that is no data frame."""
+    if isinstance(data, np.ndarray | Tensor | Mapping | list | tuple):
+        return None
+    try:
+        frame = nw.from_native(data, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        names = list(getattr(data, "columns", ()))
+        twice = next((name for name in names if names.count(name) > 1), None)
+        raise DataError(f"two columns have the name {twice!r}; rename one of them") from error
+    if isinstance(frame, nw.LazyFrame):
+        return frame.collect()
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def read_frame(frame: Any) -> tuple[Names, list[Coded], Places | None]:
+    """Names, columns and row labels; names that are only numbers from 0 on stand for no names."""
+    listed = list(frame.columns)
+    names = None if listed == list(range(len(listed))) else tuple(str(name) for name in listed)
+    if names is not None:
+        _refuse_repeated(names)
+    if not len(frame):
+        raise DataError("data has no rows")
+    columns = [_read_series(series, column_label(names, v)) for v, series in enumerate(frame.iter_columns())]
+    return names, columns, _index(frame)
+
+
+def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | None]:
+    """Columns by name: lists of equal length, or single values for one row (beside lists, they are repeated)."""
+    names = tuple(str(name) for name in data)
+    _refuse_repeated(names)
+    many = {name: values for name, values in zip(names, data.values(), strict=True) if _is_list(values)}
+    lengths = {name: len(values) for name, values in many.items()}
+    rows = next(iter(lengths.values()), 1)
+    wrong = next((name for name, length in lengths.items() if length != rows), None)
+    if wrong is not None:
+        first = next(iter(lengths))
+        raise DataError(f"columns differ in length: {first!r} has {rows} values, {wrong!r} has {lengths[wrong]}")
+    columns = []
+    for v, (name, values) in enumerate(zip(names, data.values(), strict=True)):
+        label = column_label(names, v)
+        if name not in many:
+            columns.append(from_objects([values] * rows, label))
+        elif isinstance(series := nw.from_native(values, series_only=True, pass_through=True), nw.Series):
+            columns.append(_read_series(series, label))
+        else:
+            array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+            plain = array.ndim == 1 and array.dtype.kind in "biufMmc"
+            columns.append(coded_column(array, label) if plain else from_objects(list(values), label))
+    return names, columns, None
+
+
+def read_records(data: Sequence[Mapping[Any, Any]]) -> tuple[Names, list[Coded], Places | None]:
+    """Rows that name their columns; a name that a row does not have is a missing value there."""
+    names = dict.fromkeys(name for row in data for name in row)
+    return read_mapping({name: [row.get(name) for row in data] for name in names})
+
+
+def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
+    """A data frame of the kind of `like`: pandas, polars or pyarrow; numpy for arrays and tensors of numbers.
+
+    With as many rows as `like`, a pandas frame has its index. Columns that are categorical in `like` are so again.
+    For any other `like`, and for None: pandas if it is installed, else polars, else pyarrow, else a dict of arrays.
+    """
+    if isinstance(like, np.ndarray | Tensor) and all(array.dtype.kind in "biuf" for array in columns.values()):
+        return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0))
+    frame = as_narwhals(like)
+    if frame is None:
+        backend = next((name for name in FRAMES if find_spec(name) is not None), None)
+        if backend is None:
+            return dict(columns)
+        return _from_columns(columns, backend).to_native()
+    made = _from_columns(columns, frame.implementation)
+    again = [
+        nw.col(name).cast(frame.schema[name])
+        for name in made.columns
+        if name in frame.columns and _castable(frame.schema[name], made[name])
+    ]
+    made = made.with_columns(*again) if again else made
+    native_frame = made.to_native()
+    if len(made) == len(frame) and (index := nw.maybe_get_index(frame)) is not None:
+        native_frame.index = index
+    return native_frame
+
+
+def _from_columns(columns: Mapping[str, Array], backend: Any) -> Any:
+    """Object arrays go in as lists: every library finds the type of these by itself."""
+    plain = {name: array.tolist() if array.dtype.kind == "O" else array for name, array in columns.items()}
+    series = [nw.new_series(name, values, backend=backend) for name, values in plain.items()]
+    return nw.from_dict({s.name: s for s in series}, backend=backend)
+
+
+def _castable(dtype: Any, made: Any) -> bool:
+    return dtype in (nw.Categorical, nw.Enum) and made.dtype == nw.String
+
+
+def _is_list(values: object) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, str | bytes) and getattr(values, "ndim", 1) > 0
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise DataError(f"two columns have the name {twice!r}; rename one of them")
+
+
+def _index(frame: Any) -> Places | None:
+    """The index of a pandas frame, where it says more than the numbers of its rows."""
+    index = nw.maybe_get_index(frame)
+    if index is None or bool((np.asarray(index) == np.arange(len(frame))).all() if index.dtype.kind in "iu" else False):
+        return None
+    return Places("index", index)
+
+
+def _read_series(series: Any, label: str) -> Coded:
+    dtype = series.dtype
+    if dtype in (nw.Categorical, nw.Enum):
+        return _read_categories(series, label)
+    if dtype == nw.String:
+        return by_category(series.to_list(), sorted(series.drop_nulls().unique().to_list()))
+    array = series.to_numpy()
+    if dtype == nw.Boolean and array.dtype.kind == "O":
+        hidden = series.is_null().to_numpy()
+        return Coded(np.where(hidden, np.nan, np.where(hidden, False, array).astype(np.float64)), Coding("boolean"))
+    if dtype.is_numeric() and array.dtype.kind in "iuf":
+        return Coded(native(array))
+    if array.dtype.kind == "M":
+        return dates(array)
+    return coded_column(array, label)
+
+
+def _read_categories(series: Any, label: str) -> Coded:
+    """Categories as they were declared, where a frame has a declaration of its own; otherwise those that occur."""
+    if series.dtype == nw.Enum:
+        listed = list(series.dtype.categories)
+    elif series.implementation.is_pandas_like():
+        listed = series.to_native().cat.categories.tolist()
+    else:
+        listed = sorted(series.drop_nulls().unique().to_list())
+    values = [value.item() if isinstance(value, np.generic) else value for value in listed]
+    if not all(isinstance(value, str | int | float) for value in values):
+        return from_objects(series.to_list(), label)
+    return by_category(series.to_list(), values)

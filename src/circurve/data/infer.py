@@ -1,0 +1,352 @@
+"""Which input family suits each column: the rule, and the schema that it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.data.convert import Array, column_label
+from circurve.data.entry import as_table
+from circurve.data.recode import recode
+from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
+from circurve.data.table import Table
+from circurve.errors import DataError, OptionError, warn_user
+from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
+from circurve.schema import Coding, Column, Kind, Schema, Value
+
+__all__ = ["DROP", "FEW_VALUES", "families_of", "infer_families", "infer_schema", "parse_type"]
+
+RESOLVED = 1e-5
+"""float32 tells values apart whose spread is at least this share of their size."""
+
+FEW_VALUES, REPEATS = 20, 5
+"""Whole numbers are categories if there are at most FEW_VALUES of them, each seen REPEATS times on average."""
+
+LARGEST_COUNT, LARGEST_MEAN_COUNT = 1000, 50
+"""Counts beyond are as well described by a Gaussian."""
+
+SLACK = 0.8
+"""A mixture of Poissons or Binomials has at least the variance of one; a column may have this share of it."""
+
+MAX_CATEGORIES = 256
+"""Text with more different values, or with hardly a value twice, names rows; it does not describe them."""
+
+DROP = "drop"
+TYPES = ("bernoulli", "categorical", "binomial", "poisson", "gaussian", DROP)
+
+Types = Mapping[str | int, str | Family]
+"""For some columns, by name or number, the family: its name, a family with its options, or "drop"."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """One column of all tables together."""
+
+    label: str
+    name: str | None
+    coding: Coding
+    observed: Array  # (n,) numbers in this coding
+
+    @property
+    def gaussian(self) -> Gaussian:
+        """The Gaussian with the floor for the spread of the column."""
+        return _gaussian(*centre(self.observed[:: 1 + len(self.observed) // LOOKED_AT]))
+
+
+def infer_schema(
+    *tables: Any, types: Types | None = None, missing: int | None = None, unseen_share: float = 0.0
+) -> Schema:
+    """The schema of a data frame or of another table: a family for each column, with the reason; `print` shows it.
+
+    The first line that fits decides:
+
+    nothing observed                                    Bernoulli
+    true and false                                      Bernoulli
+    text, declared categories                           Categorical; an error above 256 values, or if hardly one repeats
+    dates                                               Gaussian over days since the first one
+    only 0 and 1                                        Bernoulli
+    a single whole number                               Categorical with one state
+    whole numbers, at most 20, each 5 times on average  Categorical
+    whole numbers from 0, mean below 50, largest below 1000:
+        variance at least 0.8 of the mean               Poisson
+        variance at least 0.8 of a Binomial's           Binomial(largest)
+    all other numbers                                   Gaussian
+
+    Tables without column names (arrays, tensors, files without a header) have another rule for numbers: only 0 and 1
+    is Bernoulli, whole numbers from 0 to 255 are Categorical(largest + 1), all others Gaussian.
+
+    types: families for some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`; also a family
+    with its options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
+    missing: a number that marks missing values. unseen_share: the probability that columns of categories keep for
+    values not seen here (`Column.unseen_share`). With several tables, the schema covers the values of all.
+    """
+    read, ignored, chosen = _read(tables, types, missing)
+    columns = scan_columns(*read)
+    codings, named = read[0].codings or (Coding(),) * read[0].shape[1], read[0].columns is not None
+    found = []
+    for v, coding in enumerate(codings):
+        label, name = column_label(read[0].columns, v), read[0].columns[v] if read[0].columns else None
+        facts = _Found(label, name, coding, _observed(read, v))
+        if v in chosen:
+            column = _as_told(facts, chosen[v])
+        elif not named and coding.kind == "number":
+            family, reason = _plain(columns, v)
+            column = Column(name, family, reason=reason)
+        else:
+            column = _by_rule(facts)
+        found.append(replace(column, unseen_share=unseen_share) if unseen_share and column.categories else column)
+    schema = Schema(tuple(found), ignored)
+    _warn_of_marks(columns, read[0], schema.families)
+    return schema
+
+
+def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ...]:
+    """One input family for each column of data (N, V), for the numbers as they are, from all tables together.
+
+    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`, so a
+    value above the largest one seen here is impossible later; give training, validation and test data together, or
+    name the families, where that may occur. Anything else: `Gaussian`, with a warning where -1 is the only thing
+    against a discrete family, because it often marks what is missing. `missing` is the number that does. Text has a
+    `Categorical`. `infer_schema` looks closer at tables with column names.
+
+    The `min_variance` of a Gaussian goes with the units of its column: 1e-4 s^2, where s is the spread of the values,
+    outliers left aside; 1e-4 for a constant. It does not follow a spread that float32 cannot tell from rounding beside
+    the median. Cost O(N V).
+    """
+    if not tables:
+        raise DataError("infer_families needs at least one table")
+    read, _, _ = _read(tables, None, missing)
+    columns = scan_columns(*read)
+    families = list(families_of(columns))
+    _warn_of_marks(columns, read[0], families)
+    for v, coding in enumerate(read[0].codings or ()):
+        if coding.categories is not None:
+            families[v] = Categorical(max(1, len(coding.categories)))
+    return tuple(families)
+
+
+def families_of(columns: Columns) -> tuple[Family, ...]:
+    """The families that `infer_families` chooses for plain numbers, from facts already gathered."""
+    return tuple(_plain(columns, v)[0] for v in range(len(columns.high)))
+
+
+def _plain(columns: Columns, v: int) -> tuple[Family, str]:
+    """The family of a column of numbers without a name, and the reason."""
+    if columns.binary[v]:
+        return Bernoulli(), "only 0 and 1"
+    if columns.countable[v]:
+        high = int(columns.high[v])
+        return Categorical(high + 1), f"whole numbers from 0 to {high}"
+    reason = "real numbers" if not columns.whole[v] else "whole numbers beyond 0 to 255"
+    return _gaussian(float(columns.median[v]), float(columns.spread[v])), reason
+
+
+def _gaussian(median: float, spread: float) -> Gaussian:
+    """A Gaussian with min_variance 1e-4 s^2 for the spread s.
+
+    A spread too small beside the median is mostly rounding, which should not be fitted: there the floor goes down only
+    as far as float32 sees.
+    """
+    if not spread > 0:
+        return Gaussian()
+    visible = max(spread, min(RESOLVED * abs(median), 1.0))
+    return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
+
+
+def _by_rule(found: _Found) -> Column:
+    coding, values = found.coding, found.observed
+    if coding.kind == "category":
+        return _text(found)
+    if coding.kind == "date":
+        return replace(_column(found, found.gaussian, "dates, as days"), kind="date", origin=coding.origin)
+    if not values.size:
+        return replace(_column(found, Bernoulli(), "nothing observed"), kind=coding.kind)
+    if coding.kind == "boolean":
+        return replace(_column(found, Bernoulli(), "true and false"), kind="boolean")
+    low, high = float(values.min()), float(values.max())
+    if not bool((values == np.floor(values)).all()):
+        return _column(found, found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
+    if low >= 0 and high <= 1:
+        return _column(found, Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}")
+    distinct = np.unique(values)
+    if len(distinct) == 1:
+        return _categories(found, distinct, "a single value")
+    if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct):
+        repeats = len(values) // len(distinct)
+        return _categories(found, distinct, f"{len(distinct)} whole numbers, each {repeats} times on average")
+    return _counts(found, low, high)
+
+
+def _counts(found: _Found, low: float, high: float) -> Column:
+    mean, variance = float(found.observed.mean()), float(found.observed.var())
+    words = f"whole numbers from {low:.6g} to {high:.6g}, mean {mean:.3g}, variance {variance:.3g}"
+    if low < 0 or mean >= LARGEST_MEAN_COUNT or high >= LARGEST_COUNT:
+        return _column(found, found.gaussian, words)
+    if variance >= SLACK * mean:
+        return _column(found, Poisson(), words)
+    if variance >= SLACK * mean * (1 - mean / high):
+        return _column(found, Binomial(int(high)), words)
+    return _column(found, found.gaussian, words)
+
+
+def _text(found: _Found) -> Column:
+    categories = found.coding.categories or ()
+    used, rows = len(np.unique(found.observed)), len(found.observed)
+    if not any(isinstance(value, str) for value in categories):
+        return _with_categories(found, categories, f"{len(categories)} declared categories")
+    if used > MAX_CATEGORIES or (rows > FEW_VALUES and used > 0.9 * rows):
+        example = categories[int(found.observed[0])]
+        key = found.name if found.name is not None else int(found.label.split()[1])
+        raise DataError(
+            f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
+            f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
+            f"types={{{key!r}: 'categorical'}}"
+        )
+    if not categories:
+        return replace(_column(found, Bernoulli(), "nothing observed"), kind="number")
+    more = f", {used} of them observed" if used < len(categories) else ""
+    return _with_categories(found, categories, f"text, {len(categories)} different{more}")
+
+
+def _as_told(found: _Found, told: str | Family) -> Column:
+    """The column with the family that `types` gives it."""
+    if isinstance(told, Family):
+        column = _column(found, told, "given")
+        return replace(column, kind=found.coding.kind, categories=found.coding.categories, origin=found.coding.origin)
+    values, coding = found.observed, found.coding
+    if told == "categorical":
+        if coding.categories is not None:
+            return _with_categories(found, coding.categories, "given")
+        if coding.kind == "date":
+            raise OptionError(
+                f"types: {found.label} holds dates, which cannot be categorical; turn them into text first"
+            )
+        return _categories(found, np.unique(values), "given")
+    if coding.categories is not None and any(isinstance(value, str) for value in coding.categories):
+        raise OptionError(f"types: {found.label} holds text, which cannot be {told}; use categorical or drop")
+    if told == "gaussian":
+        gaussian = replace(_column(found, found.gaussian, "given"), origin=coding.origin)
+        return replace(gaussian, kind="date") if coding.kind == "date" else replace(gaussian, kind="number")
+    if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
+        raise OptionError(f"types: {found.label} has values that are not whole numbers >= 0, which {told} needs")
+    if told == "bernoulli" and values.size and values.max() > 1:
+        raise OptionError(f"types: {found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
+    high = int(values.max(initial=1))
+    family = {"bernoulli": Bernoulli(), "poisson": Poisson(), "binomial": Binomial(max(1, high))}[told]
+    kind: Kind = "boolean" if coding.kind == "boolean" and told == "bernoulli" else "number"
+    return Column(found.name, family, kind, reason="given")
+
+
+def _column(found: _Found, family: Family, reason: str) -> Column:
+    return Column(found.name, family, reason=reason)
+
+
+def _categories(found: _Found, distinct: NDArray[Any], reason: str) -> Column:
+    """A Categorical over numbers; they are their own codes where they are 0, 1, 2, ..."""
+    values: list[Value] = [int(value) if float(value).is_integer() else float(value) for value in distinct]
+    if values == list(range(len(values))) and values:
+        return _column(found, Categorical(len(values)), reason)
+    return _with_categories(found, values, reason)
+
+
+def _with_categories(found: _Found, categories: Sequence[Value], reason: str) -> Column:
+    return Column(found.name, Categorical(max(1, len(categories))), "category", tuple(categories), reason=reason)
+
+
+def parse_type(text: str) -> str:
+    """The name of a family, or "drop", as `types` has it; OptionError for any other text."""
+    if text.lower() not in TYPES:
+        raise OptionError(f"types: {text!r} is none of {', '.join(TYPES)}")
+    return text.lower()
+
+
+def _read(
+    tables: Sequence[Any], types: Types | None, missing: int | None
+) -> tuple[list[Table], tuple[str, ...], dict[int, str | Family]]:
+    """The tables with equal columns and codings, the names left out, and the types by the columns' new numbers."""
+    if not tables:
+        raise DataError("infer_schema needs at least one table")
+    read = [as_table(table, missing=missing) for table in tables]
+    widths = {table.shape[1] for table in read}
+    if len(widths) != 1:
+        raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
+    first = read[0]
+    finder = Schema.of([Bernoulli()] * first.shape[1], first.columns)
+    told: dict[int, str | Family] = {}
+    for key, kind in (types or {}).items():
+        if not isinstance(kind, Family | str):
+            raise OptionError(f"types: {key!r} must be the name of a family or a family, not {kind!r}")
+        told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
+    kept = [v for v in range(first.shape[1]) if told.get(v) != DROP]
+    if not kept:
+        raise OptionError("types: all columns are left out")
+    if len(kept) < first.shape[1] and first.columns is None:
+        raise OptionError("types: 'drop' is for columns with names; leave the column out of the array")
+    ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
+    read = _common([_kept(table, kept) if ignored else table for table in read])
+    return read, ignored, {place: told[v] for place, v in enumerate(kept) if v in told}
+
+
+def _kept(table: Table, kept: list[int]) -> Table:
+    return replace(
+        table,
+        values=table.values[:, kept],
+        observed=None if table.observed is None else table.observed[:, kept],
+        columns=None if table.columns is None else tuple(table.columns[v] for v in kept),
+        codings=None if table.codings is None else tuple(table.codings[v] for v in kept),
+        schema=None,
+    )
+
+
+def _common(tables: list[Table]) -> list[Table]:
+    """The tables in one coding that covers them all."""
+    if all(table.codings == tables[0].codings for table in tables):
+        return tables
+    width = tables[0].shape[1]
+    each = [table.codings or (Coding(),) * width for table in tables]
+    names = tables[0].columns
+    new = tuple(_joint([codings[v] for codings in each], column_label(names, v)) for v in range(width))
+    recoded = []
+    for table, codings in zip(tables, each, strict=True):
+        array = np.array(table, dtype=np.float64)
+        for v in range(width):
+            array[:, v] = recode(array[:, v], codings[v], new[v], column_label(names, v))[0]
+        recoded.append(replace(as_table(array), columns=table.columns, codings=new, weights=table.weights))
+    return recoded
+
+
+def _joint(codings: Sequence[Coding], label: str) -> Coding:
+    """One coding for the values of several tables."""
+    kinds = {coding.kind for coding in codings}
+    if kinds == {"category"}:
+        merged = dict.fromkeys(value for coding in codings for value in coding.categories or ())
+        known = set(codings[0].categories or ())
+        return codings[0] if set(merged) == known else Coding("category", _sorted(list(merged)))
+    if kinds == {"date"}:
+        return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
+    if kinds <= {"number", "boolean"}:
+        return Coding() if "number" in kinds else codings[0]
+    raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")
+
+
+def _sorted(values: list[Value]) -> tuple[Value, ...]:
+    return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
+
+
+def _observed(tables: Sequence[Table], v: int) -> NDArray[np.float64]:
+    columns = [np.asarray(table[:, v], dtype=np.float64) for table in tables]
+    values = np.concatenate(columns)
+    return values[~np.isnan(values)]
+
+
+def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -> None:
+    suspects = np.flatnonzero(columns.whole & (columns.low == -1) & (columns.high < MAX_STATES))
+    if suspects.size:
+        more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
+        where = column_label(table.columns, int(suspects[0])) + more
+        taken = type(families[suspects[0]]).__name__
+        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}; if -1 marks missing values, say missing=-1")

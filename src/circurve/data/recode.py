@@ -1,0 +1,129 @@
+"""From one coding of a column to another, and back to the original values."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.data.convert import DAY, Array, days_since, short
+from circurve.errors import DataError
+from circurve.schema import Coding, Value
+
+__all__ = ["decode_column", "original", "recode"]
+
+UNSEEN = -1
+
+
+def recode(values: Array, old: Coding, new: Coding, label: str) -> tuple[Array, NDArray[np.bool_] | None]:  # (N,)
+    """The column in the new coding, NaN where a value is missing or not in it; and where it is not (None: nowhere).
+
+    Numbers, true and false, and categories are found among the new categories by their value; text that writes a date
+    is a date. Other changes of kind are a DataError; `label` opens it.
+    """
+    if old == new:
+        return values, None
+    present = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), dtype=np.bool_)
+    if not present.any():
+        return np.full(len(values), np.nan), None
+    if new.kind == "category":
+        return _by_value(values, present, old, new)
+    if new.kind == "date":
+        return _as_days(values, present, old, new, label), None
+    if old.kind in ("number", "boolean"):
+        return values, None
+    if old.categories is not None and not any(isinstance(value, str) for value in old.categories):
+        return _spread(present, np.array(old.categories, dtype=np.float64)[values[present].astype(np.int64)]), None
+    wanted = "a number" if new.kind == "number" else "true or false"
+    example = original(old, float(values[present][0]))
+    raise DataError(f"{label} holds {'text' if old.kind == 'category' else 'dates'} ({short(example)}), not {wanted}")
+
+
+def _by_value(
+    values: Array, present: NDArray[np.bool_], old: Coding, new: Coding
+) -> tuple[Array, NDArray[np.bool_] | None]:
+    distinct, inverse = np.unique(values[present], return_inverse=True)
+    place: dict[object, int] = {value: code for code, value in enumerate(new.categories or ())}
+    codes = np.array([_find(place, original(old, float(value))) for value in distinct], dtype=np.float64)
+    found = _spread(present, codes[inverse])
+    unseen = found == UNSEEN
+    if not unseen.any():
+        return found, None
+    return np.where(unseen, np.nan, found), unseen
+
+
+def _find(place: dict[object, int], value: Value | np.datetime64) -> int:
+    """The code of a value; numbers, true and false may also be categories as text."""
+    if value in place:
+        return place[value]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    texts = (str(value), str(value).lower()) if not isinstance(value, str) else ()
+    return next((place[text] for text in texts if text in place), UNSEEN)
+
+
+def _as_days(values: Array, present: NDArray[np.bool_], old: Coding, new: Coding, label: str) -> Array:
+    origin = cast("str", new.origin)
+    if old.kind == "date":
+        shift = days_since(np.array([old.origin], dtype="datetime64[us]"), origin)[0]
+        return np.asarray(values + shift)
+    originals = [original(old, float(value)) for value in values[present]]
+    wrong = next((value for value in originals if not isinstance(value, str)), None)
+    if wrong is not None:
+        raise DataError(f"{label} holds {short(wrong)}, not a date such as '2024-01-31'")
+    days = []
+    for text in cast("list[str]", originals):
+        try:
+            days.append(np.datetime64(text.strip(), "us"))
+        except ValueError:
+            raise DataError(f"{label} holds the text {short(text)}, not a date such as '2024-01-31'") from None
+    return _spread(present, days_since(np.array(days), origin))
+
+
+def _spread(present: NDArray[np.bool_], values: Array) -> Array:
+    """The values where they are present, NaN elsewhere."""
+    spread = np.full(len(present), np.nan)
+    spread[present] = values
+    return spread
+
+
+def original(coding: Coding, number: float) -> Value | np.datetime64:
+    """The value that a number stands for."""
+    if coding.kind == "category":
+        categories = coding.categories or ()
+        return categories[int(number)] if number < len(categories) else number
+    if coding.kind == "boolean":
+        return bool(number) if number in (0, 1) else number
+    if coding.kind == "date":
+        return cast("np.datetime64", decode_column(np.array([number]), coding)[0])
+    return int(number) if float(number).is_integer() else float(number)
+
+
+def decode_column(values: Array, coding: Coding, whole: bool = False) -> Array:  # (N,) -> (N,)
+    """The original values of a column, NaN for what is missing.
+
+    Missing values are None among text, true and false, NaT among dates, NaN among numbers. whole: numbers are whole,
+    and come back as integers where none is missing. Codes are rounded to the nearest.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    missing = np.isnan(values)
+    filled = np.where(missing, 0.0, values)
+    if coding.kind == "date":
+        days = np.rint(filled) if len(cast("str", coding.origin)) == 10 else filled
+        unit = "D" if len(cast("str", coding.origin)) == 10 else "us"
+        moments = np.datetime64(coding.origin, "us") + np.rint(days * DAY).astype("timedelta64[us]")
+        found = moments.astype(f"datetime64[{unit}]")
+        found[missing] = np.datetime64("NaT")
+        return found
+    if coding.kind == "number":
+        return values if missing.any() or not whole else np.rint(values).astype(np.int64)
+    known: tuple[Any, ...] = (False, True) if coding.kind == "boolean" else coding.categories or ()
+    names = np.empty(len(known), dtype=object)
+    names[:] = known
+    found = names[np.clip(np.rint(filled).astype(np.int64), 0, max(len(known) - 1, 0))]
+    if missing.any():
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+        found[missing] = np.nan if numbers else None
+        return found.astype(np.float64) if numbers else found
+    return np.array(found.tolist()) if not any(isinstance(value, str) for value in known) else found

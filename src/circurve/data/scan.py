@@ -1,0 +1,110 @@
+"""Facts of the columns of a table: their range, whether they are whole, what is missing, where they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from circurve.data.convert import Array
+from circurve.errors import DataError
+
+__all__ = ["LOOKED_AT", "MAX_STATES", "Columns", "centre", "row_chunks", "scan_columns"]
+
+MAX_STATES = 256
+"""Whole numbers below this count as the states of a categorical variable."""
+
+CHUNK = 2**22
+"""How many numbers of a matrix are worked on at once; a few temporaries of this size bound the extra memory."""
+
+LOOKED_AT = 2**14
+"""About so many rows, evenly taken from all tables, show where a column lies and how far it spreads."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Facts of each column, missing values left aside; all arrays are (V,). A column never observed has range NaN."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    whole: NDArray[np.bool_]
+    """All observed values are whole numbers."""
+
+    missing: NDArray[np.bool_]
+    """Some value is missing."""
+
+    median: NDArray[np.float64]
+    """The middle value; NaN for a column that is countable or constant."""
+
+    spread: NDArray[np.float64]
+    """What the standard deviation would be without outliers (see `centre`); NaN where the median is."""
+
+    @property
+    def binary(self) -> NDArray[np.bool_]:
+        """Nothing but zeros and ones was observed."""
+        return self.whole & ~(self.low < 0) & ~(self.high > 1)
+
+    @property
+    def countable(self) -> NDArray[np.bool_]:
+        """Nothing but whole numbers from 0 to MAX_STATES - 1 was observed."""
+        return self.whole & ~(self.low < 0) & ~(self.high >= MAX_STATES)
+
+
+def row_chunks(rows: int, width: int) -> Iterator[slice]:
+    """Slices of rows such that a chunk of `width` columns holds at most CHUNK numbers (but at least one row)."""
+    step = max(1, CHUNK // max(1, width))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def scan_columns(*sources: ArrayLike) -> Columns:  # each (N, V)
+    """Range, wholeness, missing values, median and spread of each column over all tables.
+
+    Values are finite or NaN. Cost O(N V).
+    """
+    tables: list[Array] = [np.asarray(source) for source in sources]
+    widths = {table.shape[1] for table in tables}
+    if len(widths) != 1:
+        raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
+    low = np.fmin.reduce([np.fmin.reduce(table, axis=0).astype(np.float64) for table in tables])
+    high = np.fmax.reduce([np.fmax.reduce(table, axis=0).astype(np.float64) for table in tables])
+    whole, missing = np.ones(len(low), dtype=bool), np.zeros(len(low), dtype=bool)
+    for part in (table[rows] for table in tables if table.dtype.kind == "f" for rows in row_chunks(*table.shape)):
+        absent = np.isnan(part)
+        missing |= absent.any(axis=0)
+        whole &= ((part == np.trunc(part)) | absent).all(axis=0)
+    unknown = np.full(len(low), np.nan)
+    columns = Columns(low, high, whole, missing, unknown, unknown)
+    median, spread = _centres(tables, ~columns.countable & (low < high))
+    return replace(columns, median=median, spread=spread)
+
+
+def _centres(tables: Sequence[np.ndarray], wanted: NDArray[np.bool_]) -> NDArray[np.float64]:  # (V,) -> (2, V)
+    """Median and spread of the wanted columns, by LOOKED_AT rows; by all rows where those show a single value."""
+    step = -(-sum(len(table) for table in tables) // LOOKED_AT)
+    found = np.full((2, len(wanted)), np.nan)
+    places = np.flatnonzero(wanted)
+    for block in (places[some] for some in row_chunks(len(places), LOOKED_AT)):
+        sample = np.concatenate([table[::step, block] for table in tables], dtype=np.float64)
+        for v, column in zip(block, sample.T, strict=True):
+            found[:, v] = centre(column)
+            if step > 1 and not found[1, v] > 0:
+                found[:, v] = centre(np.concatenate([table[:, v] for table in tables], dtype=np.float64))
+    return found
+
+
+def centre(column: NDArray[np.float64]) -> tuple[float, float]:
+    """Median and spread of the observed values; NaN if there are none.
+
+    The spread is the standard deviation or the range between the quartiles / 1.349, whichever is smaller; for a
+    Gaussian they are equal. A range of 0 says nothing.
+    """
+    observed = column[~np.isnan(column)]
+    if not observed.size:
+        return math.nan, math.nan
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, median, third = np.quantile(observed, [0.25, 0.5, 0.75])
+        deviation, robust = observed.std(), (third - first) / 1.349
+    return median, np.fmin(deviation, robust) if robust > 0 else deviation

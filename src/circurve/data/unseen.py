@@ -1,0 +1,118 @@
+"""Values that training did not see: where they are, and what is said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.data.convert import Array, column_label, short
+from circurve.data.table import Table
+from circurve.errors import DataError, OptionError, warn_user
+from circurve.inputs import Family
+from circurve.schema import Column, Schema, Value
+
+__all__ = ["Misfit", "Unseen", "check_unseen", "find_misfits", "mask_of", "report"]
+
+Unseen: TypeAlias = Literal["impossible", "missing", "error"]
+"""What to do with a value that training did not see."""
+
+SHOWN = 5
+"""How many categories a message lists."""
+
+OUTCOMES = {
+    "impossible": "rows with such a value have probability 0; pass unseen='missing' to take it as missing",
+    "missing": "taken as missing",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """The unseen values of one column."""
+
+    column: int
+    rows: NDArray[np.int64]
+    values: tuple[Value | np.datetime64, ...]
+    """Each of them once, in the order of the rows."""
+
+
+def check_unseen(unseen: object) -> None:
+    """Refuse what is none of the three ways."""
+    if unseen not in get_args(Unseen):
+        raise OptionError(f"unseen must be one of {', '.join(map(repr, get_args(Unseen)))}, not {unseen!r}")
+
+
+def find_misfits(filled: Array, hidden: NDArray[np.bool_] | None, families: Sequence[Family]) -> list[Misfit]:
+    """The observed values that a column's family refuses, column by column.
+
+    filled: (N, V)."""
+    found = []
+    for v, family in enumerate(families):
+        present = np.ones(len(filled), dtype=np.bool_) if hidden is None else ~hidden[:, v]
+        distinct = np.unique(filled[present, v])
+        refused = _refused(family, distinct)
+        if refused:
+            rows = np.flatnonzero(present & np.isin(filled[:, v], refused))
+            values = dict.fromkeys(filled[rows, v].tolist())
+            found.append(Misfit(v, rows, tuple(int(x) if float(x).is_integer() else x for x in values)))
+    return found
+
+
+def _refused(family: Family, distinct: Array) -> list[float]:
+    """Those of the values that a family refuses; halves of the list without one are passed over."""
+    if not distinct.size or family.check_values(distinct) is None:
+        return []
+    if distinct.size == 1:
+        return [distinct[0]]
+    half = distinct.size // 2
+    return _refused(family, distinct[:half]) + _refused(family, distinct[half:])
+
+
+def mask_of(misfits: Sequence[Misfit], shape: tuple[int, int]) -> NDArray[np.bool_]:  # (N, V)
+    """Where the unseen values are."""
+    mask = np.zeros(shape, dtype=np.bool_)
+    for misfit in misfits:
+        mask[misfit.rows, misfit.column] = True
+    return mask
+
+
+def report(misfits: Sequence[Misfit], table: Table, schema: Schema, unseen: Unseen) -> None:
+    """One warning for all columns, with a count and an example; a DataError for unseen="error".
+
+    A column that reserves a share for unseen values expects them: nothing is said about it.
+    """
+    told = [misfit for misfit in misfits if unseen != "impossible" or not schema.columns[misfit.column].unseen_share]
+    if not told:
+        return
+    first = told[0]
+    example, known = short(first.values[0]), _known(schema.columns[first.column])
+    if unseen == "error":
+        place = table.cell(int(first.rows[0]), first.column)
+        raise DataError(f"{place}: {example} was not seen in training ({known}); pass unseen='missing' to leave it out")
+    label = column_label(table.columns, first.column)
+    more = f" and {len(first.values) - 1} more values" if len(first.values) > 1 else ""
+    others = [column_label(table.columns, misfit.column) for misfit in told[1:]]
+    also = f"; also in {others[0]}{f' and {len(others) - 1} more columns' if len(others) > 1 else ''}" if others else ""
+    rows = len({int(row) for misfit in told for row in misfit.rows})
+    where = f"first in {table.cell(int(first.rows[0]), first.column).rpartition(', ')[2]}"
+    hint = "; if -1 marks missing values, pass missing=-1" if -1 in first.values else ""
+    were = "were" if more else "was"
+    warn_user(
+        f"{label}: {example}{more} {were} not seen in training ({known}){also}; {rows} row{'s' * (rows != 1)} in all, "
+        f"{where}: {OUTCOMES[unseen]}{hint}"
+    )
+
+
+def _known(column: Column) -> str:
+    """What training saw, or what the family takes."""
+    if column.categories is not None:
+        more = ", ..." if len(column.categories) > SHOWN else ""
+        return ", ".join(repr(value) for value in column.categories[:SHOWN]) + more
+    support = column.family.support()
+    if support is None:
+        return repr(column.family)
+    whole = support == tuple(range(len(support)))
+    return f"{support[0]} to {support[-1]}" if whole and len(support) > 2 else ", ".join(map(str, support[:SHOWN]))
