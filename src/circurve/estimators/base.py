@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from circurve.data import Table, as_table
-from circurve.errors import DataError
-from circurve.estimators.compat import validate_data
+from circurve.data import Table, align, as_table, infer_schema
+from circurve.data.frames import as_narwhals
+from circurve.errors import DataError, OptionError
+from circurve.estimators.compat import check_columns, check_numbers
 from circurve.estimators.training import Recipe
-from circurve.inputs import Family
-from circurve.structures import infer_families
+from circurve.schema import Schema
 
-__all__ = ["CircuitEstimator", "checked_weights"]
+__all__ = ["CircuitEstimator", "weighted"]
 
 Array = NDArray[Any]
 
@@ -43,6 +44,8 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         validation_fraction: float | None = 0.2,
         patience: int = 10,
         types: Any = None,
+        schema: Schema | None = None,
+        unseen: Any = "impossible",
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -60,6 +63,8 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.types = types
+        self.schema = schema
+        self.unseen = unseen
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -70,20 +75,37 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _training_table(self, x: Any, sample_weight: Any, *, reset: bool) -> Table:
-        """X as a table with weights; rows of weight zero are left out."""
-        array = validate_data(self, x, reset=reset)
-        weights = checked_weights(sample_weight, array)
-        return as_table(array) if weights is None else as_table(array[weights > 0], weights=weights[weights > 0])
+    def _training_rows(self, x: Any, *, reset: bool) -> Table:
+        """X as a table in the estimator's schema; `reset` finds the schema first."""
+        raw = self._raw(x, reset=reset)
+        if reset:
+            self.schema_ = self._find_schema(raw)
+        return align(raw, self.schema_, unseen="missing" if self.unseen == "missing" else "error")
 
-    def _rows(self, x: Any) -> Array:
-        """X for a fitted estimator, (N, V)."""
+    def _rows(self, x: Any) -> Table:
+        """X for a fitted estimator."""
         check_is_fitted(self)
-        array: Array = validate_data(self, x, reset=False)
-        return array
+        return align(self._raw(x, reset=False), self.schema_, unseen=self.unseen)
 
-    def _families(self, table: Table) -> tuple[Family, ...]:
-        return infer_families(table) if self.types is None else self.types
+    def _raw(self, x: Any, *, reset: bool) -> Table:
+        """Frames with all that their columns hold, anything else as numbers; columns without a name are x0, x1, ..."""
+        if as_narwhals(x) is None:
+            table = as_table(check_numbers(self, x, reset=reset))
+        else:
+            check_columns(self, x, reset=reset)
+            table = as_table(x)
+        names = table.columns or tuple(f"x{number}" for number in range(table.shape[1]))
+        return replace(table, columns=names)
+
+    def _find_schema(self, table: Table) -> Schema:
+        if self.schema is not None:
+            if self.types is not None:
+                raise OptionError("give types= or schema=, not both: a schema has the families")
+            return self.schema
+        listed = self.types is not None and not isinstance(self.types, Mapping)
+        if listed and len(self.types) != table.shape[1]:
+            raise OptionError(f"types has {len(self.types)} families for {table.shape[1]} columns")
+        return infer_schema(table, types=dict(enumerate(self.types)) if listed else self.types)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -94,13 +116,14 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         return {"allow_nan": True}
 
 
-def checked_weights(sample_weight: Any, x: Array) -> Array | None:
-    """The weights of the rows of x, (N,) float64, at least one of them positive; None where none are given."""
+def weighted(table: Table, sample_weight: Any) -> tuple[Table, Array]:
+    """The rows of weight above zero, with their weights, and which they are, (N,) boolean."""
     if sample_weight is None:
-        return None
-    weights: Array = _check_sample_weight(sample_weight, x, dtype=np.float64)
+        return table, np.ones(len(table), dtype=np.bool_)
+    weights: Array = _check_sample_weight(sample_weight, np.zeros((len(table), 1)), dtype=np.float64)
     if (weights < 0).any():
         raise DataError(f"sample_weight: the weight of row {int((weights < 0).argmax())} is negative")
-    if not weights.any():
+    used = weights > 0
+    if not used.any():
         raise DataError("sample_weight: all weights are zero")
-    return weights
+    return as_table(table.rows(used), weights=weights[used]), used

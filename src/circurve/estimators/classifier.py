@@ -11,10 +11,10 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from circurve.data import Table, as_table
+from circurve.data import Table
 from circurve.errors import DataError
-from circurve.estimators.base import CircuitEstimator, checked_weights
-from circurve.estimators.compat import validate_data
+from circurve.estimators.base import CircuitEstimator, weighted
+from circurve.estimators.compat import check_target
 from circurve.estimators.training import build, learn, learn_more
 from circurve.graph import Circuit
 from circurve.model import Model
@@ -38,9 +38,8 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         recipe, seed = self._recipe(), self._seed()
         table, y = self._rows_and_classes(X, y, sample_weight, reset=True)
         self.classes_ = np.unique(y)
-        families = self._families(table)
         parts = [table.rows(y == label) for label in self.classes_]
-        results = [learn(recipe, build(recipe, part, families), part, seed) for part in parts]
+        results = [learn(recipe, build(recipe, part, self.schema_), part, seed) for part in parts]
         self.models_: list[Model | Circuit] = [result.model for result in results]
         self.n_iter_ = max(result.epochs for result in results)
         self.class_count_ = _weights(parts)
@@ -65,7 +64,7 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
             if classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             self.classes_ = np.unique(classes)
-            self.models_ = [build(recipe, table, self._families(table)) for _ in self.classes_]
+            self.models_ = [build(recipe, table, self.schema_) for _ in self.classes_]
             self.n_iter_, self.class_count_ = 0, np.zeros(len(self.classes_))
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
@@ -83,13 +82,11 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         """The rows of weight above zero, and their classes."""
         if y is None:
             raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs classes")
-        x, y = validate_data(self, x, y, reset=reset)
+        table = self._training_rows(x, reset=reset)
+        y = check_target(y, len(table))
         check_classification_targets(y)
-        weights = checked_weights(sample_weight, x)
-        if weights is None:
-            return as_table(x), y
-        used = weights > 0
-        return as_table(x[used], weights=weights[used]), y[used]
+        table, used = weighted(table, sample_weight)
+        return table, y[used]
 
     def _log_joint(self, X: Any) -> Floats:  # noqa: N803
         """log p(x, class), (N, classes)."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import DensityMixin
 
-from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.base import CircuitEstimator, weighted
 from circurve.estimators.training import build, learn, learn_more
 
 __all__ = ["DensityEstimator"]
@@ -25,16 +25,16 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
         """Learn structure and parameters from X (N, V), NaN for missing; y is ignored."""
         recipe = self._recipe()
-        table = self._training_table(X, sample_weight, reset=True)
-        learned = learn(recipe, build(recipe, table, self._families(table)), table, self._seed())
+        table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
+        learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
         self.model_, self.n_iter_ = learned.model, learned.epochs
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
         """One EM step on these rows, the next ones of a stream; the first call also fixes structure and families."""
         recipe, first = self._recipe(), not hasattr(self, "model_")
-        table = self._training_table(X, sample_weight, reset=first)
-        start = build(recipe, table, self._families(table)) if first else self.model_
+        table, _ = weighted(self._training_rows(X, reset=first), sample_weight)
+        start = build(recipe, table, self.schema_) if first else self.model_
         self.n_iter_ = 0 if first else self.n_iter_
         self.model_ = learn_more(recipe, start, table, self._seed(), self.n_iter_)
         self.n_iter_ += 1

@@ -11,10 +11,11 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from circurve.errors import DataError, OptionError
-from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.base import CircuitEstimator, weighted
 from circurve.estimators.compat import input_names
 from circurve.estimators.training import build, learn
 from circurve.learning.checks import check_choice
+from circurve.schema import Schema
 
 __all__ = ["CircuitImputer"]
 
@@ -28,8 +29,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
 
     strategy: "mean" is the conditional mean of numbers and the most probable category, the best guess of each cell by
     itself; "mode" is the most probable completion of the whole row; "sample" is a draw from the joint distribution of
-    all holes of a row, the same one at every call. add_indicator: append a column of zeros and ones for each column that
-    had missing values in training. The other parameters are those of `DensityEstimator`.
+    all holes of a row, the same one at every call. add_indicator: append a column of zeros and ones for each column
+    that had missing values in training. The other parameters are those of `DensityEstimator`.
 
     Attributes: `model_`, `n_iter_`, `indicator_features_` (the numbers of the columns with an indicator),
     `n_features_in_`, `feature_names_in_`.
@@ -53,6 +54,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         validation_fraction: float | None = 0.2,
         patience: int = 10,
         types: Any = None,
+        schema: Schema | None = None,
+        unseen: Any = "impossible",
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -71,6 +74,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
             validation_fraction=validation_fraction,
             patience=patience,
             types=types,
+            schema=schema,
+            unseen=unseen,
             random_state=random_state,
             device=device,
             verbose=verbose,
@@ -82,8 +87,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         """Learn the joint distribution of X (N, V), NaN for missing; y is ignored."""
         check_choice("strategy", self.strategy, STRATEGIES)
         recipe, seed = self._recipe(), self._seed()
-        table = self._training_table(X, sample_weight, reset=True)
-        learned = learn(recipe, build(recipe, table, self._families(table)), table, seed)
+        table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
+        learned = learn(recipe, build(recipe, table, self.schema_), table, seed)
         self.model_, self.n_iter_, self._draw = learned.model, learned.epochs, seed
         missing = np.zeros(table.shape[1], bool) if table.observed is None else ~table.observed.numpy().all(axis=0)
         self.indicator_features_ = np.flatnonzero(missing) if self.add_indicator else np.array([], dtype=np.int64)

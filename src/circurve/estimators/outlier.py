@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from circurve.errors import OptionError
-from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.base import CircuitEstimator, weighted
 from circurve.estimators.training import build, learn
+from circurve.schema import Schema
 
 __all__ = ["OutlierDetector"]
 
@@ -46,6 +47,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         validation_fraction: float | None = 0.2,
         patience: int = 10,
         types: Any = None,
+        schema: Schema | None = None,
+        unseen: Any = "impossible",
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
@@ -64,6 +67,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
             validation_fraction=validation_fraction,
             patience=patience,
             types=types,
+            schema=schema,
+            unseen=unseen,
             random_state=random_state,
             device=device,
             verbose=verbose,
@@ -73,8 +78,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> OutlierDetector:  # noqa: N803
         """Learn the density of X (N, V), NaN for missing, and the threshold; y is ignored."""
         share, recipe = self._share(), self._recipe()
-        table = self._training_table(X, sample_weight, reset=True)
-        learned = learn(recipe, build(recipe, table, self._families(table)), table, self._seed())
+        table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
+        learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
         self.model_, self.n_iter_ = learned.model, learned.epochs
         weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()
         self.offset_ = _least_inlier(self.model_.log_prob(table), weights, share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,6 @@ import torch
 from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.graph import Circuit
-from circurve.inputs import Family
 from circurve.learning import Gated, Global, Run, Vanilla, fit, fit_fleet
 from circurve.learning.checks import check_choice, check_count
 from circurve.learning.ensemble import ensemble
@@ -20,17 +19,18 @@ from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
 from circurve.learning.schedules import Schedule
 from circurve.model import Model
+from circurve.schema import Schema
 from circurve.structures import fully_factorized, hclt, mixture
 
 __all__ = ["Recipe", "build", "learn", "learn_more"]
 
-Build: TypeAlias = Callable[[Table, int, Sequence[Family]], Circuit]
-"""(rows, units, one family for each column) -> Circuit."""
+Build: TypeAlias = Callable[[Table, int, Schema], Circuit]
+"""(rows, units, schema) -> Circuit."""
 
 STRUCTURES: Mapping[str, Build] = {
-    "hclt": hclt,
-    "mixture": lambda table, units, families: mixture(families, units),
-    "independent": lambda table, units, families: fully_factorized(families),
+    "hclt": lambda table, units, schema: hclt(table, units, schema=schema),
+    "mixture": lambda table, units, schema: mixture(schema, units),
+    "independent": lambda table, units, schema: fully_factorized(schema),
 }
 
 METHODS = ("vanilla", "global", "gated")
@@ -93,17 +93,17 @@ class Recipe:
         }
 
 
-def build(recipe: Recipe, table: Table, families: Sequence[Family]) -> Circuit:
+def build(recipe: Recipe, table: Table, schema: Schema) -> Circuit:
     """The circuit of an estimator for these rows."""
     structure = recipe.structure
     if isinstance(structure, Circuit):
         return structure
     if callable(structure):
-        return structure(table, recipe.n_units, families)
+        return structure(table, recipe.n_units, schema)
     if structure not in STRUCTURES:
         known = ", ".join(repr(name) for name in STRUCTURES)
         raise OptionError(f"structure must be {known}, a Circuit or a function, not {structure!r}")
-    return STRUCTURES[structure](table, recipe.n_units, families)
+    return STRUCTURES[structure](table, recipe.n_units, schema)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,9 @@ class Circuit:
     def free_parameters(self) -> int:
         """How many numbers determine a distribution of this form: probabilities that sum to one count one less."""
         sums = sum(node.edges - node.units for node in self.sums)
-        return sums + sum(n.units * (len(n.family.parameter_names) - isinstance(n.family, Categorical)) for n in self.inputs)
+        return sums + sum(
+            n.units * (len(n.family.parameter_names) - isinstance(n.family, Categorical)) for n in self.inputs
+        )
 
     def name_of(self, node: Node) -> str:
         """The node's own name, or one made from its kind and position, as error messages use it."""

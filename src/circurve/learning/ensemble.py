@@ -28,7 +28,7 @@ def ensemble(models: Sequence[Model]) -> Model:
         roots += [copies[root] for root in model.circuit.roots]
     weights: dict[Node, Tensor] = {node: value for node, value in values.items() if isinstance(node, Sum)}
     inputs: dict[Node, Tensor] = {node: value for node, value in values.items() if isinstance(node, Input)}
-    mixed = Circuit(Sum(roots, 1, name="mixture"))
+    mixed = Circuit(Sum(roots, 1, name="mixture"), schema=models[0].schema)
     return Model.from_parameters(mixed, weights, inputs, dtype=models[0].dtype).to(models[0].device)
 
 
