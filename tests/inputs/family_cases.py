@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 
 from circurve.inputs import (
@@ -33,6 +33,7 @@ class Case:
     draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]  # shape (...) -> (..., P)
     values: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]  # shape -> shape
     reference: Callable[[np.ndarray, np.ndarray], np.ndarray]  # (..., P), (...) -> (...)
+    log_mass: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # (..., P), ends (...), (...) -> (...)
     impossible: tuple[tuple[tuple[float, ...], float], ...] = ()  # (parameters of a unit, value of probability 0)
 
 
@@ -45,6 +46,33 @@ def table_log_prob(parameters: np.ndarray, x: np.ndarray) -> np.ndarray:
     table = np.broadcast_to(parameters, (*shape, parameters.shape[-1]))
     states = np.broadcast_to(x, shape).astype(int)
     return np.log(np.take_along_axis(table, states[..., None], -1)[..., 0])
+
+
+def summed_mass(
+    log_prob: Callable[[np.ndarray, np.ndarray], np.ndarray], states: np.ndarray
+) -> Callable[..., np.ndarray]:
+    """The logarithm of the sum of p(x) over the states between two ends."""
+
+    def log_mass(parameters: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        logs = log_prob(parameters[..., None, :], states)  # (..., states)
+        inside = (low[..., None] <= states) & (states <= high[..., None])
+        with np.errstate(divide="ignore"):
+            return special.logsumexp(np.where(inside, logs, -np.inf), axis=-1)
+
+    return log_mass
+
+
+def interval_mass(log_cdf: Callable[..., np.ndarray], log_sf: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """The logarithm of a difference of distribution functions, from the smaller tail. Ends may be open."""
+
+    def log_mass(parameters: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        left = np.stack(np.broadcast_arrays(log_cdf(parameters, high), log_cdf(parameters, low)))
+        right = np.stack(np.broadcast_arrays(log_sf(parameters, low), log_sf(parameters, high)))
+        ends = np.where(left[0] <= right[0], left, right)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(ends[0] > ends[1], ends[0] + np.log(-np.expm1(ends[1] - ends[0])), -np.inf)
+
+    return log_mass
 
 
 def categorical(states: int) -> Case:
@@ -60,6 +88,7 @@ def categorical(states: int) -> Case:
         lambda rng, shape: rng.dirichlet(np.ones(states), shape),
         values,
         table_log_prob,
+        summed_mass(table_log_prob, np.arange(states)),
         ((unit, 0.0),),
     )
 
@@ -74,6 +103,10 @@ def gaussian(centre: float, spread: float) -> Case:
         draw,
         lambda rng, shape: rng.normal(centre, 2 * spread, shape),
         lambda p, x: stats.norm.logpdf(x, p[..., 0], np.sqrt(p[..., 1])),
+        interval_mass(
+            lambda p, x: stats.norm.logcdf(x, p[..., 0], np.sqrt(p[..., 1])),
+            lambda p, x: stats.norm.logsf(x, p[..., 0], np.sqrt(p[..., 1])),
+        ),
         (((centre, 1e-4), 1e18), ((centre, 1e-30), -1e18)),
     )
 
@@ -84,8 +117,21 @@ def binomial(trials: int) -> Case:
         probability,
         lambda rng, shape: rng.integers(0, trials + 1, shape),
         lambda p, x: stats.binom.logpmf(x, trials, p[..., 0]),
+        summed_mass(lambda p, x: stats.binom.logpmf(x, trials, p[..., 0]), np.arange(trials + 1)),
         (((0.0,), 1.0), ((0.0,), float(trials)), ((1.0,), 0.0), ((1.0,), trials - 1.0)),
     )
+
+
+def poisson_mass(parameters: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Terms are added up within 3000 of the rate or, for an interval that lies beyond, from its nearer end on."""
+    rate = parameters[..., 0]
+    first, last = np.broadcast_arrays(np.maximum(np.ceil(low), 0), np.minimum(np.floor(high), 1e9))
+    start = np.clip(np.clip(rate - 1500, first, last), 0, None)
+    states = np.floor(start)[..., None] + np.arange(-3000, 3001)
+    inside = (states >= first[..., None]) & (states <= last[..., None])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(inside, stats.poisson.logpmf(np.maximum(states, 0), rate[..., None]), -np.inf)
+        return special.logsumexp(logs, axis=-1)
 
 
 def poisson(scale: float) -> Case:
@@ -94,6 +140,7 @@ def poisson(scale: float) -> Case:
         lambda rng, shape: scale * rng.uniform(0.5, 2, (*shape, 1)),
         lambda rng, shape: rng.poisson(scale * rng.uniform(0.5, 2, shape)),
         lambda p, x: stats.poisson.logpmf(x, p[..., 0]),
+        poisson_mass,
         (((0.0,), 1.0), ((0.0,), 2.0**24)),
     )
 
@@ -104,6 +151,7 @@ CASES = {
         probability,
         lambda rng, shape: rng.integers(0, 2, shape),
         lambda p, x: stats.bernoulli.logpmf(x, p[..., 0]),
+        summed_mass(lambda p, x: stats.bernoulli.logpmf(x, p[..., 0]), np.arange(2)),
         (((0.0,), 1.0), ((1.0,), 0.0)),
     ),
     "categorical-2": categorical(2),
@@ -124,6 +172,7 @@ INDICATOR = Case(
     lambda rng, shape: np.zeros((*shape, 0)),
     lambda rng, shape: rng.integers(0, 5, shape),
     lambda p, x: np.where(x == np.array([0, 3, 1, 3])[:, None], 0.0, LOG_ZERO),
+    lambda p, low, high: np.where((low <= (v := np.array([0, 3, 1, 3])[:, None])) & (v <= high), 0.0, LOG_ZERO),
 )
 ALL = [*LEARNING, pytest.param(INDICATOR, id="indicator")]
 DTYPES = [torch.float32, torch.float64]

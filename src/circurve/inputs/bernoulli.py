@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, use_and_total, wrong_probability
+from circurve.inputs.common import FLOOR, blend, support_log_mass, use_and_total, wrong_probability
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Bernoulli"]
@@ -66,6 +66,13 @@ class Bernoulli(Family):
 
     def mean(self, parameters: Tensor) -> Tensor:
         return parameters[..., 0]
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """p (1-p)."""
+        return parameters[..., 0] * (1 - parameters[..., 0])
+
+    def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return support_log_mass(self, parameters, low, high)
 
     def support(self) -> tuple[int, ...]:
         return (0, 1)

@@ -14,6 +14,7 @@ from circurve.inputs.common import (
     blend,
     cancelling_log_prob,
     check_whole,
+    support_log_mass,
     use_and_total,
     wrong_probability,
     wrong_whole_value,
@@ -80,6 +81,13 @@ class Binomial(Family):
 
     def mean(self, parameters: Tensor) -> Tensor:
         return self.trials * parameters[..., 0]
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """n p (1-p)."""
+        return self.trials * parameters[..., 0] * (1 - parameters[..., 0])
+
+    def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return support_log_mass(self, parameters, low, high)
 
     def support(self) -> tuple[int, ...]:
         return tuple(range(self.trials + 1))

@@ -9,7 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.inputs.common import FLOOR, blend, check_whole, presence, wrong_probability, wrong_whole_value
+from circurve.inputs.common import (
+    FLOOR,
+    blend,
+    check_whole,
+    presence,
+    support_log_mass,
+    wrong_probability,
+    wrong_whole_value,
+)
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Categorical"]
@@ -83,6 +91,14 @@ class Categorical(Family):
     def mean(self, parameters: Tensor) -> Tensor:
         """Sum over s of s p_s, the states read as numbers."""
         return parameters @ torch.arange(self.states, dtype=parameters.dtype, device=parameters.device)
+
+    def variance(self, parameters: Tensor) -> Tensor:
+        """Sum over s of (s - mean)^2 p_s."""
+        states = torch.arange(self.states, dtype=parameters.dtype, device=parameters.device)
+        return ((states - self.mean(parameters).unsqueeze(-1)).square() * parameters).sum(-1)
+
+    def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return support_log_mass(self, parameters, low, high)
 
     def support(self) -> tuple[int, ...]:
         return tuple(range(self.states))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from circurve.errors import OptionError
-from circurve.inputs.family import LOG_ZERO
+from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = [
     "FLOOR",
@@ -18,6 +18,7 @@ __all__ = [
     "distinct_rows",
     "draw_rows",
     "presence",
+    "support_log_mass",
     "use_and_total",
     "wrong_probability",
     "wrong_whole_value",
@@ -80,6 +81,33 @@ def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) 
     """
     total = torch.addcmul(base.unsqueeze(-2), x.unsqueeze(-2), slope.unsqueeze(-1))  # (R, G, K, N)
     return total.add_(offset.unsqueeze(-1)).clamp_min_(LOG_ZERO)
+
+
+def support_log_mass(family: Family, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """log P_k(low_n <= x <= high_n) of a family with finite support, (R, G, K, N).
+
+    The difference of two cumulative sums, in logs and float64, from the end of the support where they are smaller.
+    parameters: (R, G, K, P); low, high: (R or 1, G, N).
+    """
+    support = family.support()
+    assert support is not None
+    states = torch.tensor(support, dtype=torch.float64, device=parameters.device)
+    logs = family.log_prob(parameters.double(), states.expand(1, parameters.shape[1], -1))  # (R, G, K, S)
+    closed = torch.nn.functional.pad(logs, (1, 1), value=LOG_ZERO)
+    below, above = closed.logcumsumexp(-1), closed.flip(-1).logcumsumexp(-1).flip(-1)
+    first = torch.searchsorted(states, low.double())  # of the states inside
+    last = torch.searchsorted(states, high.double(), right=True) - 1
+
+    def at(sums: Tensor, place: Tensor) -> Tensor:  # (R, G, K, N)
+        return sums.gather(-1, place.unsqueeze(-2).expand(*sums.shape[:3], -1))
+
+    left, left_rest = at(below, last + 1), at(below, first)
+    right, right_rest = at(above, first + 1), at(above, (last + 2).clamp_max(len(support) + 1))
+    use_left = left <= right
+    whole, rest = torch.where(use_left, left, right), torch.where(use_left, left_rest, right_rest)
+    inside = (first <= last).unsqueeze(-2) & (whole > rest)
+    log_mass = whole + (-torch.expm1(torch.where(inside, rest - whole, -1.0))).log()
+    return torch.where(inside, log_mass, LOG_ZERO).clamp_min(LOG_ZERO).to(parameters.dtype)
 
 
 def blend(parameters: Tensor, best: Tensor, weight: Tensor, step: Tensor) -> Tensor:

@@ -110,6 +110,30 @@ class Family(ABC):
     def mean(self, parameters: Tensor) -> Tensor:  # (..., P) -> (...)
         """The expected value of each unit."""
 
+    @abstractmethod
+    def variance(self, parameters: Tensor) -> Tensor:  # (..., P) -> (...)
+        """The variance of each unit."""
+
+    @abstractmethod
+    def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """log P_k(low_n <= x <= high_n), (R, G, K, N), in the dtype of the parameters; LOG_ZERO where that is zero.
+
+        parameters: (R, G, K, P); low, high: (R or 1, G, N), floating, -inf and inf for open ends. A family with finite
+        support returns `common.support_log_mass(...)`.
+        """
+
+    def interval_moments(self, parameters: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of x given low <= x <= high, (R, G, K, N) each, in float64; shapes as in `log_mass`.
+
+        Only asked of families without finite support, and finite where the interval has no mass.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs interval_moments, for moments given an interval")
+
+    def log_max(self, parameters: Tensor) -> Tensor:  # (..., P) -> (...)
+        """log p at the mode of each unit."""
+        units = parameters.reshape(1, -1, 1, parameters.shape[-1])
+        return self.log_prob(units, self.mode(units)).reshape(parameters.shape[:-1])
+
     def support(self) -> tuple[int, ...] | None:
         """All values a variable can take, if they are finitely many."""
         return None

@@ -133,6 +133,43 @@ class Gaussian(Family):
     def mean(self, parameters: Tensor) -> Tensor:
         return parameters[..., 0]
 
+    def variance(self, parameters: Tensor) -> Tensor:
+        return parameters[..., 1]
+
+    def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """log(Phi(b) - Phi(a)) = log Phi(b) + log(1 - exp(log Phi(a) - log Phi(b))), in float64.
+
+        a and b are the standardised ends. Where a > -b both change sign and places, so that the tail with less mass is
+        the one that is subtracted from.
+        """
+        mean, deviation = parameters[..., :1].double(), parameters[..., 1:].double().sqrt()  # (R, G, K, 1)
+        a, b = ((end.unsqueeze(-2).double() - mean) / deviation for end in (low, high))  # (R, G, K, N)
+        upper = a > -b
+        a, b = torch.where(upper, -b, a), torch.where(upper, -a, b)
+        log_below = torch.special.log_ndtr(b)
+        gap = torch.special.log_ndtr(a) - log_below
+        log_mass = torch.where(a < b, log_below + (-torch.expm1(gap)).log(), LOG_ZERO)
+        return log_mass.nan_to_num(nan=LOG_ZERO).clamp_min(LOG_ZERO).to(parameters.dtype)
+
+    def interval_moments(self, parameters: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """m + s d and v (1 + a h(a) - b h(b) - d^2), with h = phi / mass at the standardised ends, d = h(a) - h(b).
+
+        Far in a tail the differences lose digits; mean and variance stay between the ends.
+        """
+        exact = parameters.double()
+        mean, variance = exact[..., :1], exact[..., 1:]  # (R, G, K, 1)
+        low, high = low.double(), high.double()
+        log_mass = self.log_mass(exact, low, high)
+        ends = [(end.unsqueeze(-2) - mean) / variance.sqrt() for end in (low, high)]
+        heights = [(-0.5 * end.square() - 0.5 * math.log(2 * math.pi) - log_mass).clamp_max(300).exp() for end in ends]
+        slopes = [torch.where(end.isinf(), 0.0, end * height) for end, height in zip(ends, heights, strict=True)]
+        shift = heights[0] - heights[1]
+        inside = mean + variance.sqrt() * shift
+        inside = torch.minimum(torch.maximum(inside, low.unsqueeze(-2)), high.unsqueeze(-2))
+        widest = torch.minimum(variance, ((high - low) / 2).square().unsqueeze(-2))
+        spread = variance * (1 + slopes[0] - slopes[1] - shift.square())
+        return inside, torch.minimum(spread.clamp_min(0), widest)
+
 
 @dataclass(frozen=True)
 class GaussianLayer(Gaussian):

@@ -89,5 +89,17 @@ class Indicator(Family):
     def mean(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
         return parameters.new_tensor(self.values).expand(parameters.shape[:-1]).clone()
 
+    def variance(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
+        return parameters.new_zeros(parameters.shape[:-1])
+
+    def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """0 where the unit's value lies in the interval, LOG_ZERO elsewhere."""
+        value = low.new_tensor(self.values).unsqueeze(-1)  # (K, 1)
+        outside = (value < low.unsqueeze(-2)) | (value > high.unsqueeze(-2))  # (R or 1, G, K, N)
+        return (outside.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)
+
+    def log_max(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
+        return parameters.new_zeros(parameters.shape[:-1])
+
     def support(self) -> tuple[int, ...]:
         return tuple(sorted(set(self.values)))

@@ -107,10 +107,13 @@ class Reference:
 
     def upward(self, params: Params, batch: Batch, keep: bool = False) -> UpwardPass:
         """All values of a batch; zero probability is LOG_ZERO or below. `keep` keeps the values of every block."""
+        numbers = range(len(self.program.inputs))
+        return self.upward_from(params, (self.input_values(number, params, batch) for number in numbers), keep)
+
+    def upward_from(self, params: Params, leaves: Iterable[Tensor], keep: bool = False) -> UpwardPass:
+        """All values, given those of the input layers, (R, G, K, N) each, in the order of the program."""
         program = self.program
-        blocks: dict[int, Tensor] = {}
-        for number, layer in enumerate(program.inputs):
-            blocks[layer.block] = self._input_values(number, params.inputs[number], batch).flatten(1, 2)
+        blocks = {layer.block: values.flatten(1, 2) for layer, values in zip(program.inputs, leaves, strict=True)}
         found: list[SumValues] = []
         for step in program.layers:
             rows = self.children[step.block](blocks)
@@ -121,15 +124,16 @@ class Reference:
                 blocks[step.block] = rows
                 continue
             g, _, c = step.shape
-            number, children = len(found), rows.reshape(self.runs, g, c, batch.size)
+            number, children = len(found), rows.reshape(self.runs, g, c, rows.shape[-1])
             found.append(sum_values(params.weights[number], children, self.masks[number]))
             blocks[step.block] = found[-1].log_value.flatten(1, 2)
         outputs = torch.stack([blocks[block][:, row] for block, row in self._outputs], dim=1)
         return UpwardPass(outputs, blocks, tuple(found))
 
-    def _input_values(self, number: int, parameters: Tensor, batch: Batch) -> Tensor:  # (R, G, K, N)
+    def input_values(self, number: int, params: Params, batch: Batch) -> Tensor:  # (R, G, K, N)
+        """The log-values of one input layer; 0 where nothing is observed."""
         layer, variables = self.program.inputs[number], self.variables[number]
-        value = layer.family.log_prob(parameters, batch.x.index_select(1, variables))
+        value = layer.family.log_prob(params.inputs[number], batch.x.index_select(1, variables))
         if batch.observed is not None:
             value = value * batch.observed.index_select(1, variables).unsqueeze(-2)
         return value

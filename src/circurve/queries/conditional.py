@@ -1,0 +1,84 @@
+"""Probabilities of evidence, alone and given other evidence: one or two upward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from circurve.errors import DataError
+from circurve.queries.evidence import Evidence, Interval
+from circurve.queries.passes import log_prob, require_possible
+from circurve.queries.target import Target
+
+__all__ = ["conditional", "joined", "marginal"]
+
+
+def marginal(target: Target, evidence: Evidence) -> Tensor:  # (R, N)
+    """log p(e) of each row; -inf for probability zero. Everything that is not observed is summed or integrated out.
+
+    With likelihoods: the logarithm of the expected likelihood. With intervals: of their probability, together with the
+    density of the values.
+    """
+    return log_prob(target, evidence)
+
+
+def conditional(target: Target, asked: Evidence, given: Evidence) -> Tensor:  # (R, N)
+    """log p(asked | given) = log p(asked, given) - log p(given): two upward passes, for N rows or for one and N.
+
+    Intervals that are asked for give their probability. Given evidence of probability zero is an error.
+    """
+    both = joined(target, asked, given)
+    rows = both.size
+    known = log_prob(target, given)
+    require_possible(target, given, known)
+    return log_prob(target, both) - known.expand(-1, rows)
+
+
+def joined(target: Target, first: Evidence, second: Evidence) -> Evidence:
+    """What both say; one may be a single row for all rows of the other. A cell may be in one of them only."""
+    if first.size != second.size and 1 not in (first.size, second.size):
+        raise DataError(f"there are {first.size} rows of one kind of evidence and {second.size} of the other")
+    rows = max(first.size, second.size)
+    a, b = (_stretched(evidence, rows) for evidence in (first, second))
+    twice = (_says(target, a) & _says(target, b)).any(0)  # (V, N)
+    if bool(twice.any()):
+        column, row = (int(i) for i in twice.nonzero()[0])
+        raise DataError(f"{target.label(column)}, row {row}: it is both asked for and given")
+    runs = max(len(a.x), len(b.x))
+    x = torch.where(a.observed > 0, a.x, b.x).expand(runs, -1, -1)
+    observed = torch.maximum(a.observed, b.observed).expand(runs, -1, -1)
+    one = x.new_ones(1, 1)
+    soft = {c: a.likelihoods.get(c, one) * b.likelihoods.get(c, one) for c in {*a.likelihoods, *b.likelihoods}}
+    labels = a.labels if b.labels is None else b.labels
+    return Evidence(x, observed, labels, soft, _both_intervals(a.intervals, b.intervals))
+
+
+def _both_intervals(a: Mapping[int, Interval], b: Mapping[int, Interval]) -> dict[int, Interval]:
+    found = dict(a)
+    for column, (low, high) in b.items():
+        first, last = found.get(column, (low, high))
+        found[column] = (torch.maximum(low, first), torch.minimum(high, last))
+    return found
+
+
+def _stretched(evidence: Evidence, rows: int) -> Evidence:
+    if evidence.size == rows:
+        return evidence
+    shape = (-1, -1, rows)
+    labels = None if evidence.labels is None else evidence.labels.expand(rows)
+    return replace(evidence, x=evidence.x.expand(shape), observed=evidence.observed.expand(shape), labels=labels)
+
+
+def _says(target: Target, evidence: Evidence) -> Tensor:  # (R or 1, V, N) bool
+    """The cells of which something is known."""
+    known = evidence.observed > 0
+    if evidence.soft:
+        known = known.clone()
+    for column, likelihood in evidence.likelihoods.items():
+        known[:, column] |= (likelihood != likelihood[:1]).any(0)
+    for column, (low, high) in evidence.intervals.items():
+        known[:, column] |= (low > -torch.inf) | (high < torch.inf)
+    return known

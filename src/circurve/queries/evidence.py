@@ -1,0 +1,248 @@
+"""What is known of each row: values, likelihoods of states, intervals; and the values of the input units that follow.
+
+    a value x           log f_u(x)
+    nothing             0
+    likelihoods l_s     log sum_s l_s f_u(s)
+    an interval [a, b]  log P_u(a <= x <= b)
+
+An interval of a column with finitely many states becomes a likelihood of ones and zeros when the evidence is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from circurve.data import Table
+from circurve.engine import Batch
+from circurve.errors import DataError
+from circurve.inputs import LOG_ZERO
+from circurve.queries.target import Target
+
+__all__ = ["Evidence", "Interval", "Likelihood", "leaf_values", "make_evidence", "no_evidence"]
+
+Likelihood = Tensor
+"""How probable each state of a column makes the evidence, up to a factor: (S, N) or (S, 1), at least zero."""
+
+Interval = tuple[Tensor, Tensor]
+"""The ends of an interval, both included, -inf and inf for open ones: (N,) or (1,) each."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """N rows of evidence, the same for all runs or others for each. `make_evidence` makes and checks it."""
+
+    x: Tensor  # (R or 1, V, N), any valid value where nothing is observed
+    observed: Tensor  # like x, 1 where a value is known, else 0
+    labels: Tensor | None = None  # (N,) int64, which output each row belongs to
+    likelihoods: Mapping[int, Likelihood] = field(default_factory=dict)
+    intervals: Mapping[int, Interval] = field(default_factory=dict)
+    first_row: int = 0
+    """The number, in messages, of the first row: parts of evidence keep those of the whole."""
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return int(self.x.shape[-1])
+
+    @property
+    def soft(self) -> bool:
+        """Whether some column has a likelihood or an interval."""
+        return bool(self.likelihoods or self.intervals)
+
+    def batch(self) -> Batch:
+        """The observed values, as the engine takes them."""
+        labels = None if self.labels is None else self.labels.unsqueeze(0)
+        return Batch(self.x, self.observed, None, labels)
+
+    def rows(self, chosen: slice | Tensor) -> Evidence:
+        """Some of the rows: consecutive ones, or by their numbers."""
+
+        def cut(column: Tensor) -> Tensor:  # (..., N or 1)
+            return column if column.shape[-1] == 1 and self.size > 1 else column[..., chosen]
+
+        return Evidence(
+            self.x[..., chosen],
+            self.observed[..., chosen],
+            None if self.labels is None else self.labels[chosen],
+            {column: cut(likelihood) for column, likelihood in self.likelihoods.items()},
+            {column: (cut(low), cut(high)) for column, (low, high) in self.intervals.items()},
+            self.first_row + (chosen.start or 0) if isinstance(chosen, slice) else 0,
+        )
+
+    def with_values(self, x: Tensor, observed: Tensor) -> Evidence:  # (R or 1, V, N)
+        """The same rows with other values and without likelihoods and intervals."""
+        return Evidence(x, observed, self.labels, first_row=self.first_row)
+
+    def hide(self, columns: Sequence[int]) -> Evidence:
+        """The same rows with nothing known of some columns."""
+        observed = self.observed.clone()
+        observed[:, list(columns)] = 0
+        return replace(
+            self,
+            observed=observed,
+            likelihoods={c: value for c, value in self.likelihoods.items() if c not in columns},
+            intervals={c: value for c, value in self.intervals.items() if c not in columns},
+        )
+
+    def to(self, dtype: torch.dtype) -> Evidence:
+        """The same in another precision."""
+        return Evidence(
+            self.x.to(dtype),
+            self.observed.to(dtype),
+            self.labels,
+            {column: likelihood.to(dtype) for column, likelihood in self.likelihoods.items()},
+            {column: (low.to(dtype), high.to(dtype)) for column, (low, high) in self.intervals.items()},
+            self.first_row,
+        )
+
+
+def make_evidence(
+    target: Target,
+    table: Table,
+    likelihoods: Mapping[int, Any] | None = None,
+    intervals: Mapping[int, tuple[Any, Any]] | None = None,
+) -> Evidence:
+    """Evidence from a table that was checked against the circuit's families.
+
+    likelihoods: by column, one number >= 0 for each of its states (`Target.states`), the same for all rows (S,) or by
+    row (S, N). intervals: by column, the two ends, numbers or (N,).
+    """
+    rows = Batch.rows(table, 0, len(table), target.dtype)
+    known = torch.ones_like(rows.x) if rows.observed is None else rows.observed
+    x, observed = rows.x.to(target.device), known.to(target.device)
+    labels = None if rows.labels is None else rows.labels[0].to(target.device)
+    if target.program.circuit.outputs > 1 and labels is None:
+        raise DataError(
+            f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one each row belongs to"
+        )
+    soft = {c: _as_likelihood(target, c, values, len(table)) for c, values in (likelihoods or {}).items()}
+    bounds: dict[int, Interval] = {}
+    for column, ends in (intervals or {}).items():
+        if column in soft:
+            raise DataError(f"{target.label(column)} has both a likelihood and an interval: give one of them")
+        interval = _as_interval(target, column, ends, len(table))
+        if target.states[column] is None:
+            bounds[column] = interval
+        else:
+            soft[column] = _states_inside(target, column, interval)
+    evidence = Evidence(x, observed, labels, soft, bounds)
+    _refuse_double_evidence(target, evidence)
+    return evidence
+
+
+def no_evidence(target: Target, rows: int = 1, labels: Tensor | None = None) -> Evidence:
+    """Rows of which nothing is known; labels (rows,) where the circuit has several outputs."""
+    if target.program.circuit.outputs > 1 and labels is None:
+        raise DataError(f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one to use")
+    zero = torch.zeros(1, target.variables, rows, dtype=target.dtype, device=target.device)
+    return Evidence(zero, zero, labels)
+
+
+def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likelihood:  # (S, N or 1)
+    states = target.states[column]
+    if states is None:
+        raise DataError(
+            f"{target.label(column)} has no finite list of states; give an interval instead of a likelihood"
+        )
+    values = torch.as_tensor(given, dtype=target.dtype, device=target.device)
+    values = values.unsqueeze(-1) if values.ndim == 1 else values
+    if values.ndim != 2 or values.shape[0] != len(states) or values.shape[1] not in (1, rows):
+        raise DataError(
+            f"{target.label(column)}: the likelihood has shape {tuple(torch.as_tensor(given).shape)}; it needs a number "
+            f"for each of the {len(states)} states, ({len(states)},) or ({len(states)}, {rows})"
+        )
+    if not bool((values.isfinite() & (values >= 0)).all()):
+        raise DataError(f"{target.label(column)}: likelihoods are finite and >= 0")
+    return values
+
+
+def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int) -> Interval:  # (N or 1,) each
+    low, high = (torch.as_tensor(end, dtype=target.dtype, device=target.device).reshape(-1) for end in given)
+    if any(len(end) not in (1, rows) for end in (low, high)):
+        raise DataError(
+            f"{target.label(column)}: the ends of an interval are numbers or {rows} of them, one for each row"
+        )
+    if bool(low.isnan().any() | high.isnan().any()):
+        raise DataError(f"{target.label(column)}: an end of an interval is NaN; use -inf or inf for an open end")
+    wrong = low > high
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0])
+        ends = f"{float(low.expand(len(wrong))[row]):g} to {float(high.expand(len(wrong))[row]):g}"
+        raise DataError(f"{target.label(column)}, row {row}: the interval from {ends} ends before it begins")
+    return low, high
+
+
+def _states_inside(target: Target, column: int, interval: Interval) -> Likelihood:  # (S, N or 1)
+    low, high = interval
+    states = low.new_tensor(target.states[column]).unsqueeze(-1)
+    return ((low <= states) & (states <= high)).to(low.dtype)
+
+
+def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
+    """A value and an interval, or a likelihood, of the same cell: one of them is a mistake. Open ones say nothing."""
+    says = {column: (likelihood != 1).any(0) for column, likelihood in evidence.likelihoods.items()}
+    says |= {column: (low > -torch.inf) | (high < torch.inf) for column, (low, high) in evidence.intervals.items()}
+    for column, restricted in says.items():
+        twice = restricted & (evidence.observed[0, column] > 0)
+        if bool(twice.any()):
+            row = int(twice.nonzero()[0])
+            kind = "an interval" if column in evidence.intervals else "a likelihood or an interval"
+            raise DataError(f"{target.label(column)}, row {row}: there is both a value and {kind}: give one of them")
+
+
+def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> list[Tensor]:  # (R, G, K, N) each
+    """The log-values of all input layers under the evidence.
+
+    largest: the highest density that the evidence allows in place of the sum or integral over all it allows.
+    """
+    reference, params, batch = target.reference, target.params, evidence.batch()
+    leaves = [reference.input_values(number, params, batch) for number in range(len(target.program.inputs))]
+    if largest:
+        leaves = [_with_highest(target, number, values, evidence) for number, values in enumerate(leaves)]
+    for column in (*evidence.likelihoods, *evidence.intervals):
+        known = evidence.observed[:, column, None, None] > 0  # (R or 1, 1, 1, N)
+        for at, place in enumerate(target.places[column]):
+            values = _soft_values(target, evidence, column, at, largest)
+            old = leaves[place.number].index_select(1, place.groups)
+            leaves[place.number] = leaves[place.number].index_copy(1, place.groups, torch.where(known, old, values))
+    return leaves
+
+
+def _with_highest(target: Target, number: int, values: Tensor, evidence: Evidence) -> Tensor:  # (R, G, K, N)
+    """The density at the mode of each unit where nothing is observed."""
+    layer = target.program.inputs[number]
+    known = evidence.observed.index_select(1, target.reference.variables[number]).unsqueeze(-2)  # (R or 1, G, 1, N)
+    highest = layer.family.log_max(target.params.inputs[number]).unsqueeze(-1)
+    return torch.where(known > 0, values, highest)
+
+
+def _soft_values(target: Target, evidence: Evidence, column: int, at: int, largest: bool) -> Tensor:  # (R, g, K, N)
+    """The log-values of a column's units at one of its places, from a likelihood or an interval."""
+    place = target.places[column][at]
+    if column in evidence.likelihoods:
+        log_likelihood = evidence.likelihoods[column].log().clamp_min(LOG_ZERO)  # (S, N or 1)
+        terms = target.state_logs(column)[at].unsqueeze(-1) + log_likelihood  # (R, g, K, S, N or 1)
+        found = terms.amax(-2) if largest else terms.logsumexp(-2)
+        return found.clamp_min(LOG_ZERO).expand(*found.shape[:-1], evidence.size)
+    parameters = target.parameters(place)
+    ends = tuple(end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
+    if not largest:
+        return place.family.log_mass(parameters, *ends)
+    return _highest_inside(place.family, parameters, *ends)
+
+
+def _highest_inside(family: Any, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:  # (R, g, K, N)
+    """The highest density in an interval, of families with one peak: at the mode, or at the end next to it."""
+    if family.discrete:
+        low, high = low.ceil().clamp_min(0), high.floor()
+    mode = family.mode(parameters).unsqueeze(-1)  # (R, g, K, 1)
+    best = torch.minimum(torch.maximum(mode, low.unsqueeze(-2)), high.unsqueeze(-2))  # (R, g, K, N)
+    flat = best.flatten(1, 2)  # each unit becomes a group of its own
+    units = parameters.flatten(1, 2).unsqueeze(2)
+    found = family.log_prob(units, flat).reshape(best.shape)
+    return torch.where((low <= high).unsqueeze(-2), found, LOG_ZERO)

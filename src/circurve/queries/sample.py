@@ -1,0 +1,312 @@
+"""Exact draws, given any evidence, for many rows at once: from the outputs down, without work for single rows.
+
+Without evidence a sum unit k passes on to child c with its weight theta_kc. Given evidence e the probability is
+
+    theta_kc p_c(e) / p_k(e),
+
+from the values of one upward pass. Where many draws are asked for the same evidence, these probabilities are written to
+tables once and drawn from as weights are; otherwise they are computed for the active unit of each row alone.
+
+A sum over one input with few states draws the state itself, from the product of the two tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from circurve.engine import Params
+from circurve.engine.numerics import IMPOSSIBLE
+from circurve.engine.states import leaf_inputs
+from circurve.errors import OptionError
+from circurve.inputs import Family
+from circurve.queries.draws import RowTable, uniform
+from circurve.queries.evidence import Evidence, leaf_values
+from circurve.queries.passes import own_output, require_possible
+from circurve.queries.soft_draws import draw_inside
+from circurve.queries.target import Target, state_logs
+
+__all__ = ["sample"]
+
+CPU_BYTES, CUDA_BYTES = 1 << 24, 1 << 30
+"""The working set of the draws that are made at once. It depends on the circuit and the kind of device alone, so that a
+seed gives the same rows whatever memory is free."""
+
+MAX_TABLE_STATES = 1024
+"""Inputs with more states draw by their family's own method."""
+
+TABLE_DRAWS = 2.0
+"""Tables for each row of evidence are used from this many draws per unit of the widest sum on."""
+
+
+@torch.no_grad()
+def sample(target: Target, given: Evidence, draws: int = 1, seed: int = 0) -> Tensor:  # (R, draws, N, V)
+    """Independent draws of all columns for each row of evidence; what is observed comes back as it is.
+
+    The same seed gives the same draws on the same kind of device, and a run's draws do not depend on the other runs
+    (all runs see the same random numbers).
+    """
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
+        raise OptionError(f"draws must be a whole number >= 1, not {draws!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
+    known = bool((given.observed > 0).any()) or given.soft
+    widest = max((layer.units for layer in target.program.sums), default=1)
+    random = _Random(seed, target.device)
+    if not known:
+        return _without_evidence(target, given, draws, random)
+    if draws >= TABLE_DRAWS * widest:
+        return _with_tables(target, given, draws, random)
+    return _row_by_row(target, given, draws, random)
+
+
+class _Random:
+    """A stream of generators from one seed, each of its own for one block of rows."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self._seeds, self._device = torch.Generator().manual_seed(seed), device
+
+    def next_seed(self) -> int:
+        return int(torch.randint(2**62, (), generator=self._seeds))
+
+    def next(self) -> torch.Generator:
+        return torch.Generator(self._device).manual_seed(self.next_seed())
+
+
+def _budget(target: Target) -> int:
+    return CPU_BYTES if target.device.type == "cpu" else CUDA_BYTES
+
+
+def _block_size(target: Target, bytes_per_row: int) -> int:
+    return max(64, _budget(target) // bytes_per_row)
+
+
+def _walk_bytes(target: Target) -> int:
+    """Memory of a walk down, for one row of all runs: a number for each node, and temporaries of the widest layer."""
+    widest = max(len(layer.nodes) for layer in (*target.program.inputs, *target.program.layers))
+    return 8 * target.runs * (len(target.program.circuit.nodes) + target.variables + 6 * widest)
+
+
+def _blocks(rows: int, size: int) -> Iterator[slice]:
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))
+
+
+# --- draws from tables ---
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """All that is drawn from, for R x B sets of parameters: of each run, B tilted by one row of evidence each."""
+
+    sums: tuple[RowTable | None, ...]  # None: the sums draw the state of their input
+    inputs: tuple[RowTable | None, ...]  # of states; None: drawn by the family
+    parameters: tuple[Tensor, ...]  # (R B, G, K, P)
+    leaves: dict[int, int]  # number of a sum layer -> of the input layer whose states it draws
+    copies: int  # B
+
+    @classmethod
+    def of(cls, target: Target, params: Params, copies: int, collapse: bool) -> _Tables:
+        program = target.program
+        inputs = _state_probabilities(target, params)
+        blocks = leaf_inputs(program) if collapse else {}
+        numbers = {number: blocks[layer.block] for number, layer in enumerate(program.sums) if layer.block in blocks}
+        leaves = {number: at for number, at in numbers.items() if inputs[at] is not None}
+        for number, at in leaves.items():
+            states = inputs[at]
+            assert states is not None
+            inputs[at] = torch.matmul(params.weights[number], states)
+        sums = [None if number in leaves else RowTable.of(w) for number, w in enumerate(params.weights)]
+        tables = (None if states is None else RowTable.of(states) for states in inputs)
+        return cls(tuple(sums), tuple(tables), params.inputs, leaves, copies)
+
+
+def _state_probabilities(target: Target, params: Params) -> list[Tensor | None]:  # (R B, G, K, S) each
+    """The probability of each state for the units of each input layer; None if there are too many states."""
+    found: list[Tensor | None] = []
+    for layer, parameters in zip(target.program.inputs, params.inputs, strict=True):
+        support = layer.family.support()
+        few = support is not None and len(support) <= MAX_TABLE_STATES
+        found.append(state_logs(layer.family, parameters, support).exp() if few and support is not None else None)
+    return found
+
+
+def _input_tables(target: Target, params: Params) -> tuple[RowTable | None, ...]:
+    return tuple(None if states is None else RowTable.of(states) for states in _state_probabilities(target, params))
+
+
+def _without_evidence(target: Target, given: Evidence, draws: int, random: _Random) -> Tensor:
+    tables = _Tables.of(target, target.params, 1, collapse=True)
+    labels = None if given.labels is None else given.labels.repeat(draws)
+    rows, size = draws * given.size, _block_size(target, _walk_bytes(target))
+    x = torch.empty(target.runs, target.variables, rows, dtype=target.dtype, device=target.device)
+    for block in _blocks(rows, size):
+        own = None if labels is None else labels[block]
+        x[..., block] = _draw_block(target, tables, own, block.stop - block.start, random)[0]
+    return x.transpose(1, 2).reshape(target.runs, draws, given.size, target.variables)
+
+
+def _with_tables(target: Target, given: Evidence, draws: int, random: _Random) -> Tensor:
+    """Many draws for each of a few rows of evidence."""
+    found = torch.empty(target.runs, draws, given.size, target.variables, dtype=target.dtype, device=target.device)
+    edges = sum(weights[0].numel() for weights in target.params.weights) * target.runs
+    for rows in _blocks(given.size, max(1, _budget(target) // (24 * max(1, edges)))):
+        part = given.rows(rows)
+        params = _tilted(target, part)
+        tables = _Tables.of(target, params, part.size, collapse=not part.soft)
+        size = max(64, _block_size(target, _walk_bytes(target)) // part.size)
+        for block in _blocks(draws, size):
+            count = block.stop - block.start
+            # the last axis holds `count` draws of each row of evidence, which is an axis beside the runs
+            x, units = _draw_block(target, tables, None, count, random, labels_by_copy=part.labels)
+            x = x.reshape(target.runs, part.size, target.variables, count).transpose(1, 2).flatten(2)
+            index = torch.arange(part.size, device=target.device).repeat_interleave(count)
+            active = partial(_by_row, units, target.runs, part.size)
+            x = _with_evidence(target, part.rows(index), x, active, random)
+            x = x.reshape(target.runs, target.variables, part.size, count)
+            found[:, block, rows] = x.permute(0, 3, 2, 1)
+    return found
+
+
+def _by_row(units: Callable[[int], Tensor], runs: int, copies: int, number: int) -> Tensor:
+    """Active units (R B, G, n) as (R, G, B n)."""
+    active = units(number)
+    return active.reshape(runs, copies, active.shape[1], -1).transpose(1, 2).flatten(2)
+
+
+def _tilted(target: Target, given: Evidence) -> Params:
+    """The parameters of each run given each of B rows of evidence: R B runs."""
+    reference, params = target.reference, target.params
+    up = reference.upward_from(params, leaf_values(target, given), keep=True)
+    require_possible(target, given, _log_evidence(given, up.outputs))
+    weights = []
+    for layer, w in zip(target.program.sums, params.weights, strict=True):
+        g, _, c = layer.shape
+        values = reference.children[layer.block](up.blocks).reshape(target.runs, g, c, given.size)
+        logits = w.log().unsqueeze(1) + values.movedim(-1, 1).unsqueeze(3)  # (R, B, G, K, C)
+        weights.append(logits.softmax(-1).flatten(0, 1))
+    inputs = (p.unsqueeze(1).expand(-1, given.size, -1, -1, -1).flatten(0, 1) for p in params.inputs)
+    return Params(tuple(weights), tuple(inputs))
+
+
+def _draw_block(
+    target: Target,
+    tables: _Tables,
+    labels: Tensor | None,
+    rows: int,
+    random: _Random,
+    labels_by_copy: Tensor | None = None,
+) -> tuple[Tensor, Callable[[int], Tensor]]:
+    """Values (R B, V, rows), and the active units of the input layers that were not drawn through their sums."""
+    generator, descent = random.next(), target.descent
+    drawn_through: dict[int, Tensor] = {}
+    own = labels if labels_by_copy is None else labels_by_copy.repeat(target.runs)[:, None]
+
+    def choose(number: int, active: Tensor) -> Tensor:
+        units = active if descent.certain[target.program.sums[number].block] else active.clamp_min(0)
+        if number in tables.leaves:
+            drawn_through[tables.leaves[number]] = active
+            return torch.zeros_like(active)
+        table = tables.sums[number]
+        assert table is not None
+        return table.draw(units, uniform((tables.copies, *active.shape[1:]), generator))
+
+    runs = target.runs * tables.copies
+    units = descent.walk(own, (runs, rows), choose)
+    x = torch.zeros(runs, target.variables, rows, dtype=target.dtype, device=target.device)
+    for number in range(len(target.program.inputs)):
+        active = drawn_through[number] if number in drawn_through else units(number)
+        values = _input_draws(target, tables, number, active, generator, random)
+        _place(target, x, number, active, values)
+    return x, units
+
+
+def _place(target: Target, x: Tensor, number: int, active: Tensor, values: Tensor) -> None:
+    """Write the values of an input layer (R, G, N) to their columns of x (R, V, N), where a unit is active."""
+    columns, layer = target.reference.variables[number], target.program.inputs[number]
+    if target.descent.certain[layer.block]:
+        x[:, columns] = values.to(x.dtype)
+    else:
+        x.index_add_(1, columns, values.to(x.dtype).masked_fill_(active < 0, 0))
+
+
+def _input_draws(
+    target: Target, tables: _Tables, number: int, active: Tensor, generator: torch.Generator, random: _Random
+) -> Tensor:  # (R B, G, N)
+    """A value from the active unit of each input; anything where none is active."""
+    family, table = target.program.inputs[number].family, tables.inputs[number]
+    units = active.clamp_min(0)
+    if table is not None:
+        states = family.support()
+        assert states is not None
+        entries = table.draw(units, uniform((tables.copies, *active.shape[1:]), generator))
+        return entries if states == tuple(range(len(states))) else entries.new_tensor(states)[entries]
+    parameters = tables.parameters[number]
+    gathered = parameters.gather(2, units.unsqueeze(-1).expand(-1, -1, -1, parameters.shape[-1]))
+    return family_draws(family, gathered, target.runs, random.next_seed())
+
+
+def family_draws(family: Family, parameters: Tensor, runs: int, seed: int) -> Tensor:  # (R B, ..., P) -> (R B, ...)
+    """Draws by the family's own method, run by run, so that each run sees the same random numbers as if alone."""
+    by_run = parameters.reshape(runs, -1, *parameters.shape[1:])
+    drawn = [family.sample(own, torch.Generator(parameters.device).manual_seed(seed)) for own in by_run]
+    return torch.stack(drawn).flatten(0, 1)
+
+
+# --- draws row by row ---
+
+
+def _row_by_row(target: Target, given: Evidence, draws: int, random: _Random) -> Tensor:
+    """A few draws for each of many rows of evidence."""
+    found = torch.empty(target.runs, draws, given.size, target.variables, dtype=target.dtype, device=target.device)
+    widest = max((layer.children.targets for layer in target.program.sums), default=1)
+    each = target.reference.bytes_per_sample(backward=False) + 4 * 8 * target.runs * widest + _walk_bytes(target)
+    tables = _Tables((), _input_tables(target, target.params), target.params.inputs, {}, 1)
+    for rows in _blocks(given.size, _block_size(target, each)):
+        part = given.rows(rows)
+        up = target.reference.upward_from(target.params, leaf_values(target, part), keep=True)
+        require_possible(target, part, _log_evidence(part, up.outputs))
+        for draw in range(draws):
+            found[:, draw, rows] = _draw_rows(target, part, tables, up.blocks, random).transpose(1, 2)
+    return found
+
+
+def _draw_rows(
+    target: Target, given: Evidence, tables: _Tables, blocks: dict[int, Tensor], random: _Random
+) -> Tensor:  # (R, V, N)
+    generator, reference, params = random.next(), target.reference, target.params
+
+    def choose(number: int, active: Tensor) -> Tensor:
+        layer = target.program.sums[number]
+        g, _, c = layer.shape
+        values = reference.children[layer.block](blocks).reshape(target.runs, g, c, given.size)
+        index = active.clamp_min(0).unsqueeze(2).expand(-1, -1, c, -1)
+        logits = params.weights[number].log().transpose(-1, -2).gather(-1, index) + values  # (R, G, C, N)
+        sums = logits.softmax(2).cumsum(2, dtype=torch.float64)
+        level = uniform((1, *active.shape[1:]), generator) * sums[:, :, -1]
+        return (sums <= level.unsqueeze(2)).sum(2)
+
+    units = target.descent.walk(given.labels, (target.runs, given.size), choose)
+    x = torch.zeros(target.runs, target.variables, given.size, dtype=target.dtype, device=target.device)
+    for number in range(len(params.inputs)):
+        active = units(number)
+        _place(target, x, number, active, _input_draws(target, tables, number, active, generator, random))
+    return _with_evidence(target, given, x, units, random)
+
+
+def _with_evidence(
+    target: Target, given: Evidence, x: Tensor, units: Callable[[int], Tensor], random: _Random
+) -> Tensor:  # (R, V, N)
+    """Draws with what is observed in its place, and columns with likelihoods or intervals drawn within them."""
+    for column in (*given.likelihoods, *given.intervals):
+        x[:, column] = draw_inside(target, given, column, units, random.next_seed()).to(x.dtype)
+    return torch.where(given.observed > 0, given.x, x)
+
+
+def _log_evidence(given: Evidence, outputs: Tensor) -> Tensor:  # (R, outputs, N) -> (R, N)
+    own = own_output(given, outputs)
+    return torch.where(own <= IMPOSSIBLE, -torch.inf, own)

@@ -1,0 +1,73 @@
+"""Draws of a column of which a likelihood or an interval is known, from the active unit of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from circurve.inputs import Family
+from circurve.queries.draws import uniform
+from circurve.queries.evidence import Evidence, Interval, Likelihood
+from circurve.queries.target import Target
+
+__all__ = ["draw_inside"]
+
+BISECTIONS = 90
+SMALLEST_LEVEL = 2.0**-60
+REACH = 2.0**27
+"""How many standard deviations from its mean a unit's draw can lie: 1 / REACH^2 is the rounding of float64, and
+Chebyshev's inequality bounds all distributions."""
+
+
+def draw_inside(
+    target: Target, given: Evidence, column: int, units: Callable[[int], Tensor], seed: int
+) -> Tensor:  # (R, N) float64
+    """A value for each row, from p_u(x) l(x) with u the active unit of the column; anything where none is active."""
+    generator = torch.Generator(target.device).manual_seed(seed)
+    level = uniform((1, given.size), generator)
+    found = torch.zeros(target.runs, given.size, dtype=torch.float64, device=target.device)
+    for at, place in enumerate(target.places[column]):
+        active = units(place.number).index_select(1, place.groups)  # (R, g, N)
+        for position in range(len(place.groups)):
+            own = active[:, position]
+            if column in given.likelihoods:
+                logs = target.state_logs(column)[at][:, position]
+                values = _state(logs, given.likelihoods[column], own.clamp_min(0), level)
+                values = found.new_tensor(target.states[column])[values]
+            else:
+                parameters = target.parameters(place)[:, position].double()
+                index = own.clamp_min(0).unsqueeze(-1).expand(-1, -1, parameters.shape[-1])
+                values = _inside(place.family, parameters.gather(1, index), given.intervals[column], level)
+            found = torch.where(own >= 0, values, found)
+    return found
+
+
+def _state(logs: Tensor, likelihood: Likelihood, units: Tensor, level: Tensor) -> Tensor:
+    """States drawn from p_u(s) l_s: (R, K, S), (S, N or 1), (R, N), (1, N) -> (R, N)."""
+    share = logs.double().exp().gather(1, units.unsqueeze(-1).expand(-1, -1, logs.shape[-1]))  # (R, N, S)
+    sums = (share * likelihood.double().T).cumsum(-1)
+    return (sums <= (level * sums[..., -1]).unsqueeze(-1)).sum(-1).clamp_max(logs.shape[-1] - 1)
+
+
+def _inside(family: Family, parameters: Tensor, interval: Interval, level: Tensor) -> Tensor:  # (R, N, P) -> (R, N)
+    """The value at which the mass from the lower end on is `level` of that of the interval, by bisection."""
+    units = parameters.unsqueeze(2)  # each row is a group of one unit, (R, N, 1, P)
+    low, high = (end.double().expand(len(parameters), level.shape[1]) for end in interval)
+
+    def log_mass(end: Tensor) -> Tensor:  # (R, N)
+        return family.log_mass(units, low.unsqueeze(-1), end.unsqueeze(-1))[..., 0, 0]
+
+    wanted = log_mass(high) + level.clamp_min(SMALLEST_LEVEL).log()
+    mean, reach = family.mean(units)[..., 0], REACH * family.variance(units)[..., 0].sqrt() + 1
+    below = torch.maximum(low, torch.minimum(mean - reach, high - reach))
+    above = torch.minimum(high, torch.maximum(mean + reach, low + reach))
+    if family.discrete:
+        below, above = (below.clamp_min(0) - 1).ceil(), above.floor()
+    for _ in range(BISECTIONS):
+        middle = (below + above) / 2
+        middle = middle.floor() if family.discrete else middle
+        reached = log_mass(middle) >= wanted
+        below, above = torch.where(reached, below, middle), torch.where(reached, middle, above)
+    return above

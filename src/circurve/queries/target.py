@@ -1,0 +1,132 @@
+"""What a question is asked of: a compiled circuit with the parameters of R runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from circurve.data.convert import Names, column_label
+from circurve.engine import Backend, Params, Program, Reference, choose_backend
+from circurve.inputs import LOG_ZERO, Family
+from circurve.queries.descent import Descent
+
+__all__ = ["Place", "Target", "state_logs"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the input units of a column are: some groups of one input layer."""
+
+    number: int
+    """The position of the layer among the input layers."""
+
+    family: Family
+    groups: Tensor  # (g,) int64
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """R runs of a program, and the backend for plain upward passes. What is derived from them is made once."""
+
+    program: Program
+    params: Params
+    backend: Backend = field(repr=False)
+    memory_budget: int | None = None
+    """Bytes for what a query computes at once; None: a share of what is free."""
+
+    columns: Names = None
+    """The columns' names, for messages."""
+
+    @classmethod
+    def of(cls, program: Program, params: Params) -> Target:
+        """With the backend that suits the parameters best."""
+        return cls(program, params, choose_backend(program, params))
+
+    @property
+    def runs(self) -> int:
+        """R."""
+        return self.params.runs
+
+    @property
+    def variables(self) -> int:
+        """V."""
+        return self.program.circuit.variables
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.params.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the parameters."""
+        return self.params.dtype
+
+    @cached_property
+    def reference(self) -> Reference:
+        """The backend that gives flows."""
+        return Reference.of(self.program, self.params)
+
+    @cached_property
+    def exact(self) -> Target:
+        """The same in float64 with the reference backend: for differences that float32 would lose."""
+        params = self.params.to(dtype=torch.float64)
+        return Target(self.program, params, Reference.of(self.program, params), self.memory_budget, self.columns)
+
+    @cached_property
+    def descent(self) -> Descent:
+        """The order of walks from the outputs down."""
+        return Descent(self.program, self.device)
+
+    @cached_property
+    def places(self) -> tuple[tuple[Place, ...], ...]:
+        """For each column, where its input units are."""
+        found: list[list[Place]] = [[] for _ in range(self.variables)]
+        for number, layer in enumerate(self.program.inputs):
+            groups: dict[int, list[int]] = {}
+            for group, node in enumerate(layer.nodes):
+                groups.setdefault(node.variable, []).append(group)
+            for column, members in groups.items():
+                found[column].append(Place(number, layer.family, torch.tensor(members, device=self.device)))
+        return tuple(tuple(places) for places in found)
+
+    @cached_property
+    def states(self) -> tuple[tuple[int, ...] | None, ...]:
+        """For each column, all values that an input of it can take, in order; None if they are not finitely many."""
+        found: list[tuple[int, ...] | None] = []
+        for places in self.places:
+            supports = [place.family.support() for place in places]
+            finite = [set(support) for support in supports if support is not None]
+            found.append(tuple(sorted(set().union(*finite))) if len(finite) == len(supports) else None)
+        return tuple(found)
+
+    def label(self, column: int) -> str:
+        """A column as messages call it."""
+        return column_label(self.columns, column)
+
+    def parameters(self, place: Place) -> Tensor:  # (R, g, K, P)
+        """The parameters of a column's input units."""
+        return self.params.inputs[place.number].index_select(1, place.groups)
+
+    def state_logs(self, column: int) -> tuple[Tensor, ...]:  # (R, g, K, S) each
+        """log p of each state of a column with finitely many, for the units of each of its places."""
+        states = self.states[column]
+        assert states is not None
+        return tuple(state_logs(place.family, self.parameters(place), states) for place in self.places[column])
+
+
+def state_logs(family: Family, parameters: Tensor, states: tuple[int, ...]) -> Tensor:  # (R, g, K, P) -> (R, g, K, S)
+    """log p of some states; LOG_ZERO for those that the family does not know."""
+    support = family.support()
+    assert support is not None
+    known = parameters.new_tensor(support).expand(1, parameters.shape[1], -1)
+    logs = family.log_prob(parameters, known)
+    if support == states:
+        return logs
+    found = logs.new_full((*logs.shape[:-1], len(states)), LOG_ZERO)
+    place = {state: at for at, state in enumerate(states)}
+    found[..., [place[state] for state in support]] = logs
+    return found
