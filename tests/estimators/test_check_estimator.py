@@ -2,7 +2,6 @@
 
 import warnings
 
-import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import circurve as cc
@@ -14,13 +13,14 @@ ROWS_ARE_DRAWN = (
 
 
 def explained(estimator: object) -> dict[str, str]:
-    if isinstance(estimator, cc.DensityEstimator):
+    if isinstance(estimator, cc.DensityEstimator | cc.CircuitImputer):
         return {}
     return {"check_sample_weight_equivalence_on_dense_data": ROWS_ARE_DRAWN}
 
 
 @parametrize_with_checks(
-    [cc.DensityEstimator(), cc.CircuitClassifier(), cc.OutlierDetector()], expected_failed_checks=explained
+    [cc.DensityEstimator(), cc.CircuitClassifier(), cc.CircuitImputer(), cc.OutlierDetector()],
+    expected_failed_checks=explained,
 )
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():

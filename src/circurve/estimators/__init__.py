@@ -2,6 +2,7 @@
 
 from circurve.estimators.classifier import CircuitClassifier
 from circurve.estimators.density import DensityEstimator
+from circurve.estimators.imputer import CircuitImputer
 from circurve.estimators.outlier import OutlierDetector
 
-__all__ = ["CircuitClassifier", "DensityEstimator", "OutlierDetector"]
+__all__ = ["CircuitClassifier", "CircuitImputer", "DensityEstimator", "OutlierDetector"]

@@ -68,7 +68,9 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
             self.n_iter_, self.class_count_ = 0, np.zeros(len(self.classes_))
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
-            raise DataError(f"y has the class {unknown[0]!r}, which is not in classes={list(self.classes_)}")
+            raise DataError(
+                f"y has the class {unknown.tolist()[0]!r}, which is not in classes={self.classes_.tolist()}"
+            )
         parts = [table.rows(y == label) for label in self.classes_]
         for number, part in enumerate(parts):
             if len(part):

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
 
+from circurve.data import decode, make_frame
 from circurve.estimators.base import CircuitEstimator, weighted
 from circurve.estimators.training import build, learn, learn_more
+from circurve.learning.checks import check_count
+from circurve.queries import Target, no_evidence, sample
 
 __all__ = ["DensityEstimator"]
 
@@ -49,6 +53,20 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """The mean log-likelihood of the rows."""
         return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> Any:
+        """Rows drawn from the density, (n_samples, V): numbers, or a data frame where a column holds text or dates.
+
+        An integer `random_state` gives the same rows at every call.
+        """
+        check_is_fitted(self)
+        check_count("n_samples", n_samples, at_least=1)
+        target = Target.of(self.model_.program, self.model_.params)
+        drawn = sample(target, no_evidence(target), draws=n_samples, seed=self._seed())[0, :, 0].double().cpu().numpy()
+        columns = decode(drawn, self.schema_)
+        if all(column.dtype.kind in "biuf" for column in columns.values()):
+            return np.stack(list(columns.values()), axis=1, dtype=np.float64)
+        return make_frame(columns)
 
     def bic(self, X: Any) -> float:  # noqa: N803
         """The Bayesian information criterion on X, f log N - 2 log p(X) with f free parameters: lower is better."""

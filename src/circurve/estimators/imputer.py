@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,20 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from circurve.data import Table, align, decode
+from circurve.data.frames import as_narwhals
 from circurve.errors import DataError, OptionError
 from circurve.estimators.base import CircuitEstimator, weighted
 from circurve.estimators.compat import input_names
 from circurve.estimators.training import build, learn
 from circurve.learning.checks import check_choice
+from circurve.model import Model
+from circurve.queries import Target, distribution, make_evidence, mean, sample
 from circurve.schema import Schema
 
 __all__ = ["CircuitImputer"]
 
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 STRATEGIES = ("mean", "mode", "sample")
@@ -28,7 +34,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
     """Fills each hole given all observed values of its row; values that are there stay as they are.
 
     strategy: "mean" is the conditional mean of numbers and the most probable category, the best guess of each cell by
-    itself; "mode" is the most probable completion of the whole row; "sample" is a draw from the joint distribution of
+    itself; "mode" is the most probable value of each cell; "sample" is a draw from the joint distribution of
     all holes of a row, the same one at every call. add_indicator: append a column of zeros and ones for each column
     that had missing values in training. The other parameters are those of `DensityEstimator`.
 
@@ -50,7 +56,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         max_epochs: int = 100,
         batch_size: int | None = None,
         step_size: Any = None,
-        pseudocount: float = 0.0,
+        pseudocount: Any = "auto",
         validation_fraction: float | None = 0.2,
         patience: int = 10,
         types: Any = None,
@@ -94,22 +100,31 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         self.indicator_features_ = np.flatnonzero(missing) if self.add_indicator else np.array([], dtype=np.int64)
         return self
 
-    def transform(self, X: Any) -> Floats:  # noqa: N803
-        """X with its holes filled, (N, V), and indicators after it where `add_indicator` asks for them."""
-        rows = np.asarray(self._rows(X), dtype=np.float64)
-        holes = np.isnan(rows)
-        filled = rows.copy()
-        some = holes.any(axis=1)
-        if some.any():
-            filled[some] = np.where(holes[some], self._completed(rows[some]), rows[some])
-        return np.hstack([filled, holes[:, self.indicator_features_].astype(np.float64)])
+    def transform(self, X: Any) -> Array:  # noqa: N803
+        """X with its holes filled, (N, V), and indicators after it where `add_indicator` asks for them.
+
+        Numbers, or objects where a column holds text or dates. A value that training did not see stays as it is; the
+        others of its row are filled as if it were missing (unseen="error" refuses it).
+        """
+        check_is_fitted(self)
+        raw = self._raw(X, reset=False)
+        known = align(raw, self.schema_, unseen="error" if self.unseen == "error" else "missing")
+        filled = fill(self.model_, known, self.strategy, self._draw)
+        originals = _originals(X, raw, self.schema_.names or ())
+        holes = np.stack([_missing(column) for column in originals], axis=1)
+        columns = decode(filled, self.schema_).values()
+        pairs = zip(originals, columns, holes.T, strict=True)
+        complete = [np.where(hole, new.astype(old.dtype), old) for old, new, hole in pairs]
+        numeric = all(column.dtype.kind == "f" for column in complete)
+        result = np.stack(complete, axis=1, dtype=np.float64 if numeric else object, casting="unsafe")
+        return np.hstack([result, holes[:, self.indicator_features_].astype(result.dtype)])
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
         """X as it was before `transform`: NaN where an indicator says so. Needs `add_indicator=True`."""
         check_is_fitted(self)
         if not self.add_indicator:
             raise OptionError("inverse_transform needs add_indicator=True: without indicators the holes are not known")
-        rows, width = np.array(X, dtype=np.float64), self.n_features_in_
+        rows, width = np.array(X, dtype=np.float64), len(self.schema_)
         expected = width + len(self.indicator_features_)
         if rows.ndim != 2 or rows.shape[1] != expected:
             raise DataError(f"X has shape {rows.shape}, expected {expected} columns: {width} and the indicators")
@@ -120,5 +135,46 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """The names of the columns of X, and `missingindicator_NAME` for indicators."""
         check_is_fitted(self)
-        names = input_names(self, input_features)
+        input_names(self, input_features)  # refuses other names than those in training
+        names = list(self.schema_.names or ())
         return np.array([*names, *(f"missingindicator_{names[v]}" for v in self.indicator_features_)], dtype=object)
+
+
+def fill(model: Model, table: Table, strategy: str, seed: int) -> Floats:  # (N, V)
+    """The coded values of an aligned table, with the holes filled; rows without holes are not looked at."""
+    values = np.array(table, dtype=np.float64)
+    holes = np.isnan(values)
+    rows = np.flatnonzero(holes.any(axis=1))
+    if not rows.size:
+        return values
+    target = Target.of(model.program, model.params)
+    evidence = make_evidence(target, table.rows(rows))
+    if strategy == "sample":
+        found = sample(target, evidence, seed=seed)[0, 0].cpu().numpy()  # (n, V)
+    else:
+        found = mean(target, evidence)[0].cpu().numpy()
+        for v, column in enumerate(model.schema.columns):
+            some = np.flatnonzero(holes[rows, v])
+            if some.size and (strategy == "mode" or column.kind in ("category", "boolean")):
+                found[some, v] = distribution(target, v, evidence.rows(torch.from_numpy(some))).mode()[0].cpu().numpy()
+    values[rows] = np.where(holes[rows], found, values[rows])
+    return values
+
+
+def _originals(x: Any, raw: Table, names: Sequence[str]) -> list[Array]:
+    """The columns as they were given, (N,) each: float64, or objects for text and dates."""
+    frame, kept = as_narwhals(x), []
+    for name in names:
+        number = (raw.columns or ()).index(name)
+        if raw.codings is None or raw.codings[number].kind in ("number", "boolean"):
+            kept.append(np.asarray(raw[:, number], dtype=np.float64))
+        else:
+            kept.append(np.array(frame.get_column(frame.columns[number]).to_list(), dtype=object))
+    return kept
+
+
+def _missing(column: Array) -> NDArray[np.bool_]:
+    """Where a column of numbers or objects has no value."""
+    if column.dtype != object:
+        return np.isnan(column)
+    return np.array([value is None or str(value) in ("nan", "NaT", "<NA>") for value in column])

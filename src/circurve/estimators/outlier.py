@@ -43,7 +43,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         max_epochs: int = 100,
         batch_size: int | None = None,
         step_size: Any = None,
-        pseudocount: float = 0.0,
+        pseudocount: Any = "auto",
         validation_fraction: float | None = 0.2,
         patience: int = 10,
         types: Any = None,

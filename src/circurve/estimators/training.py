@@ -35,6 +35,9 @@ STRUCTURES: Mapping[str, Build] = {
 
 METHODS = ("vanilla", "global", "gated")
 
+DISCRETE_PSEUDOCOUNT = 0.1
+"""pseudocount="auto" for tables of discrete columns alone; 0 for others, whose units keep a least variance anyway."""
+
 FORGETTING = 0.6
 """Step t of a stream goes (t + 1)^-0.6 of the way; the steps converge for an exponent above 1/2 and up to 1 (Cappe and
 Moulines, 2009)."""
@@ -53,7 +56,7 @@ class Recipe:
     max_epochs: int
     batch_size: int | None
     step_size: float | Schedule | None
-    pseudocount: float
+    pseudocount: float | Literal["auto"]
     validation_fraction: float | None
     patience: int
     device: str | torch.device
@@ -65,18 +68,22 @@ class Recipe:
         share: object = self.validation_fraction
         if share is not None and not (isinstance(share, int | float) and 0 <= share < 1):
             raise OptionError(f"validation_fraction must be None or a number from 0 to below 1, not {share!r}")
+        if isinstance(self.pseudocount, str) and self.pseudocount != "auto":
+            raise OptionError(f"pseudocount must be 'auto' or a number >= 0, not {self.pseudocount!r}")
 
-    @property
-    def chosen_method(self) -> Method:
+    def method_for(self, circuit: Circuit) -> Method:
         """The M-step, by its name or as a record."""
         if isinstance(self.method, Vanilla | Global | Gated):
             return self.method
+        pseudocount: Any = self.pseudocount
+        if isinstance(pseudocount, str):
+            pseudocount = DISCRETE_PSEUDOCOUNT if all(family.discrete for family in circuit.families) else 0.0
         if self.method == "vanilla":
-            return Vanilla(self.pseudocount)
+            return Vanilla(pseudocount)
         if self.method == "global":
-            return Global(self.mu, pseudocount=self.pseudocount)
+            return Global(self.mu, pseudocount=pseudocount)
         if self.method == "gated":
-            return Gated(self.mu, pseudocount=self.pseudocount)
+            return Gated(self.mu, pseudocount=pseudocount)
         known = ", ".join(repr(name) for name in METHODS)
         raise OptionError(f"method must be {known}, Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
 
@@ -120,9 +127,9 @@ def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
     A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
     train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
     """
-    options = recipe.options
+    options, method = recipe.options, recipe.method_for(circuit)
     inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
-    trials = [Run(recipe.chosen_method, seed, init=init) for init in inits]
+    trials = [Run(method, seed, init=init) for init in inits]
     share, best, epochs = recipe.validation_fraction, trials[-1], recipe.max_epochs
     if share and len(table) > 1:
         train, valid = _split(table, share, seed)
@@ -143,10 +150,12 @@ def _split(table: Table, share: float, seed: int) -> tuple[Table, Table]:
 
 def learn_more(recipe: Recipe, start: Model | Circuit, table: Table, seed: int, steps: int) -> Model:
     """One EM step on all rows of a table, after `steps` earlier ones; a circuit is given starting parameters first."""
-    options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed, "method": recipe.chosen_method}
+    options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed}
     if recipe.step_size is None:
         options["step_size"] = (steps + 1) ** -FORGETTING
+    circuit = start if isinstance(start, Circuit) else start.circuit
+    options["method"] = recipe.method_for(circuit)
     if isinstance(start, Circuit):
         options["init"] = "prototypes" if recipe.init == "auto" else recipe.init
-        return fit(start, table, epochs=1, **options).model
-    return fit(start.circuit, table, start=start, epochs=1, **options).model
+        return fit(circuit, table, epochs=1, **options).model
+    return fit(circuit, table, start=start, epochs=1, **options).model
