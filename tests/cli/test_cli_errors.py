@@ -95,8 +95,6 @@ def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):
     [
         ("model.safetensors narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
         ("model.safetensors turned.csv", "turned.csv: the columns do not match: 'e' where the training data has 'a'"),
-        ("model.safetensors counts.csv", "value 4 does not fit Bernoulli()"),
-        ("model.safetensors marked.csv", "if -1 marks missing values, say --missing -1"),
         ("model.safetensors parts.npz --split test", "--split test: parts has only train, valid"),
         ("model.safetensors table.csv --split some", "'some' is not one of"),
         ("model.safetensors table.csv --device tpu", "device must be"),
@@ -110,9 +108,6 @@ def test_wrong_arguments_of_evaluate(invoke, model, rows, arguments, expected):
     write_csv("narrow.csv", rows[:, :3])
     write_csv("turned.csv", rows[:, ::-1], "e,d,c,b,a")
     np.savez("parts.npz", train=rows, valid=rows)
-    for name, value in (("counts", 4), ("marked", -1)):
-        rows[2, 1] = value
-        write_csv(f"{name}.csv", rows)
     assert expected in error_line(invoke(f"evaluate {arguments}"))
 
 

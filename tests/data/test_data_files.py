@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from circurve.data import Dataset, Table, load_data, read_table
 from circurve.data.text import digit_grid
 from circurve.errors import DataError
+from circurve.schema import Coding
 
 Write = Callable[[str, str | bytes], Path]
 
@@ -192,7 +193,8 @@ class TestText:
         assert table(write("x.data", "10,2\n3,?\n")).columns is None
         message = refusal(write("y.data", "a,b\n1,2\n"))
         assert message.endswith(
-            ":1: column 0 holds text 'a', expected a number (if the first row names the columns, say header=True)"
+            ":1: column 0 holds text 'a' among numbers; correct it or leave the field empty (if the first row names the "
+            "columns, say header=True)"
         )
 
     @given(st.lists(st.lists(st.floats(-1e12, 1e12), min_size=3, max_size=3), min_size=1, max_size=5))
@@ -213,14 +215,25 @@ class TestBrokenText:
 
     def test_text_names_line_and_column(self, write: Write) -> None:
         path = write("x.csv", "n,city\n1,2\n1, Rome\n")
-        assert refusal(path) == f"{path}:3: column 1 ('city') holds text 'Rome', expected a number"
+        assert refusal(path) == (
+            f"{path}:3: column 1 ('city') holds text 'Rome' among numbers; correct it or leave the field empty, "
+            "or take the column as categories, types={'city': 'categorical'}"
+        )
+        found = read_table(path, categorical=["city"])
+        assert found.codings == (Coding(), Coding("category", ("2", "Rome")))
         path = write("y.csv", "1,2\n1,2021_03\n")
-        assert refusal(path) == f"{path}:2: column 1 holds text '2021_03', expected a number"
+        assert (
+            refusal(path)
+            == f"{path}:2: column 1 holds text '2021_03' among numbers; correct it or leave the field empty"
+        )
 
     def test_a_first_row_of_names_and_numbers_asks_for_a_decision(self, write: Write) -> None:
         path = write("x.csv", "1,abc\n2,3\n")
         hint = "(if the first row names the columns, say header=True)"
-        assert refusal(path) == f"{path}:1: column 1 holds text 'abc', expected a number {hint}"
+        assert (
+            refusal(path)
+            == f"{path}:1: column 1 holds text 'abc' among numbers; correct it or leave the field empty {hint}"
+        )
 
     def test_infinities_name_line_and_column(self, write: Write) -> None:
         path = write("x.csv", "a,b\n1,2\n\n3,-inf\n")
@@ -338,9 +351,9 @@ class TestUnreadable:
         assert refusal(path) == f"{path}: cannot be read (Not a directory)"
 
     def test_unknown_suffixes_list_the_known(self, write: Write) -> None:
-        path = write("x.parquet", "1")
-        known = ".csv, .tsv, .txt, .data, .npy, .npz"
-        assert refusal(path) == f"{path}: unknown kind of file '.parquet'; known are {known}"
+        path = write("x.xls", "1")
+        known = ".csv, .tsv, .txt, .data, .parquet, .arrow, .feather, .npy, .npz, and .gz of text"
+        assert refusal(path) == f"{path}: unknown kind of file '.xls'; known are {known}"
 
     def test_suffixes_may_be_in_capitals(self, write: Write) -> None:
         assert np.asarray(table(write("X.CSV", "1,22\n"))).tolist() == [[1, 22]]

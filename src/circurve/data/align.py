@@ -35,6 +35,7 @@ def align(
     """The data as a checked table with the columns of the schema.
 
     Data frames and columns by name are put in order by their names; arrays, and tables without names, by position.
+    Numbers in a column of text or dates are codes or days, as `decode` takes them, where the columns have no names.
     A column that the schema does not know is a DataError; one that the data lack is one too, or missing values with
     missing_columns="missing".
     unseen: what to do with a value that training did not see, or that no family takes. "impossible" marks it in
@@ -131,6 +132,8 @@ def _picked(table: Table, order: Sequence[int | None], names: tuple[str, ...]) -
 def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:
     """The table in the codings of the schema, and the cells whose values are none of its categories."""
     old, new = table.codings or (Coding(),) * len(schema), schema.codings
+    if table.columns is None:
+        old = tuple(b if a.kind == "number" and _means_codes(b) else a for a, b in zip(old, new, strict=True))
     table = replace(table, columns=schema.names if table.columns is None else table.columns, codings=new)
     if all(a == b or {a.kind, b.kind} == {"number", "boolean"} for a, b in zip(old, new, strict=True)):
         return table, []
@@ -146,3 +149,8 @@ def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:
     hidden = np.isnan(array)
     observed = torch.from_numpy(~hidden) if hidden.any() else None
     return replace(table, values=torch.from_numpy(np.where(hidden, 0.0, array)), observed=observed), misfits
+
+
+def _means_codes(coding: Coding) -> bool:
+    """Whether a bare number can only be meant as a code of this coding."""
+    return coding.kind == "date" or any(isinstance(value, str) for value in coding.categories or ())

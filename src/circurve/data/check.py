@@ -57,6 +57,8 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
     hidden = None if table.observed is None or bool(table.observed.all()) else ~table.observed.numpy()
     filled = values if hidden is None else np.where(hidden, 0, values)
     found, impossible = list(misfits), None
+    if found and unseen == "error":
+        report(found, table, schema, unseen)
     if not _all_fit(filled, hidden, families):
         if unseen == "error":
             raise _first_misfit(table, filled, hidden, families)

@@ -22,6 +22,7 @@ __all__ = [
     "Coded",
     "Names",
     "about",
+    "all_finite",
     "by_category",
     "coded_column",
     "column_label",
@@ -112,9 +113,17 @@ def unmasked(array: Any) -> Array:
 
 
 def stack(columns: Sequence[Coded]) -> Array:  # (N, V)
-    """Columns side by side, in the smallest type that holds them all."""
+    """Columns side by side, in the smallest type that holds them all; each stays in one piece of memory."""
     arrays = [column.values for column in columns]
-    return np.stack(arrays, axis=1, dtype=np.result_type(*{array.dtype for array in arrays}), casting="unsafe")
+    return np.stack(arrays, axis=0, dtype=np.result_type(*{array.dtype for array in arrays}), casting="unsafe").T
+
+
+def all_finite(values: Array) -> bool:
+    """False if a value is NaN or infinite (or, in rare cases, very large); only a sum is taken."""
+    if values.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()))
 
 
 def dates(column: Array) -> Coded:  # (N,) datetime64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.convert import Array, Coded, Names, coded_column, column_label, first_true, native, stack, unmasked
+from circurve.data.convert import (
+    Array,
+    Coded,
+    Names,
+    all_finite,
+    coded_column,
+    column_label,
+    first_true,
+    native,
+    stack,
+    unmasked,
+)
 from circurve.data.frames import as_narwhals, read_frame, read_mapping, read_records
 from circurve.data.places import Places
 from circurve.data.table import Table, table_of
@@ -77,19 +88,24 @@ def _from_source(data: Any) -> Table:
     return coded_table(None, columns)
 
 
-def coded_table(names: Names, columns: Sequence[Coded], places: Places | None = None) -> Table:
-    """A table of columns of equal length."""
+def coded_table(
+    names: Names,
+    columns: Sequence[Coded],
+    places: Places | None = None,
+    compact: Callable[[Array], Array] = lambda values: values,
+) -> Table:
+    """A table of columns of equal length; `compact` may store its numbers (N, V) in another type."""
     if not columns:
         raise DataError("data has no columns")
     if not len(columns[0].values):
         raise DataError("data has no rows")
     codings = tuple(column.coding for column in columns)
-    table = replace(table_of(stack(columns), names), places=places)
+    table = replace(table_of(compact(stack(columns)), names), places=places)
     return _finite(table if all(c.kind == "number" for c in codings) else replace(table, codings=codings))
 
 
 def _finite(table: Table) -> Table:
-    if table.values.is_floating_point() and bool((infinite := table.values.isinf()).any()):
+    if not all_finite(table.values.numpy()) and bool((infinite := table.values.isinf()).any()):
         row, column = first_true(infinite.numpy())
         raise DataError(f"{table.cell(row, column)}: {float(table.values[row, column])} is not finite")
     return table

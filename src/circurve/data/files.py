@@ -1,42 +1,78 @@
-"""Data files: text tables, numpy's .npy and .npz; and the one function that takes a name, a file or a folder."""
+"""Data files: text tables, Parquet and Arrow, numpy's .npy and .npz; and the one function that takes a name, a file or a folder."""
 
 from __future__ import annotations
 
+import gzip
 import os
+import sys
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from circurve.data.arrow import read_frame_file
 from circurve.data.catalogue import is_name, load_dataset, read_folder
 from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
 from circurve.data.table import Table
-from circurve.data.text import read_text, unreadable
+from circurve.data.text import parse_text, read_bytes, read_text, unreadable
 from circurve.errors import DataError
 
 __all__ = ["load_data", "read_table"]
 
-SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".npy", ".npz")
+TEXT = (".csv", ".tsv", ".txt", ".data")
+FRAMES = (".parquet", ".arrow", ".feather")
+ARRAYS = (".npy", ".npz")
+STANDARD_INPUT = "-"
 
 
-def read_table(path: str | Path, header: bool | None = None) -> Table | Dataset:
+def read_table(path: str | Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table | Dataset:
     """Read a data file; an .npz with an array `train` gives a Dataset, everything else one table.
 
     .csv, .tsv and .txt are text with comma, semicolon, tab or space; .data is the same, by default without a header.
+    Text may be packed (.csv.gz), or come from standard input (-). .parquet, .arrow and .feather need pyarrow or polars.
+    categorical: columns of a text file that hold categories, even if most of them look like numbers.
     """
+    if str(path) == STANDARD_INPUT:
+        return _read_standard_input(header, categorical)
     path = Path(path).expanduser()
-    suffix = path.suffix.lower()
+    suffix = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if path.is_dir():
         raise DataError(f"{path}: is a directory, not a file")
-    if suffix not in SUFFIXES:
-        raise DataError(f"{path}: unknown kind of file '{suffix}'; known are {', '.join(SUFFIXES)}")
-    if suffix in (".npy", ".npz"):
+    if suffix in ARRAYS and path.suffix.lower() != ".gz":
         return _read_arrays(path)
-    return read_text(path, header=False if header is None and suffix == ".data" else header)
+    if suffix in FRAMES:
+        raw = read_bytes(path)
+        frame, reader = read_frame_file(path, raw)
+        with about(path):
+            return replace(as_table(frame), source=reader)
+    if suffix not in TEXT:
+        known = ", ".join((*TEXT, *FRAMES, *ARRAYS))
+        raise DataError(f"{path}: unknown kind of file '{path.suffix.lower()}'; known are {known}, and .gz of text")
+    return read_text(path, False if header is None and suffix == ".data" else header, categorical)
 
 
-def load_data(name_or_path: str | Path, data_dir: str | Path | None = None, header: bool | None = None) -> Dataset:
+def _read_standard_input(header: bool | None, categorical: Collection[str]) -> Table:
+    """Text, packed text, or a Parquet or Arrow file, by its first bytes."""
+    raw, path = sys.stdin.buffer.read(), Path("standard input")
+    if not raw:
+        raise DataError(f"{path}: there is nothing to read")
+    if raw.startswith(b"\x1f\x8b"):
+        raw = gzip.decompress(raw)
+    if raw.startswith((b"PAR1", b"ARROW1")):
+        frame, reader = read_frame_file(path, raw)
+        return replace(as_table(frame), source=reader)
+    return parse_text(raw, path, header, categorical)
+
+
+def load_data(
+    name_or_path: str | Path,
+    data_dir: str | Path | None = None,
+    header: bool | None = None,
+    categorical: Collection[str] = (),
+) -> Dataset:
     """Load a data set by name or from its folder (see `load_dataset`), or a data file (see `read_table`).
 
     A file that holds one table gives a Dataset with `train` only; `split_rows` makes parts of it.
@@ -45,12 +81,20 @@ def load_data(name_or_path: str | Path, data_dir: str | Path | None = None, head
         return load_dataset(str(name_or_path), data_dir)
     if Path(name_or_path).expanduser().is_dir():
         return read_folder(name_or_path)
-    table = read_table(name_or_path, header)
-    return table if isinstance(table, Dataset) else Dataset(Path(name_or_path).stem, table)
+    table = read_table(name_or_path, header, categorical)
+    return table if isinstance(table, Dataset) else Dataset(_name(str(name_or_path)), table)
+
+
+def _name(path: str) -> str:
+    """A file's name without its suffixes."""
+    if path == STANDARD_INPUT:
+        return "standard input"
+    name = Path(path).name
+    return Path(name.removesuffix(".gz")).stem if name.endswith(".gz") else Path(name).stem
 
 
 def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
-    if isinstance(name_or_path, Path):
+    if isinstance(name_or_path, Path) or name_or_path == STANDARD_INPUT:
         return True
     if not name_or_path or is_name(name_or_path, data_dir):
         return False

@@ -150,7 +150,8 @@ def _read_series(series: Any, label: str) -> Coded:
     if dtype in (nw.Categorical, nw.Enum):
         return _read_categories(series, label)
     if dtype == nw.String:
-        return by_category(series.to_list(), sorted(series.drop_nulls().unique().to_list()))
+        values = series.to_list()
+        return by_category(values, sorted({value for value in values if isinstance(value, str)}))
     array = series.to_numpy()
     if dtype == nw.Boolean and array.dtype.kind == "O":
         hidden = series.is_null().to_numpy()
@@ -169,7 +170,7 @@ def _read_categories(series: Any, label: str) -> Coded:
     elif series.implementation.is_pandas_like():
         listed = series.to_native().cat.categories.tolist()
     else:
-        listed = sorted(series.drop_nulls().unique().to_list())
+        listed = sorted({value for value in series.to_list() if value is not None})
     values = [value.item() if isinstance(value, np.generic) else value for value in listed]
     if not all(isinstance(value, str | int | float) for value in values):
         return from_objects(series.to_list(), label)

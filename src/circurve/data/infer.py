@@ -24,7 +24,7 @@ RESOLVED = 1e-5
 """float32 tells values apart whose spread is at least this share of their size."""
 
 FEW_VALUES, REPEATS = 20, 5
-"""Whole numbers are categories if there are at most FEW_VALUES of them, each seen REPEATS times on average."""
+"""Whole numbers are categories if there are at most FEW_VALUES of them, each seen twice, REPEATS times on average."""
 
 LARGEST_COUNT, LARGEST_MEAN_COUNT = 1000, 50
 """Counts beyond are as well described by a Gaussian."""
@@ -70,7 +70,8 @@ def infer_schema(
     dates                                               Gaussian over days since the first one
     only 0 and 1                                        Bernoulli
     a single whole number                               Categorical with one state
-    whole numbers, at most 20, each 5 times on average  Categorical
+    whole numbers, at most 20, each at least twice and
+        5 times on average                              Categorical
     whole numbers from 0, mean below 50, largest below 1000:
         variance at least 0.8 of the mean               Poisson
         variance at least 0.8 of a Binomial's           Binomial(largest)
@@ -172,10 +173,10 @@ def _by_rule(found: _Found) -> Column:
         return _column(found, found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
     if low >= 0 and high <= 1:
         return _column(found, Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}")
-    distinct = np.unique(values)
+    distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1:
         return _categories(found, distinct, "a single value")
-    if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct):
+    if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct) and counts.min() > 1:
         repeats = len(values) // len(distinct)
         return _categories(found, distinct, f"{len(distinct)} whole numbers, each {repeats} times on average")
     return _counts(found, low, high)
@@ -196,6 +197,8 @@ def _counts(found: _Found, low: float, high: float) -> Column:
 def _text(found: _Found) -> Column:
     categories = found.coding.categories or ()
     used, rows = len(np.unique(found.observed)), len(found.observed)
+    if not categories:
+        return _column(found, Bernoulli(), "nothing observed")
     if not any(isinstance(value, str) for value in categories):
         return _with_categories(found, categories, f"{len(categories)} declared categories")
     if used > MAX_CATEGORIES or (rows > FEW_VALUES and used > 0.9 * rows):
@@ -206,8 +209,6 @@ def _text(found: _Found) -> Column:
             f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
             f"types={{{key!r}: 'categorical'}}"
         )
-    if not categories:
-        return replace(_column(found, Bernoulli(), "nothing observed"), kind="number")
     more = f", {used} of them observed" if used < len(categories) else ""
     return _with_categories(found, categories, f"text, {len(categories)} different{more}")
 
@@ -229,8 +230,8 @@ def _as_told(found: _Found, told: str | Family) -> Column:
     if coding.categories is not None and any(isinstance(value, str) for value in coding.categories):
         raise OptionError(f"types: {found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
-        gaussian = replace(_column(found, found.gaussian, "given"), origin=coding.origin)
-        return replace(gaussian, kind="date") if coding.kind == "date" else replace(gaussian, kind="number")
+        gaussian = _column(found, found.gaussian, "given")
+        return replace(gaussian, kind="date", origin=coding.origin) if coding.kind == "date" else gaussian
     if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
         raise OptionError(f"types: {found.label} has values that are not whole numbers >= 0, which {told} needs")
     if told == "bernoulli" and values.size and values.max() > 1:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, column_label
+from circurve.data.convert import Array, Names, all_finite, column_label
 from circurve.data.places import Places
 from circurve.errors import DataError
 from circurve.schema import Coding, Schema
@@ -200,7 +200,7 @@ class Table(ArrayLike):
 
 def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
     """A table of numbers in the machine's byte order; NaN is missing. It shares memory where torch can read it."""
-    observed = ~np.isnan(values) if values.dtype.kind == "f" else None
+    observed = None if all_finite(values) else ~np.isnan(values)
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max
         values = values.astype(np.int64 if fits else np.float64)

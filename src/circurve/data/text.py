@@ -1,12 +1,14 @@
-"""Tables in text files: comma, semicolon, tab or space between numbers, with or without a header row."""
+"""Tables in text files: comma, semicolon, tab or space between fields, with or without a header row."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import zlib
 from array import array
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -14,24 +16,47 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data.convert import Array, Names, column_label, first_true
+from circurve.data.arrow import arrow_name, read_fields
+from circurve.data.convert import Array, Coded, Names, all_finite, column_label
+from circurve.data.entry import coded_table
+from circurve.data.fields import column_of_fields, number_of
+from circurve.data.places import Places
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError
 
 __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
 
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 SEPARATORS = "\t;, "
-SNIFFED_ROWS = 20
+SNIFFED_ROWS, SNIFFED_BYTES = 20, 1 << 16
+OWN_READER = "circurve"
 
 Rows: TypeAlias = Iterator[tuple[int, list[str]]]
 """Line number (from 1) and fields of each row that is not blank."""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How the text of a table is to be read."""
+
+    path: Path
+    separator: str
+    columns: Names
+    width: int
+    header_line: int
+    """The last line of the header, 0 if there is none."""
+
+    categorical: Collection[str]
+    """Columns that hold categories, whatever their values look like."""
+
+
 def read_bytes(path: Path) -> bytes:
-    """The whole file; DataError names the file if it cannot be read or is empty."""
+    """The whole file, unpacked if its name ends in .gz; DataError names it if it cannot be read or is empty."""
     try:
         raw = path.read_bytes()
+        if path.suffix.lower() == ".gz" and raw:
+            raw = gzip.decompress(raw)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a .gz file, or damaged: {error}") from None
     except OSError as error:
         raise unreadable(path, error) from None
     if not raw:
@@ -48,52 +73,80 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read ({error.strerror or error})")
 
 
-def read_text(path: Path, header: bool | None = None) -> Table:
-    """Read a table of numbers; empty fields, NA, NaN, ? and null are missing.
+def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table:
+    """Read a table; empty fields, NA, NaN, ? and null are missing.
 
     `header` says whether the first row names the columns; None: it does if it holds text and not one number.
+    Columns hold numbers, true and false, dates in ISO form, or else text. Text in a column of which at least half are
+    numbers is an error, unless the column is named in `categorical`.
     A table of whole numbers with nothing missing comes back in the smallest integer type.
+    pyarrow reads the file where it is installed and the text is plain; `Table.source` says what did.
     """
-    return parse_text(read_bytes(path), path, header)
+    return parse_text(read_bytes(path), path, header, categorical)
 
 
-def parse_text(raw: bytes, path: Path, header: bool | None = None) -> Table:
+def parse_text(raw: bytes, path: Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table:
     """The same for content that was read already; `path` is for messages."""
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if header is not True and (grid := digit_grid(raw)) is not None:
-        return table_of(grid)
+        return _from_grid(grid, None, 0)
+    layout = _layout(raw, path, header, categorical)
+    body = raw.find(b"\n") + 1
+    if layout.header_line == 1 and 0 < body < len(raw):
+        grid = digit_grid(raw, body)
+        if grid is not None and grid.shape[1] == layout.width:
+            return _from_grid(grid, layout.columns, 1)
+    if layout.separator != " " and layout.width > 1 and (fast := _by_arrow(raw, layout)) is not None:
+        return fast
+    return _by_csv(_decoded(raw, path), layout)
+
+
+def _from_grid(grid: NDArray[np.uint8], columns: Names, header_line: int) -> Table:
+    places = Places("line", range(header_line + 1, header_line + 1 + len(grid)))
+    return replace(table_of(grid, columns), places=places, source=OWN_READER)
+
+
+def _decoded(raw: bytes, path: Path) -> str:
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError:
         raise DataError(f"{path}: is not text in UTF-8") from None
+
+
+def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection[str]) -> Layout:
+    """Separator, header and width, from the first lines."""
+    cut = len(raw) if len(raw) <= SNIFFED_BYTES else raw.rfind(b"\n", 0, SNIFFED_BYTES) + 1
+    text = _decoded(raw[: cut or len(raw)], path)
     separator = _sniff(text)
-    rows = _rows(text, separator, path)
-    line, fields = next(rows, (0, []))
+    line, fields = next(_rows(text, separator, path), (0, []))
+    if not line and cut < len(raw):  # nothing but blank lines so far
+        line, fields = next(_rows(_decoded(raw, path), separator, path), (0, []))
     if not line:
         raise DataError(f"{path}: the file is empty")
     if header is None:
-        numbers = [_number(field) for field in fields]
+        numbers = [number_of(field) for field in fields]
         header = None in numbers and all(number is None or np.isnan(number) for number in numbers)
-    if not header:
-        return _general(_rows(text, separator, path), path, None, len(fields))
-    columns = tuple(field.strip() for field in fields)
-    if line == 1 and (grid := digit_grid(raw[raw.find(b"\n") + 1 :])) is not None and grid.shape[1] == len(columns):
-        return table_of(grid, columns)
-    return _general(rows, path, columns, len(columns))
+    columns = tuple(field.strip() for field in fields) if header else None
+    for name in columns or ():
+        if fields.count(name) > 1:
+            raise DataError(f"{path}:{line}: two columns have the name {name!r}; rename one of them")
+    return Layout(path, separator, columns, len(fields), line if header else 0, categorical)
 
 
-def digit_grid(raw: bytes) -> NDArray[np.uint8] | None:  # (N, V)
+def digit_grid(raw: bytes, start: int = 0) -> NDArray[np.uint8] | None:  # (N, V)
     """Rows of single digits with one separator between them, read by their places; None for any other text.
 
-    All lines are then equally long, so the file is a rectangle of bytes: digits in the even columns.
+    All lines are then equally long, so the text from `start` on is a rectangle of bytes: digits in the even columns.
     """
-    end = raw.find(b"\n") + 1 or len(raw) + 1
+    end = raw.find(b"\n", start) + 1 or len(raw) + 1
     ending = b"\r\n" if raw[end - 2 : end] == b"\r\n" else b"\n"
-    width = end - len(ending)
-    raw = raw.rstrip(b"\r\n") + ending
-    if width % 2 == 0 or len(raw) % end:
+    width, length = end - start - len(ending), end - start
+    if width % 2 == 0 or not all(48 <= byte <= 57 for byte in raw[start : start + width : 2]):  # 48 is "0"
         return None
-    grid = np.frombuffer(raw, dtype=np.uint8).reshape(-1, end)
+    raw = raw[start:].rstrip(b"\r\n") + ending
+    if len(raw) % length:
+        return None
+    grid = np.frombuffer(raw, dtype=np.uint8).reshape(-1, length)
     digits: NDArray[np.uint8] = grid[:, 0:width:2] - np.uint8(ord("0"))  # what lies below "0" wraps around to > 9
     between, endings = grid[:, 1:width:2], grid[:, width:]
     if digits.max() > 9 or not (endings == np.frombuffer(ending, dtype=np.uint8)).all():
@@ -138,43 +191,101 @@ def _rows(text: str, separator: str, path: Path) -> Rows:
         raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
 
-@lru_cache(1000)  # in tables of counts the same few fields come again and again
-def _number(field: str) -> float | None:
-    """The field as a float, NaN if missing, None if it is text."""
-    try:
-        # Python reads 20_21 as 2021; in a data file it is a label
-        return None if "_" in field else float(field)
-    except ValueError:
-        return float("nan") if field.strip().lower() in MISSING else None
+def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
+    """The table as pyarrow reads it; None where it is not installed, or where the text is not plain."""
+    columns = read_fields(raw, layout)
+    if columns is None:
+        return None
+    rows, first = len(columns[0].values), layout.header_line + 1
+    ended = raw.endswith(b"\n")
+    if raw.count(b"\n") + (not ended) - layout.header_line == rows:
+        lines: range | list[int] = range(first, first + rows)
+    else:  # blank lines, or line ends within quotes
+        found = _rows(_decoded(raw, layout.path), layout.separator, layout.path)
+        lines = [line for line, _ in found][1 if layout.header_line else 0 :]
+    return _made(columns, layout, lines, arrow_name())
 
 
-def _general(rows: Rows, path: Path, columns: Names, width: int) -> Table:
+def _by_csv(text: str, layout: Layout) -> Table:
+    """The table by Python's own reader, which knows the line of every field."""
+    found = _numbers(_body(text, layout), layout)
+    if found is None:
+        found = _fields(_body(text, layout), layout)
+    columns, lines = found
+    return _made(columns, layout, lines, OWN_READER)
+
+
+def _body(text: str, layout: Layout) -> Rows:
+    rows = _rows(text, layout.separator, layout.path)
+    if layout.header_line:
+        next(rows)
+    for line, fields in rows:
+        if len(fields) != layout.width:
+            raise DataError(f"{layout.path}:{line}: expected {layout.width} fields, found {len(fields)}")
+        yield line, fields
+
+
+def _numbers(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]] | None:
+    """Columns and line numbers of a table of numbers; None if there is other text in it."""
     numbers, lines = array("d"), array("q")
     for line, fields in rows:
-        if len(fields) != width:
-            raise DataError(f"{path}:{line}: expected {width} fields, found {len(fields)}")
-        found = [_number(field) for field in fields]
+        found = [number_of(field) for field in fields]
         if None in found:
-            column = found.index(None)
-            hint = " (if the first row names the columns, say header=True)" if line == 1 and columns is None else ""
-            text = f"holds text {fields[column].strip()!r}, expected a number{hint}"
-            raise DataError(f"{path}:{line}: {column_label(columns, column)} {text}")
+            return None
         numbers.extend(cast("list[float]", found))
         lines.append(line)
-    if not lines:
-        raise DataError(f"{path}: there is a header row, but no rows of numbers")
-    values = np.frombuffer(numbers, dtype=np.float64).reshape(-1, width)
-    if (infinite := np.isinf(values)).any():
-        row, column = first_true(infinite)
-        label = column_label(columns, column)
-        raise DataError(f"{path}:{lines[row]}: {label} is not finite ({values[row, column]})")
-    return table_of(_compact(values), columns)
+    values = np.frombuffer(numbers, dtype=np.float64).reshape(-1, layout.width)
+    return [Coded(column) for column in values.T], lines.tolist()
 
 
-def _compact(values: NDArray[np.float64]) -> Array:
+def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]]:
+    lines, fields = [], []
+    for line, row in rows:
+        lines.append(line)
+        fields.append(row)
+    columns = []
+    for v, column in enumerate(zip(*fields, strict=True)):
+        places = {field: code for code, field in enumerate(dict.fromkeys(column))}
+        codes = np.array([places[field] for field in column], dtype=np.int64)
+        forced = layout.columns is not None and layout.columns[v] in layout.categorical
+        coded, stray = column_of_fields(list(places), codes, forced)
+        if stray is not None:
+            row = int(np.flatnonzero(codes == stray)[0])
+            raise _stray_text(layout, v, lines[row], column[row].strip())
+        columns.append(coded)
+    return columns, lines
+
+
+def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
+    label = column_label(layout.columns, v)
+    cure = "correct it or leave the field empty"
+    if layout.columns is not None:
+        cure += f", or take the column as categories, types={{{layout.columns[v]!r}: 'categorical'}}"
+    elif line == 1:
+        cure += " (if the first row names the columns, say header=True)"
+    return DataError(f"{layout.path}:{line}: {label} holds text {text!r} among numbers; {cure}")
+
+
+def _made(columns: list[Coded], layout: Layout, lines: range | list[int], source: str) -> Table:
+    if not columns or not len(columns[0].values):
+        raise DataError(f"{layout.path}: there is a header row, but no rows of numbers")
+    for v, column in enumerate(columns):
+        if not all_finite(column.values) and (wrong := np.isinf(column.values)).any():
+            row = int(wrong.argmax())
+            place = f"{layout.path}:{lines[row]}: {column_label(layout.columns, v)}"
+            raise DataError(f"{place} is not finite ({column.values[row]})")
+    places = Places("line", lines if isinstance(lines, range) else np.array(lines))
+    return replace(coded_table(layout.columns, columns, places, _compact), source=source)
+
+
+def _compact(values: Array) -> Array:
     """Whole numbers in the smallest type that holds them; others, and tables with NaN, as they are."""
+    start = values[:1000]
+    if values.dtype.kind == "f" and not (np.floor(start) == start).all():
+        return values
     low, high = values.min(), values.max()
-    if not (abs(low) < 2**53 and abs(high) < 2**53 and (np.floor(values) == values).all()):
-        return values.copy()
+    whole = values.dtype.kind != "f" or (np.floor(values) == values).all()
+    if not (abs(low) < 2**53 and abs(high) < 2**53 and whole):
+        return values.astype(np.float64, copy=False)
     kinds = (np.uint8, np.int16, np.int32, np.int64)
     return values.astype(next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max))

@@ -1,0 +1,72 @@
+"""Seconds to read a CSV file of numbers, beside pandas.read_csv, in turns.
+
+    python benchmarks/read_csv.py [--rows 1000000] [--columns 16]
+
+`circurve` is `circurve.data.read_table`, which has pyarrow read the file where it is installed; `own reader` is the
+same without pyarrow, on a tenth of the rows. Both check the numbers and put them into one table; pandas keeps columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+from common import interleaved, medians, ratio_in_turns, write_result
+
+from circurve.data import read_table
+
+KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
+    "reals": lambda rng, size: rng.normal(size=size).round(6),
+    "whole numbers": lambda rng, size: rng.integers(0, 1000, size=size),
+}
+
+
+def measure(kind: str, rows: int, columns: int, repeats: int) -> dict[str, Any]:
+    values = KINDS[kind](np.random.default_rng(0), (rows, columns))
+    names = [f"c{v}" for v in range(columns)]
+    with tempfile.TemporaryDirectory() as folder:
+        path, small = Path(folder, "rows.csv"), Path(folder, "tenth.csv")
+        pd.DataFrame(values, columns=names).to_csv(path, index=False)
+        pd.DataFrame(values[: rows // 10], columns=names).to_csv(small, index=False)
+        table = read_table(path)
+        assert np.array_equal(table, pd.read_csv(path).to_numpy())
+        times = interleaved({"circurve": lambda: read_table(path), "pandas": lambda: pd.read_csv(path)}, repeats)
+        with mock.patch("circurve.data.arrow.find_spec", lambda name: None):
+            own = interleaved({"own reader": lambda: read_table(small)}, 1)
+        megabytes = path.stat().st_size / 1e6
+    return {
+        "kind": kind,
+        "rows": rows,
+        "columns": columns,
+        "megabytes": round(megabytes, 1),
+        "read_by": table.source,
+        "seconds": medians(times),
+        "times": times,
+        "pandas_over_circurve": ratio_in_turns(times["pandas"], times["circurve"]),
+        "own_reader_seconds_for_a_tenth": own["own reader"][0],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--columns", type=int, default=16)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    results = [measure(kind, options.rows, options.columns, options.repeats) for kind in KINDS]
+    for row in results:
+        print(f"{row['kind']}: {row['seconds']}, pandas / circurve {row['pandas_over_circurve']:.2f}")
+    versions = {name: metadata.version(name) for name in ("pandas", "pyarrow", "numpy")}
+    print(write_result("read_csv", {"versions": versions, "files": results}, options.out))
+
+
+if __name__ == "__main__":
+    main()

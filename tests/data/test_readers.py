@@ -1,0 +1,203 @@
+"""Text files by pyarrow and by the package's own reader; packed files, standard input, Parquet and Arrow."""
+
+import gzip
+import io
+import string
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import feather, parquet
+
+import circurve as cc
+from circurve.data import read_table
+from circurve.data.text import parse_text
+from circurve.errors import DataError
+from circurve.schema import Coding
+
+PEOPLE = "age,smoker,city,born,note\n30.5,true,Rome,2024-01-31,\n,false,,2024-02-01,?\n41,,Oslo,,NA\n"
+CODES = [[30.5, 1, 1, 0, np.nan], [np.nan, 0, np.nan, 1, np.nan], [41, np.nan, 0, np.nan, np.nan]]
+CODINGS = (
+    Coding(),
+    Coding("boolean"),
+    Coding("category", ("Oslo", "Rome")),
+    Coding("date", None, "2024-01-31"),
+    Coding(),
+)
+
+
+def without_pyarrow(monkeypatch):
+    monkeypatch.setattr("circurve.data.arrow.find_spec", lambda name: None)
+
+
+def both(text, path="x.csv", **options):
+    """The table as each reader reads it."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pyarrow(patch)
+        own = parse_text(text.encode(), path, **options)
+    return parse_text(text.encode(), path, **options), own
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one, other)
+    assert one.dtype == other.dtype
+    assert (one.columns, one.codings) == (other.columns, other.codings)
+    assert [one.cell(row, 0) for row in range(len(one))] == [other.cell(row, 0) for row in range(len(other))]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_columns_of_every_kind_are_read_alike(separator, end):
+    fast, own = both(PEOPLE.replace(",", separator).replace("\n", end))
+    same(fast, own)
+    np.testing.assert_array_equal(fast, CODES)
+    assert fast.codings == CODINGS
+    assert fast.source == f"pyarrow {pa.__version__}"
+    assert own.source == "circurve"
+
+
+fields = st.one_of(
+    st.integers(-(10**6), 10**6).map(str),
+    st.floats(-1e6, 1e6).map(repr),
+    st.sampled_from(["", "NA", "nan", "?", "None", "n/a", " 1", "+3", "007", "1e3", "inf", "1_000"]),
+    st.sampled_from(["true", "False", "TRUE", "2024-01-31", "2024-02-30", "2024-01-31 12:30", "12:30:00", "0x1f"]),
+    st.text(string.ascii_letters + string.digits + " .-é'", max_size=6),
+)
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_both_readers_agree_on_any_fields(data):
+    """One kind of field for each column, so that most columns are of one kind; the same table or the same message."""
+    kinds = [st.sampled_from(data.draw(st.lists(fields, min_size=1, max_size=3))) for _ in range(3)]
+    rows = data.draw(st.lists(st.tuples(*kinds), min_size=1, max_size=6))
+    text = "a,b,c\n" + "".join(",".join(row) + "\n" for row in rows)
+    outcomes = []
+    for patched in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if patched:
+                without_pyarrow(patch)
+            try:
+                outcomes.append(parse_text(text.encode(), "x.csv", header=True))
+            except DataError as error:
+                outcomes.append(str(error))
+    one, other = outcomes
+    assert type(one) is type(other)
+    if isinstance(one, str):
+        assert one == other
+    else:
+        same(one, other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a,b\n"x, y",1\n"z\nz",2\n\n"",3\n',
+        "a,b\n1, 2\n 3,4\n",
+        'a,b\n1, "x"\n2, "y"\n',
+        "a,b\nx,12:30:00\ny,13:00:00\n",
+        "\n\na,b\nx,1\n\ny,2\n",
+        "a,b\n1,2.5\n2,\n",
+        "1.5,2\n3,4\n",
+        "a,b\nx,1\ny,99999999999999999999\n",
+    ],
+)
+def test_both_readers_agree_on_odd_text(text):
+    same(*both(text))
+
+
+def test_lines_are_counted_as_people_count_them():
+    fast, own = both("a,b\n\nx,1\ny,2\n")
+    assert fast.cell(0, 1) == own.cell(0, 1) == "column 1 ('b'), line 3"
+    assert fast[1:].cell(0, 0) == "column 0 ('a'), line 4"
+    model = cc.fit(cc.hclt(fast, 2, [cc.Categorical(2), cc.Categorical(3)]), fast, epochs=1, progress=False).model
+    with pytest.raises(DataError, match=r"column 1 \('b'\), line 4: value 7 does not fit"):
+        model.log_prob(parse_text(b"a,b\nx,1\n\ny,7\n", "x.csv"), unseen="error")
+
+
+@pytest.mark.parametrize("header", ["a,a\n1,2\n", "a,b,a\nx,y,z\n"])
+def test_repeated_names_are_refused(header):
+    with pytest.raises(DataError, match=r"^x\.csv:1: two columns have the name 'a'; rename one of them"):
+        parse_text(header.encode(), "x.csv")
+
+
+def test_packed_text_is_unpacked(tmp_path):
+    path = tmp_path / "people.csv.gz"
+    path.write_bytes(gzip.compress(PEOPLE.encode()))
+    np.testing.assert_array_equal(read_table(path), CODES)
+    assert cc.load_data(path).name == "people"
+    path.write_bytes(gzip.compress(PEOPLE.encode())[:40])
+    with pytest.raises(DataError, match=r"people\.csv\.gz: not a \.gz file, or damaged"):
+        read_table(path)
+    path.write_bytes(b"plain")
+    with pytest.raises(DataError, match=r"people\.csv\.gz: not a \.gz file, or damaged"):
+        read_table(path)
+
+
+def frame():
+    return pl.DataFrame({"a": ["x", None, "y"], "n": [1, 2, None], "ok": [True, False, True]})
+
+
+def test_standard_input_is_read(monkeypatch):
+    packed, parquet_file = gzip.compress(PEOPLE.encode()), io.BytesIO()
+    frame().write_parquet(parquet_file)
+    for raw in (PEOPLE.encode(), packed):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+        np.testing.assert_array_equal(read_table("-"), CODES)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(parquet_file.getvalue())))
+    data = cc.load_data("-")
+    assert (data.name, data.columns) == ("standard input", ("a", "n", "ok"))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    with pytest.raises(DataError, match="standard input: there is nothing to read"):
+        read_table("-")
+
+
+WRITERS = {
+    "x.parquet": lambda path: parquet.write_table(frame().to_arrow(), path),
+    "x.feather": lambda path: feather.write_feather(frame().to_arrow(), path),
+    "x.arrow": lambda path: frame().write_ipc(path),
+    "y.arrow": lambda path: frame().write_ipc_stream(path),
+    "z.parquet": lambda path: frame().to_pandas().to_parquet(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_frames_in_files_are_read(tmp_path, name):
+    WRITERS[name](tmp_path / name)
+    table = read_table(tmp_path / name)
+    np.testing.assert_array_equal(table, [[0, 1, 1], [np.nan, 2, 0], [1, np.nan, 1]])
+    assert table.codings == (Coding("category", ("x", "y")), Coding(), Coding("boolean"))
+    assert table.source.startswith("pyarrow ")
+
+
+def test_polars_reads_where_pyarrow_is_not_installed(tmp_path, monkeypatch):
+    frame().write_parquet(tmp_path / "x.parquet")
+    monkeypatch.setattr("circurve.data.arrow.find_spec", lambda name: None if name == "pyarrow" else name)
+    assert read_table(tmp_path / "x.parquet").source.startswith("polars ")
+    without_pyarrow(monkeypatch)
+    with pytest.raises(DataError, match=r"x\.parquet: Parquet and Arrow files need pyarrow or polars"):
+        read_table(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow"])
+def test_damaged_files_are_named(tmp_path, name):
+    WRITERS[name](tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    for raw in (whole[: len(whole) // 2], b"0,1\n", whole[:8]):
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(DataError, match=f"{name}: not a Parquet or Arrow file, or damaged: "):
+            read_table(tmp_path / name)
+
+
+def test_a_table_of_text_goes_from_a_file_to_a_model(tmp_path):
+    people = pd.DataFrame({"city": ["Rome", "Oslo"] * 30, "n": [0.5, 1.5, 2.5] * 20, "ok": [True, False] * 30})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    data = cc.load_data(tmp_path / "people.csv")
+    model = cc.fit(cc.hclt(data.train, 2), data.train, epochs=2, progress=False, device="cpu").model
+    np.testing.assert_array_equal(model.log_prob(data.train), model.log_prob(people[["ok", "city", "n"]]))
