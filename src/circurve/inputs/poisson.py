@@ -106,8 +106,10 @@ class Poisson(Family):
         below = torch.special.gammaincc(beyond, rate) - torch.special.gammaincc(first, rate)
         above = torch.special.gammainc(first, rate) - torch.special.gammainc(beyond, rate)
         mass = torch.where(first > rate, above, below)
-        exact = mass > SMALL_MASS
-        log_mass = torch.where(exact, torch.where(exact, mass, 1.0).log(), _tail(rate, first, last))
+        small = (mass <= SMALL_MASS) & (first <= last)
+        log_mass = torch.where(mass > SMALL_MASS, mass, 1.0).log()
+        if bool(small.any()):
+            log_mass[small] = _tail(*(part.expand_as(mass)[small] for part in (rate, first, last)))
         return torch.where(first <= last, log_mass, LOG_ZERO).clamp_min(LOG_ZERO).to(parameters.dtype)
 
     def interval_moments(self, parameters: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,7 +123,7 @@ class Poisson(Family):
         return torch.where(possible, mean, rate), torch.where(possible, spread, rate)
 
 
-def _tail(rate: Tensor, first: Tensor, last: Tensor) -> Tensor:  # (R, G, K, 1), (R or 1, G, 1, N) -> (R, G, K, N)
+def _tail(rate: Tensor, first: Tensor, last: Tensor) -> Tensor:  # (P,) each -> (P,)
     """log of the sum of p(x) from first to last, both on one side of the rate: a few terms from the nearer end."""
     upper = first > rate
     start = torch.where(upper, first, last.clamp_max(LARGEST_WHOLE)).clamp_min(0)

@@ -3,24 +3,39 @@
 from circurve.queries.conditional import conditional, joined, marginal
 from circurve.queries.distribution import Distribution, MixtureDistribution, StateDistribution, distribution
 from circurve.queries.evidence import Evidence, make_evidence, no_evidence
+from circurve.queries.explain import Explanation, explain
+from circurve.queries.impute import IMPUTATIONS, Imputation, impute, modes
+from circurve.queries.information import Estimate, entropy, mutual_information
 from circurve.queries.moments import covariance, mean, mean_and_variance, variance
+from circurve.queries.most_probable import Completion, most_probable
 from circurve.queries.sample import sample
 from circurve.queries.target import Target
 
 __all__ = [
+    "IMPUTATIONS",
+    "Completion",
     "Distribution",
+    "Estimate",
     "Evidence",
+    "Explanation",
+    "Imputation",
     "MixtureDistribution",
     "StateDistribution",
     "Target",
     "conditional",
     "covariance",
     "distribution",
+    "entropy",
+    "explain",
+    "impute",
     "joined",
     "make_evidence",
     "marginal",
     "mean",
     "mean_and_variance",
+    "modes",
+    "most_probable",
+    "mutual_information",
     "no_evidence",
     "sample",
     "variance",

@@ -19,7 +19,14 @@ from circurve.queries.passes import Posterior, chunked, posterior, require_possi
 from circurve.queries.target import Place, Target
 from circurve.queries.units import unit_moments
 
-__all__ = ["Distribution", "MixtureDistribution", "StateDistribution", "distribution", "state_probabilities"]
+__all__ = [
+    "Distribution",
+    "MixtureDistribution",
+    "StateDistribution",
+    "column_distribution",
+    "distribution",
+    "state_probabilities",
+]
 
 BISECTIONS, RESOLUTION = 100, 1e-12
 """Halvings, at most, of the interval that holds a quantile, and its size, relative to the quantile, that is enough."""
@@ -223,7 +230,17 @@ def distribution(target: Target, column: int, given: Evidence) -> Distribution:
 
         probability = chunked(target, given, states).transpose(-1, -2)
         return StateDistribution(probability.new_tensor(target.states[column]), probability)
-    return _mixture(target, column, given)
+    places = target.places[column]
+
+    def flows(part: Evidence) -> Tensor:  # (R, units, N)
+        found = posterior(target, part)
+        require_possible(target, part, found.log_evidence)
+        return torch.cat([found.flows[p.number].index_select(1, p.groups).flatten(1, 2) for p in places], dim=1)
+
+    shapes = [(len(place.groups), target.program.inputs[place.number].units) for place in places]
+    parts = torch.split(chunked(target, given, flows), [g * k for g, k in shapes], 1)
+    shaped = [part.reshape(len(part), g, k, -1) for part, (g, k) in zip(parts, shapes, strict=True)]
+    return column_distribution(target, given, column, shaped)
 
 
 def state_probabilities(target: Target, evidence: Evidence, found: Posterior, column: int) -> Tensor:  # (R, S, N)
@@ -246,26 +263,17 @@ def state_probabilities(target: Target, evidence: Evidence, found: Posterior, co
     return total / total.sum(1, keepdim=True)
 
 
-def _mixture(target: Target, column: int, given: Evidence) -> MixtureDistribution:
+def column_distribution(target: Target, given: Evidence, column: int, flows: Sequence[Tensor]) -> MixtureDistribution:
+    """The mixture of a column without finitely many states, given the flows (R, g, K, N) at each of its places."""
     places = target.places[column]
-    sizes = [len(place.groups) * target.program.inputs[place.number].units for place in places]
-
-    def flows(part: Evidence) -> Tensor:  # (R, units, N)
-        found = posterior(target, part)
-        require_possible(target, part, found.log_evidence)
-        parts = [found.flows[place.number].index_select(1, place.groups).flatten(1, 2) for place in places]
-        return torch.cat(parts, dim=1).double()
-
-    share = chunked(target, given, flows)
-    share = share / share.sum(1, keepdim=True)
-    parameters = tuple(target.parameters(place).double() for place in places)
-    parts = zip(torch.split(share, sizes, 1), parameters, strict=True)
-    shares = tuple(part.reshape(*p.shape[:3], -1) for part, p in parts)
+    exact = [flow.double() for flow in flows]
+    total = torch.stack([flow.sum((1, 2)) for flow in exact]).sum(0)[:, None, None]
+    shares = tuple(flow / total for flow in exact)
     interval = given.intervals.get(column)
     ends = None if interval is None else [end.double().expand(given.size) for end in interval]
     return MixtureDistribution(
         families=tuple(place.family for place in places),
-        parameters=parameters,
+        parameters=tuple(target.parameters(place).double() for place in places),
         shares=shares,
         interval=None if ends is None else (ends[0], ends[1]),
         moments=_moments(target, given, places, shares),

@@ -146,15 +146,13 @@ def no_evidence(target: Target, rows: int = 1, labels: Tensor | None = None) -> 
 def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likelihood:  # (S, N or 1)
     states = target.states[column]
     if states is None:
-        raise DataError(
-            f"{target.label(column)} has no finite list of states; give an interval instead of a likelihood"
-        )
+        raise DataError(f"{target.label(column)} has no finite list of states: give an interval, not a likelihood")
     values = torch.as_tensor(given, dtype=target.dtype, device=target.device)
     values = values.unsqueeze(-1) if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] != len(states) or values.shape[1] not in (1, rows):
         raise DataError(
-            f"{target.label(column)}: the likelihood has shape {tuple(torch.as_tensor(given).shape)}; it needs a number "
-            f"for each of the {len(states)} states, ({len(states)},) or ({len(states)}, {rows})"
+            f"{target.label(column)}: the likelihood has shape {tuple(torch.as_tensor(given).shape)}; it needs a "
+            f"number for each of the {len(states)} states, ({len(states)},) or ({len(states)}, {rows})"
         )
     if not bool((values.isfinite() & (values >= 0)).all()):
         raise DataError(f"{target.label(column)}: likelihoods are finite and >= 0")
@@ -164,9 +162,7 @@ def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likeli
 def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int) -> Interval:  # (N or 1,) each
     low, high = (torch.as_tensor(end, dtype=target.dtype, device=target.device).reshape(-1) for end in given)
     if any(len(end) not in (1, rows) for end in (low, high)):
-        raise DataError(
-            f"{target.label(column)}: the ends of an interval are numbers or {rows} of them, one for each row"
-        )
+        raise DataError(f"{target.label(column)}: each end of an interval is a number, or {rows} of them by row")
     if bool(low.isnan().any() | high.isnan().any()):
         raise DataError(f"{target.label(column)}: an end of an interval is NaN; use -inf or inf for an open end")
     wrong = low > high
