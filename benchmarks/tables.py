@@ -115,7 +115,13 @@ Filler = Callable[[Task, Split], np.ndarray]
 
 
 def circuit_imputer(task: Task, part: Split) -> np.ndarray:
-    return cc.CircuitImputer(types=task.types, random_state=part.seed).fit(part.train).transform(part.test)
+    """The mean of a number, the most probable category."""
+    imputer = cc.CircuitImputer(types=task.types, random_state=part.seed).fit(part.train)
+    filled = imputer.transform(part.test)
+    if task.categories:
+        modes = imputer.set_params(strategy="mode").transform(part.test)
+        filled[:, task.categories] = modes[:, task.categories]
+    return filled
 
 
 def constant(task: Task, part: Split) -> np.ndarray:

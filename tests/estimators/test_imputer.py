@@ -28,7 +28,7 @@ def test_mode_is_the_highest_point_of_the_conditional_density():
     assert imputer.transform(row)[0, 0] == pytest.approx(grid[imputer.model_.log_prob(rows).argmax()], abs=2e-3)
 
 
-@pytest.mark.parametrize("strategy", ["mean", "mode", "sample"])
+@pytest.mark.parametrize("strategy", ["mean", "mode", "most_probable", "sample"])
 def test_only_holes_are_filled(strategy):
     x, _ = iris()
     holes = with_holes(x)
@@ -119,7 +119,7 @@ def test_inverse_refuses_other_widths():
 
 
 def test_wrong_strategy():
-    with pytest.raises(cc.OptionError, match="strategy must be one of mean, mode, sample, not 'median'"):
+    with pytest.raises(cc.OptionError, match="strategy must be one of mean, mode, most_probable, sample, not 'median'"):
         cc.CircuitImputer(**FAST, strategy="median").fit(iris()[0])
 
 

@@ -19,7 +19,8 @@ from circurve.estimators.compat import input_names
 from circurve.estimators.training import build, learn
 from circurve.learning.checks import check_choice
 from circurve.model import Model
-from circurve.queries import Target, distribution, make_evidence, mean, sample
+from circurve.queries import Target, impute, make_evidence
+from circurve.queries.impute import IMPUTATIONS, Imputation
 from circurve.schema import Schema
 
 __all__ = ["CircuitImputer"]
@@ -27,16 +28,15 @@ __all__ = ["CircuitImputer"]
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
-STRATEGIES = ("mean", "mode", "sample")
-
 
 class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
     """Fills each hole given all observed values of its row; values that are there stay as they are.
 
     strategy: "mean" is the conditional mean of numbers and the most probable category, the best guess of each cell by
-    itself; "mode" is the most probable value of each cell; "sample" is a draw from the joint distribution of
-    all holes of a row, the same one at every call. add_indicator: append a column of zeros and ones for each column
-    that had missing values in training. The other parameters are those of `DensityEstimator`.
+    itself; "mode" is the most probable value of each cell; "most_probable" completes the whole row at once; "sample" is
+    a draw from the joint distribution of all holes of a row, the same one at every call. add_indicator: append a column
+    of zeros and ones for each column that had missing values in training. The other parameters are those of
+    `DensityEstimator`.
 
     Attributes: `model_`, `n_iter_`, `indicator_features_` (the numbers of the columns with an indicator),
     `n_features_in_`, `feature_names_in_`.
@@ -46,7 +46,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         self,
         n_units: int = 32,
         *,
-        strategy: str = "mean",
+        strategy: Imputation = "mean",
         add_indicator: bool = False,
         n_estimators: int = 4,
         structure: Any = "hclt",
@@ -91,7 +91,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitImputer:  # noqa: N803
         """Learn the joint distribution of X (N, V), NaN for missing; y is ignored."""
-        check_choice("strategy", self.strategy, STRATEGIES)
+        check_choice("strategy", self.strategy, IMPUTATIONS)
         recipe, seed = self._recipe(), self._seed()
         table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
         learned = learn(recipe, build(recipe, table, self.schema_), table, seed)
@@ -140,7 +140,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         return np.array([*names, *(f"missingindicator_{names[v]}" for v in self.indicator_features_)], dtype=object)
 
 
-def fill(model: Model, table: Table, strategy: str, seed: int) -> Floats:  # (N, V)
+def fill(model: Model, table: Table, strategy: Imputation, seed: int) -> Floats:  # (N, V)
     """The coded values of an aligned table, with the holes filled; rows without holes are not looked at."""
     values = np.array(table, dtype=np.float64)
     holes = np.isnan(values)
@@ -149,14 +149,10 @@ def fill(model: Model, table: Table, strategy: str, seed: int) -> Floats:  # (N,
         return values
     target = Target.of(model.program, model.params)
     evidence = make_evidence(target, table.rows(rows))
-    if strategy == "sample":
-        found = sample(target, evidence, seed=seed)[0, 0].cpu().numpy()  # (n, V)
-    else:
-        found = mean(target, evidence)[0].cpu().numpy()
-        for v, column in enumerate(model.schema.columns):
-            some = np.flatnonzero(holes[rows, v])
-            if some.size and (strategy == "mode" or column.kind in ("category", "boolean")):
-                found[some, v] = distribution(target, v, evidence.rows(torch.from_numpy(some))).mode()[0].cpu().numpy()
+    found = impute(target, evidence, how=strategy, seed=seed)[0, 0].double().cpu().numpy()  # (n, V)
+    named = [v for v, column in enumerate(model.schema.columns) if column.kind in ("category", "boolean")]
+    if strategy == "mean" and holes[:, named].any():
+        found[:, named] = impute(target, evidence, how="mode")[0, 0][:, named].double().cpu().numpy()
     values[rows] = np.where(holes[rows], found, values[rows])
     return values
 
