@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
@@ -57,7 +58,9 @@ def test_free_parameters_of_categories():
 def test_rows_of_weight_zero_are_as_good_as_absent():
     x, _ = iris()
     weights = (np.arange(len(x)) % 2).astype(float)
+    x[0] = 1e6  # would change the spread of the columns, and so the smallest variance
     weighted = cc.DensityEstimator(**FAST).fit(x, sample_weight=weights)
+    assert weighted.schema_ == cc.infer_schema(pd.DataFrame(x[weights > 0], columns=["x0", "x1", "x2", "x3"]))
     without = cc.DensityEstimator(**FAST).fit(x[weights > 0])
     np.testing.assert_allclose(weighted.score_samples(x), without.score_samples(x), rtol=1e-9)
 
@@ -226,6 +229,48 @@ def test_tables_of_categories_alone_are_smoothed():
     x = np.random.default_rng(0).integers(0, 3, (60, 2))
     auto, same, none = (cc.DensityEstimator(**FAST, pseudocount=p).fit(x).score(x) for p in ("auto", 0.1, 0.0))
     assert auto == same != none
+
+
+def test_rows_without_a_value_are_left_out():
+    x, _ = iris()
+    empty = np.full((100, 4), np.nan)
+    fitted = cc.DensityEstimator(**FAST).fit(np.vstack([x, empty]))
+    np.testing.assert_allclose(fitted.score_samples(x), cc.DensityEstimator(**FAST).fit(x).score_samples(x))
+
+
+def test_nothing_observed():
+    with pytest.raises(cc.DataError, match="every value is missing"):
+        cc.DensityEstimator(**FAST).fit(np.full((10, 2), np.nan))
+
+
+def test_schedule_runs_over_all_epochs_in_both_trainings():
+    seen = []
+
+    def falling(progress: float) -> float:
+        seen.append(progress)
+        return 1 - 0.9 * progress
+
+    x, _ = iris()
+    fitted = cc.DensityEstimator(**FAST, step_size=falling).fit(x)
+    assert np.isfinite(fitted.score(x))
+    assert {round(progress, 6) for progress in seen if 0 < progress < 1} <= {round(i / 9, 6) for i in range(10)}
+
+
+def test_pickled_and_saved():
+    import pickle
+
+    frame = people()
+    fitted = cc.DensityEstimator(**FAST).fit(frame)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.score_samples(frame), fitted.score_samples(frame))
+
+
+def test_model_file_keeps_names_and_categories(tmp_path):
+    frame = people()
+    fitted = cc.DensityEstimator(**FAST).fit(frame)
+    fitted.model_.save(tmp_path / "m.safetensors")
+    loaded = cc.load(tmp_path / "m.safetensors")
+    np.testing.assert_allclose(loaded.log_prob(frame[["income", "married", "city"]]), fitted.score_samples(frame))
 
 
 def test_own_structure():

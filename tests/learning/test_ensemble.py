@@ -1,18 +1,28 @@
 """The mixture of several models is one model."""
 
+from dataclasses import replace
+
 import numpy as np
-from learning_helpers import binary_rows, quick, small_circuit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from learning_helpers import binary_rows, model_of, quick, small_circuit
 from scipy.special import logsumexp
 
-from circuits import Case
-from circurve import Model
+from circuits import Case, cases
 from circurve.learning.ensemble import ensemble
 
 TRAIN = binary_rows(60)
 
 
-def as_model(case: Case) -> Model:
-    return Model(case.circuit, case.params)
+@settings(max_examples=30, deadline=None)
+@given(cases(roots=1).filter(lambda case: case.circuit.outputs == 1), st.integers(2, 3))
+def test_mixture_of_any_models_is_the_mean_of_their_probabilities(case: Case, members: int):
+    """Shared children, masks, selections and all families; the members differ in their weights."""
+    shuffled = {node: weights.flip(0) for node, weights in case.weights.items() if node.mask is None}
+    other = replace(case, weights={**case.weights, **shuffled})
+    models = [model_of(case), *[model_of(other)] * (members - 1)]
+    expected = logsumexp([model.log_prob(case.x) for model in models], axis=0) - np.log(members)
+    np.testing.assert_allclose(ensemble(models).log_prob(case.x), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_mixture_of_runs_of_one_circuit():

@@ -20,7 +20,7 @@ from circurve.estimators.compat import check_columns, check_numbers
 from circurve.estimators.training import Recipe
 from circurve.schema import Schema
 
-__all__ = ["CircuitEstimator", "weighted"]
+__all__ = ["CircuitEstimator"]
 
 Array = NDArray[Any]
 
@@ -75,12 +75,15 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _training_rows(self, x: Any, *, reset: bool) -> Table:
-        """X as a table in the estimator's schema; `reset` finds the schema first."""
-        raw = self._raw(x, reset=reset)
+    def _training_rows(self, x: Any, sample_weight: Any, *, reset: bool) -> tuple[Table, Array]:
+        """The rows of X of weight above zero, in the estimator's schema, and which they are, (N,) boolean.
+
+        `reset` finds the schema first.
+        """
+        raw, used = _weighted(self._raw(x, reset=reset), sample_weight)
         if reset:
             self.schema_ = self._find_schema(raw)
-        return align(raw, self.schema_, unseen="missing" if self.unseen == "missing" else "error")
+        return align(raw, self.schema_, unseen="missing" if self.unseen == "missing" else "error"), used
 
     def _rows(self, x: Any) -> Table:
         """X for a fitted estimator."""
@@ -116,7 +119,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         return {"allow_nan": True}
 
 
-def weighted(table: Table, sample_weight: Any) -> tuple[Table, Array]:
+def _weighted(table: Table, sample_weight: Any) -> tuple[Table, Array]:
     """The rows of weight above zero, with their weights, and which they are, (N,) boolean."""
     if sample_weight is None:
         return table, np.ones(len(table), dtype=np.bool_)

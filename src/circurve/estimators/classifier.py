@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from circurve.data import Table
 from circurve.errors import DataError
-from circurve.estimators.base import CircuitEstimator, weighted
+from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import check_target
 from circurve.estimators.training import build, learn, learn_more
 from circurve.graph import Circuit
@@ -27,7 +27,8 @@ Floats = NDArray[np.float64]
 class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc]
     """p(class | x) from one circuit for each class and the classes' shares, by Bayes' rule.
 
-    Missing values are integrated out, so `predict_proba` is the model's exact posterior given what is observed.
+    Missing values are integrated out, so `predict_proba` is the model's exact posterior given what is observed. The
+    parameters are those of `DensityEstimator`; each class has a structure of its own and stops by rows of its own.
 
     Attributes: `classes_`; `class_count_` and `class_prior_`, the weight of each class and its share; `models_`, one
     `Model` for each class; `n_iter_`, the most epochs of any class; `n_features_in_`, `feature_names_in_`.
@@ -84,10 +85,9 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         """The rows of weight above zero, and their classes."""
         if y is None:
             raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs classes")
-        table = self._training_rows(x, reset=reset)
-        y = check_target(y, len(table))
+        table, used = self._training_rows(x, sample_weight, reset=reset)
+        y = check_target(y, len(used))
         check_classification_targets(y)
-        table, used = weighted(table, sample_weight)
         return table, y[used]
 
     def _log_joint(self, X: Any) -> Floats:  # noqa: N803

@@ -10,7 +10,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from circurve.data import decode, make_frame
-from circurve.estimators.base import CircuitEstimator, weighted
+from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.training import build, learn, learn_more
 from circurve.learning.checks import check_count
 from circurve.queries import Target, no_evidence, sample
@@ -23,13 +23,30 @@ Floats = NDArray[np.float64]
 class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     """A probabilistic circuit as a density estimator.
 
-    Attributes: `model_` (the `Model`), `n_iter_` (epochs of its training), `n_features_in_`, `feature_names_in_`.
+    X is an array of numbers, NaN for missing, or a data frame, which may hold text, booleans and dates too.
+
+    n_units: Units of each latent variable; n_estimators: how many circuits, from different seeds, are mixed.
+    structure: "hclt" (a hidden Chow-Liu tree of the data), "mixture" or "independent"; also a Circuit, or a function of
+    (table, n_units, schema) that returns one.
+    method, mu: "vanilla", "global" or "gated" EM, and the strength of the penalty of the last two; "auto" chooses it by
+    held-out likelihood. Also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
+    init: Start at "random", around rows of the data ("prototypes"), or what held-out likelihood prefers ("auto").
+    max_epochs, batch_size, step_size: As in `fit`; batch_size None takes all rows in each step.
+    pseudocount: Added to each sum's counts; "auto" is 0.1 for tables of discrete columns alone, else 0.
+    validation_fraction, patience: The share of the rows that decide about the number of epochs, init and mu, and after
+    how many epochs without a better likelihood they stop; None trains for `max_epochs`. All rows train the final model.
+    types, schema: Families by column, as in `infer_schema` (or a list of one for each column), or a whole `Schema`.
+    unseen: A value that training did not see makes a row "impossible", is "missing", or is an "error".
+    random_state, device, verbose: As usual; device "auto" is CUDA where there is one.
+
+    Attributes: `model_` (one `Model`, in the units of the data), `schema_`, `n_iter_` (epochs of the training),
+    `n_features_in_`, `feature_names_in_`.
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
         """Learn structure and parameters from X (N, V), NaN for missing; y is ignored."""
         recipe = self._recipe()
-        table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
+        table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
         self.model_, self.n_iter_ = learned.model, learned.epochs
         return self
@@ -37,7 +54,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
         """One EM step on these rows, the next ones of a stream; the first call also fixes structure and families."""
         recipe, first = self._recipe(), not hasattr(self, "model_")
-        table, _ = weighted(self._training_rows(X, reset=first), sample_weight)
+        table, _ = self._training_rows(X, sample_weight, reset=first)
         start = build(recipe, table, self.schema_) if first else self.model_
         self.n_iter_ = 0 if first else self.n_iter_
         self.model_ = learn_more(recipe, start, table, self._seed(), self.n_iter_)

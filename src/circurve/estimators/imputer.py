@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from circurve.data import Table, align, decode
 from circurve.data.frames import as_narwhals
 from circurve.errors import DataError, OptionError
-from circurve.estimators.base import CircuitEstimator, weighted
+from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import input_names
 from circurve.estimators.training import build, learn
 from circurve.learning.checks import check_choice
@@ -93,7 +93,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         """Learn the joint distribution of X (N, V), NaN for missing; y is ignored."""
         check_choice("strategy", self.strategy, IMPUTATIONS)
         recipe, seed = self._recipe(), self._seed()
-        table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
+        table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, build(recipe, table, self.schema_), table, seed)
         self.model_, self.n_iter_, self._draw = learned.model, learned.epochs, seed
         missing = np.zeros(table.shape[1], bool) if table.observed is None else ~table.observed.numpy().all(axis=0)

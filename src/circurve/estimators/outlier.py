@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from circurve.errors import OptionError
-from circurve.estimators.base import CircuitEstimator, weighted
+from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.training import build, learn
 from circurve.schema import Schema
 
@@ -78,7 +78,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> OutlierDetector:  # noqa: N803
         """Learn the density of X (N, V), NaN for missing, and the threshold; y is ignored."""
         share, recipe = self._share(), self._recipe()
-        table, _ = weighted(self._training_rows(X, reset=True), sample_weight)
+        table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
         self.model_, self.n_iter_ = learned.model, learned.epochs
         weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()

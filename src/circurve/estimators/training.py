@@ -127,18 +127,27 @@ def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
     A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
     train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
     """
-    options, method = recipe.options, recipe.method_for(circuit)
+    table = _observed_rows(table)
+    options, method = {**recipe.options, "epochs": recipe.max_epochs}, recipe.method_for(circuit)
     inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
     trials = [Run(method, seed, init=init) for init in inits]
     share, best, epochs = recipe.validation_fraction, trials[-1], recipe.max_epochs
     if share and len(table) > 1:
         train, valid = _split(table, share, seed)
-        tried = fit_fleet(circuit, train, trials, valid=valid, epochs=epochs, patience=recipe.patience, **options)
+        tried = fit_fleet(circuit, train, trials, valid=valid, patience=recipe.patience, **options)
         chosen = tried.best(by="valid_ll")
         best, epochs = chosen.run, max(1, chosen.epoch)
     members = [replace(best, seed=seed + number) for number in range(recipe.n_estimators)]
-    results = fit_fleet(circuit, table, members, epochs=epochs, **options)
+    results = fit_fleet(circuit, table, members, callbacks=[lambda event: event.epoch >= epochs], **options)
     return Learned(ensemble([result.model for result in results if not result.failed]), epochs)
+
+
+def _observed_rows(table: Table) -> Table:
+    """The rows with at least one value, all of them if none has any; the others say nothing."""
+    if table.observed is None:
+        return table
+    some = table.observed.any(1)
+    return table.rows(some) if bool(some.any()) and not bool(some.all()) else table
 
 
 def _split(table: Table, share: float, seed: int) -> tuple[Table, Table]:
