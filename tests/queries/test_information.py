@@ -13,7 +13,20 @@ from world import evidence_of, missing_columns, on_grid, possible_rows, probabil
 
 from circuits import Case, cases
 from circurve.errors import OptionError
-from circurve.queries import IMPUTATIONS, Target, entropy, explain, impute, modes, most_probable, mutual_information
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.inputs import Bernoulli, Gaussian
+from circurve.queries import (
+    IMPUTATIONS,
+    Target,
+    distribution,
+    entropy,
+    explain,
+    impute,
+    modes,
+    most_probable,
+    mutual_information,
+    no_evidence,
+)
 
 DISCRETE = ("binary", "ternary")
 
@@ -56,8 +69,6 @@ def test_draws_estimate_what_cannot_be_enumerated(simple: Target) -> None:
         assert ((found.value - again.value).abs() < 6 * error).all()
     one = entropy(simple, [3], 20_000)
     grid = torch.linspace(-12, 12, 4801, dtype=torch.float64)
-    from circurve.queries import distribution, no_evidence
-
     p = distribution(simple, 3, no_evidence(simple)).density(grid)[0, 0]
     wanted = -torch.special.xlogy(p, p).sum() * 0.005
     assert abs(one.value[0] - wanted) < 6 * one.standard_error[0]
@@ -104,9 +115,6 @@ def test_each_cell_is_explained_by_the_rest_of_its_row(dtype: torch.dtype, toler
 
 def test_an_outlier_is_explained_however_far_it_lies() -> None:
     """The flow of the unit that the rest of the row calls for is lost in rounding; the answer is not."""
-    from circurve.graph import Circuit, Input, Product, Sum
-    from circurve.inputs import Bernoulli, Gaussian
-
     circuit = Circuit(Sum(Product([Input(0, Gaussian(), 2), Input(1, Bernoulli(), 2)])))
     real, binary = circuit.inputs if circuit.inputs[0].variable == 0 else circuit.inputs[::-1]
     case = Case(
@@ -150,8 +158,6 @@ def test_modes_are_the_most_probable_states_of_single_columns(case: Case) -> Non
 
 
 def test_imputation_refuses_what_has_no_effect(simple: Target) -> None:
-    from circurve.queries import no_evidence
-
     with pytest.raises(OptionError, match="how must be one of mean, mode, most_probable, sample, not 'median'"):
         impute(simple, no_evidence(simple), "median")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="draws=3 has no effect with how='mean'"):

@@ -16,6 +16,7 @@ from circuits import Case, Shape, cases, with_parameters
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Categorical, Indicator
 from circurve.queries import most_probable
+from circurve.queries.determinism import deterministic_runs
 
 
 def best_completion(case: Case, row: int) -> float:
@@ -103,8 +104,6 @@ def test_zero_probabilities_make_a_circuit_deterministic() -> None:
     case = replace(case, x=np.full((1, 2), np.nan), sample_weights=None)
     apart = replace(case, inputs=case.inputs | {leaf: torch.tensor([[0.4, 0.6, 0.0], [0.0, 0.0, 1.0]]).double()})
     together = replace(case, inputs=case.inputs | {leaf: torch.tensor([[0.4, 0.6, 0.0], [0.0, 0.1, 0.9]]).double()})
-    from circurve.queries.determinism import deterministic_runs
-
     assert deterministic_runs(target_of(apart)).tolist() == [True]
     assert deterministic_runs(target_of(together)).tolist() == [False]
     assert bool(most_probable(target_of(apart), evidence_of(apart, target_of(apart))).exact.all())
@@ -127,7 +126,9 @@ def test_a_likelihood_counts_in_the_completion(case: Case, data: st.DataObject) 
     for row in range(len(x)):
         own = int(found.values[0, row, 0])
         labels = None if case.labels is None else case.labels[row : row + 1]
-        score = float(probability(case, found.values[0, row].numpy()[None], labels).log()) + np.log(worth[own])
+        score = float(probability(case, found.values[0, row].numpy()[None], labels).log()) + np.log(
+            worth[states.index(own)]
+        )
         assert abs(float(found.log_prob[0, row]) - score) < 1e-9
         possible = [(w, f) for w, f in zip(worth, fixed, strict=True) if w > 0]
         optimum = max(np.log(w) + best_completion(f, row) for w, f in possible)

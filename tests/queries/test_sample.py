@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from world import GRIDS, evidence_of, fleet, on_grid, possible_rows, probability, target_of, with_gap
 
-from circuits import Case, cases
-from circurve.queries import Target, no_evidence, sample
+from circuits import Case, cases, random_parameters, random_weights
+from circurve.queries import Target, no_evidence, sample, sampling
 
 DRAWS = 4000
 LEAST_P = 1e-7
@@ -95,13 +96,11 @@ def test_one_draw_for_each_of_many_equal_rows_follows_the_conditional(dtype: tor
 
 
 @settings(max_examples=10, deadline=None)
-@given(case=cases(samples=3), other=cases(samples=1))
-def test_a_run_of_a_fleet_draws_as_it_does_alone(case: Case, other: Case) -> None:
+@given(case=cases(samples=3), at_once=st.sampled_from([1, 16]))
+def test_a_run_of_a_fleet_draws_as_it_does_alone(case: Case, at_once: int) -> None:
     case = possible_rows(with_gap(case))
     assume(len(case.x) > 0)
     rng = np.random.default_rng(0)
-    from circuits import random_parameters, random_weights
-
     second = replace(
         case,
         weights={node: random_weights(node, False, rng) for node in case.circuit.sums},
@@ -109,11 +108,14 @@ def test_a_run_of_a_fleet_draws_as_it_does_alone(case: Case, other: Case) -> Non
     )
     both = target_of(case, params=fleet(case, second))
     assume(bool((probability(second, case.x, case.labels) > 0).all()))
-    for draws in (1, 50):
-        together = sample(both, evidence_of(case, both), draws, seed=5)
-        for run, alone in enumerate((case, second)):
-            target = target_of(alone)
-            assert torch.equal(together[run], sample(target, evidence_of(case, target), draws, seed=5)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "CPU_BYTES", 1)  # blocks of 64 rows
+        patch.setattr(sampling, "RUNS_AT_ONCE", at_once)
+        for draws in (1, 50):
+            together = sample(both, evidence_of(case, both), draws, seed=5)
+            for run, alone in enumerate((case, second)):
+                target = target_of(alone)
+                assert torch.equal(together[run], sample(target, evidence_of(case, target), draws, seed=5)[0])
 
 
 def test_the_seed_decides_the_draws(simple: Target) -> None:

@@ -1,14 +1,14 @@
 """Exact questions to circuits with parameters, on coded tables, for all rows and runs at once."""
 
-from circurve.queries.conditional import conditional, joined, marginal
-from circurve.queries.distribution import Distribution, MixtureDistribution, StateDistribution, distribution
+from circurve.queries.completion import Completion, most_probable
+from circurve.queries.conditionals import conditional, joined, marginal
+from circurve.queries.distributions import Distribution, MixtureDistribution, StateDistribution, distribution
 from circurve.queries.evidence import Evidence, make_evidence, no_evidence
-from circurve.queries.explain import Explanation, explain
-from circurve.queries.impute import IMPUTATIONS, Imputation, impute, modes
+from circurve.queries.explanation import Explanation, explain
+from circurve.queries.imputation import IMPUTATIONS, Imputation, impute, modes
 from circurve.queries.information import Estimate, entropy, mutual_information
 from circurve.queries.moments import covariance, mean, mean_and_variance, variance
-from circurve.queries.most_probable import Completion, most_probable
-from circurve.queries.sample import sample
+from circurve.queries.sampling import sample
 from circurve.queries.target import Target
 
 __all__ = [

@@ -55,9 +55,12 @@ class Evidence:
         return bool(self.likelihoods or self.intervals)
 
     def batch(self) -> Batch:
-        """The observed values, as the engine takes them."""
+        """The observed values, as the engine takes them: 0 where nothing is observed."""
         labels = None if self.labels is None else self.labels.unsqueeze(0)
-        return Batch(self.x, self.observed, None, labels)
+        if bool((self.observed > 0).all()):  # backends are faster where nothing is missing
+            return Batch(self.x.contiguous(), None, None, labels)
+        observed = self.observed.contiguous()
+        return Batch(self.x * observed, observed, None, labels)
 
     def rows(self, chosen: slice | Tensor) -> Evidence:
         """Some of the rows: consecutive ones, or by their numbers."""

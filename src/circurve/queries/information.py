@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from circurve.errors import OptionError
+from circurve.queries.checks import check_count
 from circurve.queries.evidence import Evidence, no_evidence
 from circurve.queries.passes import log_prob
-from circurve.queries.sample import sample
+from circurve.queries.sampling import sample
 from circurve.queries.target import Target
 
 __all__ = ["Estimate", "entropy", "mutual_information"]
@@ -105,6 +106,5 @@ def _only(x: Tensor, columns: Sequence[int]) -> Evidence:  # (R or 1, V, N)
 
 
 def _draws(target: Target, draws: int, seed: int) -> Tensor:  # (R, V, N)
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 2:
-        raise OptionError(f"draws must be a whole number >= 2, not {draws!r}")
-    return sample(target, no_evidence(target), draws, seed)[:, :, 0].transpose(1, 2).contiguous()
+    count = check_count("draws", draws, least=2)
+    return sample(target, no_evidence(target), count, seed)[:, :, 0].transpose(1, 2).contiguous()

@@ -3,7 +3,7 @@
 With F_u the flow of the units of column v, m_u and s_u^2 their means and variances, and c_v any shift,
 
     E[x_v | e]   = c_v + sum_u F_u (m_u - c_v)
-    Var[x_v | e] = sum_u F_u (s_u^2 + (m_u - E)^2).
+    Var[x_v | e] = sum_u F_u (s_u^2 + (m_u - c_v)^2) - (E - c_v)^2, with c_v the average of the m_u.
 
 For a covariance, the values of the units of column a are replaced by f_u(e) (m_u - c_a), with c_a below all m_u. Under
 the flows F' of that pass up and down, which is one for each column a,
@@ -44,9 +44,10 @@ def mean_and_variance(target: Target, evidence: Evidence) -> tuple[Tensor, Tenso
         found = posterior(target, part)
         require_possible(target, part, found.log_evidence)
         units = [unit_moments(target, part, number) for number in range(len(target.program.inputs))]
-        first = _observed_or(part, _mean(target, found, units))
+        first = _mean(target, found, units)
         second = _variance(target, found, units, first)
-        return torch.stack([first, torch.where(part.observed > 0, 0.0, second)])
+        known = part.observed > 0
+        return torch.stack([torch.where(known, part.x.double(), first), torch.where(known, 0.0, second)])
 
     first, second = chunked(target, evidence, work).transpose(-1, -2)
     return first, second
@@ -92,33 +93,36 @@ def _covariance_row(
     return (first[:, column] - shift).unsqueeze(1) * (moved - first)
 
 
-def _observed_or(evidence: Evidence, found: Tensor) -> Tensor:  # (R, V, N)
-    return torch.where(evidence.observed > 0, evidence.x.double(), found)
-
-
 def _mean(target: Target, found: Posterior, units: Units) -> Tensor:  # (R, V, N)
-    """sum_u F_u m_u, with the flows of each column divided by their sum and the means taken from the column's shift."""
-    shifts = _shifts(target, units)  # (V,)
-    total, moved = (_zeros(target, found) for _ in range(2))
-    for number, ((first, _), flow) in enumerate(zip(units, found.flows, strict=True)):
-        columns = target.reference.variables[number]
-        exact = flow.double()
-        distance = first - shifts[columns][:, None, None]
-        total.index_add_(1, columns, exact.sum(2))
-        moved.index_add_(1, columns, _weighted(exact, distance))
-    return shifts[:, None] + moved / total
+    """E[x_v | e] of all columns."""
+    shifts = _shifts(target, units)
+    total, first = _sums(target, found, [m - shifts[at][:, None, None] for (m, _), at in _with_columns(target, units)])
+    return shifts[:, None] + first / total
 
 
-def _variance(target: Target, found: Posterior, units: Units, centre: Tensor) -> Tensor:  # (R, V, N)
-    """sum_u F_u (s_u^2 + (m_u - centre)^2)."""
-    total, spread = (_zeros(target, found) for _ in range(2))
-    for number, ((first, second), flow) in enumerate(zip(units, found.flows, strict=True)):
-        columns = target.reference.variables[number]
+def _variance(target: Target, found: Posterior, units: Units, mean: Tensor) -> Tensor:  # (R, V, N)
+    """sum_u F_u (s_u^2 + (m_u - c)^2) - (E - c)^2, with c among the means of the column's units."""
+    shifts = _shifts(target, units)
+    pairs = _with_columns(target, units)
+    total, second = _sums(target, found, [v + (m - shifts[at][:, None, None]).square() for (m, v), at in pairs])
+    return (second / total - (mean - shifts[:, None]).square()).clamp_min(0)
+
+
+def _with_columns(target: Target, units: Units) -> list[tuple[tuple[Tensor, Tensor], Tensor]]:
+    return list(zip(units, target.reference.variables, strict=True))
+
+
+def _sums(target: Target, found: Posterior, values: list[Tensor]) -> tuple[Tensor, Tensor]:  # (R, V, N) each
+    """By column, the sum of the flows of its units and that of the flows times values (R, G, K, N or 1)."""
+    rows = found.log_evidence.shape[-1]
+    total, weighted = torch.zeros(
+        2, target.runs, target.variables, rows, dtype=torch.float64, device=target.device
+    ).unbind()
+    for columns, flow, value in zip(target.reference.variables, found.flows, values, strict=True):
         exact = flow.double()
-        distance = first - centre.index_select(1, columns).unsqueeze(2)  # (R, G, K, N)
         total.index_add_(1, columns, exact.sum(2))
-        spread.index_add_(1, columns, (exact * (second + distance.square())).sum(2))
-    return spread / total
+        weighted.index_add_(1, columns, _weighted(exact, value))
+    return total, weighted
 
 
 def _weighted(flow: Tensor, value: Tensor) -> Tensor:  # (R, G, K, N), (R, G, K, N or 1) -> (R, G, N)
@@ -133,8 +137,3 @@ def _shifts(target: Target, units: Units) -> Tensor:  # (V,)
     for number, (first, _) in enumerate(units):
         shifts[target.reference.variables[number]] = first.mean((0, 2, 3))
     return shifts
-
-
-def _zeros(target: Target, found: Posterior) -> Tensor:  # (R, V, N)
-    rows = found.log_evidence.shape[-1]
-    return torch.zeros(target.runs, target.variables, rows, dtype=torch.float64, device=target.device)

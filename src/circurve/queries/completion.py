@@ -18,9 +18,9 @@ from torch import Tensor
 
 from circurve.engine.program import SumLayer
 from circurve.inputs import LOG_ZERO
+from circurve.queries.column_modes import column_modes
 from circurve.queries.determinism import deterministic_runs
 from circurve.queries.evidence import Evidence, leaf_values
-from circurve.queries.modes import column_modes
 from circurve.queries.passes import chunked, log_prob, own_output, posterior, require_possible
 from circurve.queries.target import Target
 

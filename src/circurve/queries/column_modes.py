@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from circurve.queries.distribution import column_distribution, state_probabilities
+from circurve.queries.distributions import column_distribution, state_probabilities
 from circurve.queries.evidence import Evidence
 from circurve.queries.passes import Posterior
 from circurve.queries.target import Target

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from circurve.errors import OptionError
+from circurve.queries.column_modes import column_modes
+from circurve.queries.completion import most_probable
 from circurve.queries.evidence import Evidence
-from circurve.queries.modes import column_modes
 from circurve.queries.moments import mean
-from circurve.queries.most_probable import most_probable
 from circurve.queries.passes import chunked, posterior, require_possible
-from circurve.queries.sample import sample
+from circurve.queries.sampling import sample
 from circurve.queries.target import Target
 
 __all__ = ["IMPUTATIONS", "Imputation", "impute", "modes"]

@@ -5,7 +5,7 @@ Both records have the same methods. Axes: R runs, N rows, S states, M points of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -97,10 +97,16 @@ class MixtureDistribution:
 
     def density(self, grid: Tensor) -> Tensor:  # (M,) -> (R, N, M)
         """The density, or the probability of whole numbers, at each point of a grid."""
+        if self.interval is None:
+            points = grid.to(self.shares[0])
+            return self._mixed(lambda family, p: _log_prob(family, p, points.expand(1, p.shape[1], -1)))
         return torch.stack([self._density(point.double().expand(1, self._rows)) for point in grid], dim=-1)
 
     def cdf(self, grid: Tensor) -> Tensor:  # (M,) -> (R, N, M)
         """P(x <= point) for each point of a grid."""
+        if self.interval is None:
+            ends = torch.stack([torch.full_like(grid, -torch.inf), grid]).to(self.shares[0])
+            return self._mixed(lambda family, p: family.log_mass(p, *ends[:, None, None].expand(-1, 1, p.shape[1], -1)))
         return torch.stack([self._cdf(point.double().expand(1, self._rows)) for point in grid], dim=-1)
 
     def quantile(self, level: float) -> Tensor:  # (R, N)
@@ -139,6 +145,14 @@ class MixtureDistribution:
                 best, height = self._better(best, height, self._inside(start + step * width))
             width = width / ((POINTS - 1) / 2)
         return best
+
+    def _mixed(self, values: Callable[[Family, Tensor], Tensor]) -> Tensor:  # (R, N, M)
+        """sum_u F_u exp(values of unit u at M points), given values (R, g, K, M) of the units of each family."""
+        total = self.shares[0].new_zeros(())
+        for family, parameters, share in zip(self.families, self.parameters, self.shares, strict=True):
+            table = values(family, parameters).exp().flatten(1, 2)
+            total = total + torch.matmul(share.flatten(1, 2).transpose(1, 2), table)
+        return total
 
     @property
     def _rows(self) -> int:

@@ -13,17 +13,17 @@ A sum over one input with few states draws the state itself, from the product of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from circurve.engine import Params
+from circurve.engine import Params, Reference
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.states import leaf_inputs
-from circurve.errors import OptionError
 from circurve.inputs import Family
+from circurve.queries.checks import check_count
 from circurve.queries.draws import RowTable, uniform
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.passes import own_output, require_possible
@@ -32,9 +32,11 @@ from circurve.queries.target import Target, state_logs
 
 __all__ = ["sample"]
 
-CPU_BYTES, CUDA_BYTES = 1 << 24, 1 << 30
-"""The working set of the draws that are made at once. It depends on the circuit and the kind of device alone, so that a
-seed gives the same rows whatever memory is free."""
+CPU_BYTES, CUDA_BYTES = 1 << 24, 1 << 28
+"""The working set, for each run, of the draws that are made at once. It depends on the circuit and the kind of device
+alone, so that a seed gives the same rows whatever memory is free and whatever other runs there are."""
+
+RUNS_AT_ONCE = 16
 
 MAX_TABLE_STATES = 1024
 """Inputs with more states draw by their family's own method."""
@@ -50,18 +52,23 @@ def sample(target: Target, given: Evidence, draws: int = 1, seed: int = 0) -> Te
     The same seed gives the same draws on the same kind of device, and a run's draws do not depend on the other runs
     (all runs see the same random numbers).
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
-        raise OptionError(f"draws must be a whole number >= 1, not {draws!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
-    known = bool((given.observed > 0).any()) or given.soft
+    draws, seed = check_count("draws", draws, least=1), check_count("seed", seed, least=0)
     widest = max((layer.units for layer in target.program.sums), default=1)
-    random = _Random(seed, target.device)
-    if not known:
-        return _without_evidence(target, given, draws, random)
-    if draws >= TABLE_DRAWS * widest:
-        return _with_tables(target, given, draws, random)
-    return _row_by_row(target, given, draws, random)
+    draw = _with_tables if draws >= TABLE_DRAWS * widest else _row_by_row
+    if not (given.soft or bool((given.observed > 0).any())):
+        draw = _without_evidence
+    starts = range(0, target.runs, RUNS_AT_ONCE)
+    parts = [_some_runs(target, given, slice(start, start + RUNS_AT_ONCE)) for start in starts]
+    return torch.cat([draw(*part, draws, _Random(seed, target.device)) for part in parts])
+
+
+def _some_runs(target: Target, given: Evidence, runs: slice) -> tuple[Target, Evidence]:
+    if target.runs <= RUNS_AT_ONCE:
+        return target, given
+    params = target.params.map(lambda values: values[runs])
+    part = Target(target.program, params, Reference.of(target.program, params), target.memory_budget, target.columns)
+    own = given if len(given.x) == 1 else replace(given, x=given.x[runs], observed=given.observed[runs])
+    return part, own
 
 
 class _Random:
@@ -86,9 +93,9 @@ def _block_size(target: Target, bytes_per_row: int) -> int:
 
 
 def _walk_bytes(target: Target) -> int:
-    """Memory of a walk down, for one row of all runs: a number for each node, and temporaries of the widest layer."""
+    """Memory of a walk down, for one row of one run: a number for each node, and temporaries of the widest layer."""
     widest = max(len(layer.nodes) for layer in (*target.program.inputs, *target.program.layers))
-    return 8 * target.runs * (len(target.program.circuit.nodes) + target.variables + 6 * widest)
+    return 8 * (len(target.program.circuit.nodes) + target.variables + 6 * widest)
 
 
 def _blocks(rows: int, size: int) -> Iterator[slice]:
@@ -153,7 +160,7 @@ def _without_evidence(target: Target, given: Evidence, draws: int, random: _Rand
 def _with_tables(target: Target, given: Evidence, draws: int, random: _Random) -> Tensor:
     """Many draws for each of a few rows of evidence."""
     found = torch.empty(target.runs, draws, given.size, target.variables, dtype=target.dtype, device=target.device)
-    edges = sum(weights[0].numel() for weights in target.params.weights) * target.runs
+    edges = sum(weights[0].numel() for weights in target.params.weights)
     for rows in _blocks(given.size, max(1, _budget(target) // (24 * max(1, edges)))):
         part = given.rows(rows)
         params = _tilted(target, part)
@@ -264,7 +271,8 @@ def _row_by_row(target: Target, given: Evidence, draws: int, random: _Random) ->
     """A few draws for each of many rows of evidence."""
     found = torch.empty(target.runs, draws, given.size, target.variables, dtype=target.dtype, device=target.device)
     widest = max((layer.children.targets for layer in target.program.sums), default=1)
-    each = target.reference.bytes_per_sample(backward=False) + 4 * 8 * target.runs * widest + _walk_bytes(target)
+    values = target.reference.bytes_per_sample(backward=False) // target.runs
+    each = values + 4 * 8 * widest + _walk_bytes(target)
     tables = _Tables((), _input_tables(target, target.params), target.params.inputs, {}, 1)
     for rows in _blocks(given.size, _block_size(target, each)):
         part = given.rows(rows)
