@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -37,8 +38,10 @@ def measure(kind: str, rows: int, columns: int, repeats: int) -> dict[str, Any]:
         pd.DataFrame(values[: rows // 10], columns=names).to_csv(small, index=False)
         table = read_table(path)
         assert np.array_equal(table, pd.read_csv(path).to_numpy())
-        times = interleaved({"circurve": lambda: read_table(path), "pandas": lambda: pd.read_csv(path)}, repeats)
-        with mock.patch("circurve.data.arrow.find_spec", lambda name: None):
+        sides = {"circurve": lambda: read_table(path), "pandas": lambda: pd.read_csv(path)}
+        times = interleaved(sides, repeats)
+        processor = {name: _processor_seconds(run) for name, run in sides.items()}
+        with mock.patch("circurve.data.arrow.find_spec", return_value=None):
             own = interleaved({"own reader": lambda: read_table(small)}, 1)
         megabytes = path.stat().st_size / 1e6
     return {
@@ -49,9 +52,20 @@ def measure(kind: str, rows: int, columns: int, repeats: int) -> dict[str, Any]:
         "read_by": table.source,
         "seconds": medians(times),
         "times": times,
+        "processor_seconds": processor,
         "pandas_over_circurve": ratio_in_turns(times["pandas"], times["circurve"]),
         "own_reader_seconds_for_a_tenth": own["own reader"][0],
     }
+
+
+def _processor_seconds(run: Callable[[], Any]) -> float:
+    """The time that all threads together were busy, which other programs on the machine hardly change."""
+    found = []
+    for _ in range(3):
+        start = time.process_time()
+        run()
+        found.append(time.process_time() - start)
+    return min(found)
 
 
 def main() -> None:

@@ -193,8 +193,8 @@ class TestText:
         assert table(write("x.data", "10,2\n3,?\n")).columns is None
         message = refusal(write("y.data", "a,b\n1,2\n"))
         assert message.endswith(
-            ":1: column 0 holds text 'a' among numbers; correct it or leave the field empty (if the first row names the "
-            "columns, say header=True)"
+            ":1: column 0 holds text 'a' among numbers; correct it or leave the field empty "
+            "(if the first row names the columns, say header=True)"
         )
 
     @given(st.lists(st.lists(st.floats(-1e12, 1e12), min_size=3, max_size=3), min_size=1, max_size=5))

@@ -35,7 +35,8 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
     That is text which pyarrow refuses or reads in another way: quotes after a blank, lone carriage returns, hexadecimal
-    numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the line at fault.
+    numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the line at
+    fault.
     """
     if find_spec("pyarrow") is None or _odd(raw, layout.separator):
         return None

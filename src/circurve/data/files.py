@@ -1,4 +1,4 @@
-"""Data files: text tables, Parquet and Arrow, numpy's .npy and .npz; and the one function that takes a name, a file or a folder."""
+"""Data files: text, Parquet, Arrow, .npy and .npz; and the one function that takes a name, a file or a folder."""
 
 from __future__ import annotations
 

@@ -239,10 +239,11 @@ def _numbers(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]] | None
 
 
 def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]]:
-    lines, fields = [], []
-    for line, row in rows:
+    lines: list[int] = []
+    fields: list[list[str]] = []
+    for line, row_fields in rows:
         lines.append(line)
-        fields.append(row)
+        fields.append(row_fields)
     columns = []
     for v, column in enumerate(zip(*fields, strict=True)):
         places = {field: code for code, field in enumerate(dict.fromkeys(column))}
@@ -274,7 +275,7 @@ def _made(columns: list[Coded], layout: Layout, lines: range | list[int], source
             row = int(wrong.argmax())
             place = f"{layout.path}:{lines[row]}: {column_label(layout.columns, v)}"
             raise DataError(f"{place} is not finite ({column.values[row]})")
-    places = Places("line", lines if isinstance(lines, range) else np.array(lines))
+    places = Places("line", lines)
     return replace(coded_table(layout.columns, columns, places, _compact), source=source)
 
 
