@@ -10,7 +10,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,12 @@ def of(load: Callable[[], Any], classes: bool = True, types: Any = None) -> Task
     return Task(data.data.astype(float), data.target if classes else None, types=types)
 
 
+def digits(rows: int = 600) -> Task:
+    """The first rows, as counts from 0 to 16."""
+    whole = of(load_digits, types=[cc.Binomial(16)] * 64)
+    return replace(whole, x=whole.x[:rows], y=whole.y[:rows])
+
+
 IMPUTATION: Mapping[str, Callable[[], Task]] = {
     "iris": lambda: of(load_iris),
     "wine": lambda: of(load_wine),
@@ -77,7 +83,7 @@ CLASSIFICATION: Mapping[str, Callable[[], Task]] = {
     "iris": lambda: of(load_iris),
     "wine": lambda: of(load_wine),
     "breast cancer": lambda: of(load_breast_cancer),
-    "digits": lambda: of(load_digits, types=[cc.Binomial(16)] * 64),
+    "digits, 600 rows": digits,
     "mixed": mixed,
 }
 DENSITY: Mapping[str, Callable[[], Task]] = {
@@ -293,23 +299,22 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--name", default="tables")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     warnings.simplefilter("ignore")  # peers that did not converge, values not seen in training
-    results: dict[str, Any] = {"sklearn": sklearn_version, "missing": MISSING, "test_share": TEST_SHARE}
     for name in arguments.parts.split(","):
         tasks, run, missing = PARTS[name]
-        results[name] = {}
+        found: dict[str, Any] = {}
         for table, load in tasks.items():
             task, runs = load(), {}
             for seed in range(arguments.seeds):
                 for method, scores in run(task, split(task, seed, missing)):
                     runs.setdefault(method, []).append(scores)
-            results[name][table] = {method: summary(scores) for method, scores in runs.items()}
-            for method, scores in results[name][table].items():
+            found[table] = {method: summary(scores) for method, scores in runs.items()}
+            for method, scores in found[table].items():
                 print(name, table, method, {key: round(value["mean"], 3) for key, value in scores.items()}, flush=True)
-        write_result(arguments.name, results)
+        setting = {"sklearn": sklearn_version, "missing": missing, "test_share": TEST_SHARE, "seeds": arguments.seeds}
+        write_result(f"tables_{name}", {**setting, "tables": found})
 
 
 if __name__ == "__main__":

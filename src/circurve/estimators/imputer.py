@@ -19,8 +19,7 @@ from circurve.estimators.compat import input_names
 from circurve.estimators.training import build, learn
 from circurve.learning.checks import check_choice
 from circurve.model import Model
-from circurve.queries import Target, impute, make_evidence
-from circurve.queries.impute import IMPUTATIONS, Imputation
+from circurve.queries import IMPUTATIONS, Imputation, Target, impute, make_evidence
 from circurve.schema import Schema
 
 __all__ = ["CircuitImputer"]
