@@ -46,6 +46,7 @@ from circurve.torch_module import CircuitModule, torch_module
 if TYPE_CHECKING:  # the package circurve.curvature is this function: see its docstring
     from circurve import plots as plots
     from circurve.curvature import curvature
+    from circurve.estimators import CircuitClassifier, CircuitImputer, DensityEstimator, OutlierDetector
 else:
     from circurve import curvature
 
@@ -54,6 +55,8 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Circuit",
+    "CircuitClassifier",
+    "CircuitImputer",
     "CircuitModule",
     "CircurveError",
     "CircurveWarning",
@@ -61,6 +64,7 @@ __all__ = [
     "Curvature",
     "DataError",
     "Dataset",
+    "DensityEstimator",
     "DownloadError",
     "Examples",
     "FileAccessError",
@@ -73,6 +77,7 @@ __all__ = [
     "Input",
     "Model",
     "OptionError",
+    "OutlierDetector",
     "ParameterError",
     "Poisson",
     "Product",
@@ -113,9 +118,13 @@ __all__ = [
     "torch_module",
 ]
 
+ESTIMATORS = ("CircuitClassifier", "CircuitImputer", "DensityEstimator", "OutlierDetector")
+
 
 def __getattr__(name: str) -> Any:
-    """`circurve.plots` is imported when it is first used: it needs matplotlib, and nothing else does."""
+    """`circurve.plots` and the estimators are imported when first used: matplotlib and scikit-learn take a while."""
+    if name in ESTIMATORS:
+        return getattr(import_module("circurve.estimators"), name)
     if name != "plots":
         raise AttributeError(f"module 'circurve' has no attribute {name!r}")
     try:

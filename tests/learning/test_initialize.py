@@ -37,6 +37,13 @@ def start(circuit: Circuit, data: Any, seed: int = 0, init: Any = "prototypes") 
     return initial_params(compile(circuit), seed, prepare(data, circuit, "train"), init)
 
 
+def test_one_unit_starts_around_a_row():
+    """One row number must not be read as a scalar."""
+    params = start(mixture([Gaussian(), Gaussian()], 1), np.array([[3.0, 5.0]]))
+    means = params.inputs[0][0, :, 0, 0]
+    torch.testing.assert_close(means, torch.tensor([3.0, 5.0], dtype=torch.float64), atol=0.5, rtol=0)
+
+
 def weighted_start(circuit: Circuit, data: Any, weights: Any, init: Any) -> Params:
     return initial_params(compile(circuit), 0, prepare(data, circuit, "train", weights=weights), init)
 

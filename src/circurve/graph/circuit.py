@@ -11,7 +11,7 @@ import numpy as np
 from circurve.errors import StructureError
 from circurve.graph.checks import check_scopes, name_of, topological_order
 from circurve.graph.nodes import Input, Node, Product, Sum
-from circurve.inputs import Family
+from circurve.inputs import Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
 from circurve.schema import Schema
 
@@ -104,6 +104,14 @@ class Circuit:
     def inputs(self) -> tuple[Input, ...]:
         """The input nodes."""
         return tuple(node for node in self.nodes if isinstance(node, Input))
+
+    @property
+    def free_parameters(self) -> int:
+        """How many numbers determine a distribution of this form: probabilities that sum to one count one less."""
+        sums = sum(node.edges - node.units for node in self.sums)
+        return sums + sum(
+            n.units * (len(n.family.parameter_names) - isinstance(n.family, Categorical)) for n in self.inputs
+        )
 
     def name_of(self, node: Node) -> str:
         """The node's own name, or one made from its kind and position, as error messages use it."""

@@ -65,7 +65,7 @@ def initial_params(program: Program, seed: int, table: Table, init: Initializati
             column = _observed(table, looked_at, node.variable)
             start = node.family.initialize(column, layer.units, source)
             if rows is not None and prototype is not None:
-                values = torch.from_numpy(table[rows[: layer.units], node.variable].astype(np.float64))  # (K,)
+                values = torch.from_numpy(table[rows[: layer.units].numpy(), node.variable].astype(np.float64))  # (K,)
                 missing = values.isnan()
                 placed = prototype(node.family, torch.where(missing, 0.0, values), column, source)
                 start = torch.where(missing.unsqueeze(-1), start, placed)

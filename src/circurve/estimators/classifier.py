@@ -1,0 +1,129 @@
+"""Classification by one density for each class: exact for rows with any values missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from circurve.data import Table
+from circurve.errors import DataError
+from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.compat import check_target
+from circurve.estimators.training import build, learn, learn_more
+from circurve.graph import Circuit
+from circurve.model import Model
+
+__all__ = ["CircuitClassifier"]
+
+Floats = NDArray[np.float64]
+
+
+class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc]
+    """p(class | x) from one circuit for each class and the classes' shares, by Bayes' rule.
+
+    Missing values are integrated out, so `predict_proba` is the model's exact posterior given what is observed. The
+    parameters are those of `DensityEstimator`; each class has a structure of its own and stops by rows of its own.
+
+    Attributes: `classes_`; `class_count_` and `class_prior_`, the weight of each class and its share; `models_`, one
+    `Model` for each class; `n_iter_`, the most epochs of any class; `n_features_in_`, `feature_names_in_`.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CircuitClassifier:  # noqa: N803
+        """Learn a circuit for each class from X (N, V), NaN for missing, and the classes y (N,)."""
+        recipe, seed = self._recipe(), self._seed()
+        table, y = self._rows_and_classes(X, y, sample_weight, reset=True)
+        self.classes_ = np.unique(y)
+        parts = [table.rows(y == label) for label in self.classes_]
+        results = [learn(recipe, build(recipe, part, self.schema_), part, seed) for part in parts]
+        self.models_: list[Model | Circuit] = [result.model for result in results]
+        self.n_iter_ = max(result.epochs for result in results)
+        self.class_count_ = _weights(parts)
+        self.class_prior_ = self.class_count_ / self.class_count_.sum()
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> CircuitClassifier:
+        """One EM step on these rows, the next ones of a stream, for each class that occurs in them.
+
+        The first call needs `classes`, all that will ever occur; it fixes the families, and one structure for all
+        classes. A class without rows so far has probability zero.
+        """
+        recipe, seed, first = self._recipe(), self._seed(), not hasattr(self, "models_")
+        table, y = self._rows_and_classes(X, y, sample_weight, reset=first)
+        if first:
+            if classes is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            self.classes_ = np.unique(classes)
+            self.models_ = [build(recipe, table, self.schema_) for _ in self.classes_]
+            self.n_iter_, self.class_count_ = 0, np.zeros(len(self.classes_))
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise DataError(
+                f"y has the class {unknown.tolist()[0]!r}, which is not in classes={self.classes_.tolist()}"
+            )
+        parts = [table.rows(y == label) for label in self.classes_]
+        for number, part in enumerate(parts):
+            if len(part):
+                self.models_[number] = learn_more(recipe, self.models_[number], part, seed, self.n_iter_)
+        self.class_count_ = self.class_count_ + _weights(parts)
+        self.class_prior_ = self.class_count_ / self.class_count_.sum()
+        self.n_iter_ += 1
+        return self
+
+    def _rows_and_classes(self, x: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Table, NDArray[Any]]:
+        """The rows of weight above zero, and their classes."""
+        if y is None:
+            raise ValueError(f"requires y to be passed, but the target y is None: {type(self).__name__} needs classes")
+        table, used = self._training_rows(x, sample_weight, reset=reset)
+        y = check_target(y, len(used))
+        check_classification_targets(y)
+        return table, y[used]
+
+    def _log_joint(self, X: Any) -> Floats:  # noqa: N803
+        """log p(x, class), (N, classes)."""
+        rows = self._rows(X)
+        columns = [
+            model.log_prob(rows) + np.log(share) if isinstance(model, Model) else np.full(len(rows), -np.inf)
+            for model, share in zip(self.models_, self.class_prior_, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
+        """log p(class | x), (N, classes); the classes' shares for a row that no class can explain."""
+        joint = self._log_joint(X)
+        impossible = np.isneginf(joint).all(axis=1)
+        with np.errstate(divide="ignore"):
+            joint[impossible] = np.log(self.class_prior_)
+        log_proba: Floats = joint - logsumexp(joint, axis=1, keepdims=True)
+        return log_proba
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """p(class | x), (N, classes), given the observed values of each row."""
+        return np.exp(self.predict_log_proba(X))
+
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
+        """For two classes the log-odds of the second, (N,); for more, log p(class | x), (N, classes)."""
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if len(self.classes_) == 2 else log_proba
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The most probable class of each row, (N,)."""
+        most = self.predict_log_proba(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[most]
+        return labels
+
+
+def _weights(parts: Sequence[Table]) -> Floats:
+    """The total weight of the rows of each class."""
+    return np.array([len(part) if part.weights is None else float(part.weights.sum()) for part in parts])

@@ -1,0 +1,95 @@
+"""The density of a table, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from circurve.data import decode, make_frame
+from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.training import build, learn, learn_more
+from circurve.learning.checks import check_count
+from circurve.queries import Target, no_evidence, sample
+
+__all__ = ["DensityEstimator"]
+
+Floats = NDArray[np.float64]
+
+
+class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
+    """A probabilistic circuit as a density estimator.
+
+    X is an array of numbers, NaN for missing, or a data frame, which may hold text, booleans and dates too.
+
+    n_units: Units of each latent variable; n_estimators: how many circuits, from different seeds, are mixed.
+    structure: "hclt" (a hidden Chow-Liu tree of the data), "mixture" or "independent"; also a Circuit, or a function of
+    (table, n_units, schema) that returns one.
+    method, mu: "vanilla", "global" or "gated" EM, and the strength of the penalty of the last two; "auto" chooses it by
+    held-out likelihood. Also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
+    init: Start at "random", around rows of the data ("prototypes"), or what held-out likelihood prefers ("auto").
+    max_epochs, batch_size, step_size: As in `fit`; batch_size None takes all rows in each step.
+    pseudocount: Added to each sum's counts; "auto" is 0.1 for tables of discrete columns alone, else 0.
+    validation_fraction, patience: The share of the rows that decide about the number of epochs, init and mu, and after
+    how many epochs without a better likelihood they stop; None trains for `max_epochs`. All rows train the final model.
+    types, schema: Families by column, as in `infer_schema` (or a list of one for each column), or a whole `Schema`.
+    unseen: A value that training did not see makes a row "impossible", is "missing", or is an "error".
+    random_state, device, verbose: As usual; device "auto" is CUDA where there is one.
+
+    Attributes: `model_` (one `Model`, in the units of the data), `schema_`, `n_iter_` (epochs of the training),
+    `n_features_in_`, `feature_names_in_`.
+    """
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
+        """Learn structure and parameters from X (N, V), NaN for missing; y is ignored."""
+        recipe = self._recipe()
+        table, _ = self._training_rows(X, sample_weight, reset=True)
+        learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
+        self.model_, self.n_iter_ = learned.model, learned.epochs
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
+        """One EM step on these rows, the next ones of a stream; the first call also fixes structure and families."""
+        recipe, first = self._recipe(), not hasattr(self, "model_")
+        table, _ = self._training_rows(X, sample_weight, reset=first)
+        start = build(recipe, table, self.schema_) if first else self.model_
+        self.n_iter_ = 0 if first else self.n_iter_
+        self.model_ = learn_more(recipe, start, table, self._seed(), self.n_iter_)
+        self.n_iter_ += 1
+        return self
+
+    def score_samples(self, X: Any) -> Floats:  # noqa: N803
+        """The log-likelihood of each row, (N,); missing values are integrated out."""
+        rows = self._rows(X)
+        scores: Floats = self.model_.log_prob(rows)
+        return scores
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """The mean log-likelihood of the rows."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> Any:
+        """Rows drawn from the density, (n_samples, V): numbers, or a data frame where a column holds text or dates.
+
+        An integer `random_state` gives the same rows at every call.
+        """
+        check_is_fitted(self)
+        check_count("n_samples", n_samples, at_least=1)
+        target = Target.of(self.model_.program, self.model_.params)
+        drawn = sample(target, no_evidence(target), draws=n_samples, seed=self._seed())[0, :, 0].double().cpu().numpy()
+        columns = decode(drawn, self.schema_)
+        if all(column.dtype.kind in "biuf" for column in columns.values()):
+            return np.stack(list(columns.values()), axis=1, dtype=np.float64)
+        return make_frame(columns)
+
+    def bic(self, X: Any) -> float:  # noqa: N803
+        """The Bayesian information criterion on X, f log N - 2 log p(X) with f free parameters: lower is better."""
+        scores = self.score_samples(X)
+        return float(self.model_.circuit.free_parameters * np.log(len(scores)) - 2 * scores.sum())
+
+    def aic(self, X: Any) -> float:  # noqa: N803
+        """The Akaike information criterion on X, 2 f - 2 log p(X) with f free parameters: lower is better."""
+        return float(2 * self.model_.circuit.free_parameters - 2 * self.score_samples(X).sum())

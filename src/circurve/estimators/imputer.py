@@ -1,0 +1,175 @@
+"""Missing values filled in from the joint distribution, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from circurve.data import Table, align, decode
+from circurve.data.frames import as_narwhals
+from circurve.errors import DataError, OptionError
+from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.compat import input_names
+from circurve.estimators.training import build, learn
+from circurve.learning.checks import check_choice
+from circurve.model import Model
+from circurve.queries import IMPUTATIONS, Imputation, Target, impute, make_evidence
+from circurve.schema import Schema
+
+__all__ = ["CircuitImputer"]
+
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
+    """Fills each hole given all observed values of its row; values that are there stay as they are.
+
+    strategy: "mean" is the conditional mean of numbers and the most probable category, the best guess of each cell by
+    itself; "mode" is the most probable value of each cell; "most_probable" completes the whole row at once; "sample" is
+    a draw from the joint distribution of all holes of a row, the same one at every call. add_indicator: append a column
+    of zeros and ones for each column that had missing values in training. The other parameters are those of
+    `DensityEstimator`.
+
+    Attributes: `model_`, `n_iter_`, `indicator_features_` (the numbers of the columns with an indicator),
+    `n_features_in_`, `feature_names_in_`.
+    """
+
+    def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
+        self,
+        n_units: int = 32,
+        *,
+        strategy: Imputation = "mean",
+        add_indicator: bool = False,
+        n_estimators: int = 4,
+        structure: Any = "hclt",
+        method: Any = "vanilla",
+        mu: Any = "auto",
+        init: Any = "auto",
+        max_epochs: int = 100,
+        batch_size: int | None = None,
+        step_size: Any = None,
+        pseudocount: Any = "auto",
+        validation_fraction: float | None = 0.2,
+        patience: int = 10,
+        types: Any = None,
+        schema: Schema | None = None,
+        unseen: Any = "impossible",
+        random_state: Any = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_units,
+            n_estimators=n_estimators,
+            structure=structure,
+            method=method,
+            mu=mu,
+            init=init,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            step_size=step_size,
+            pseudocount=pseudocount,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            types=types,
+            schema=schema,
+            unseen=unseen,
+            random_state=random_state,
+            device=device,
+            verbose=verbose,
+        )
+        self.strategy = strategy
+        self.add_indicator = add_indicator
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitImputer:  # noqa: N803
+        """Learn the joint distribution of X (N, V), NaN for missing; y is ignored."""
+        check_choice("strategy", self.strategy, IMPUTATIONS)
+        recipe, seed = self._recipe(), self._seed()
+        table, _ = self._training_rows(X, sample_weight, reset=True)
+        learned = learn(recipe, build(recipe, table, self.schema_), table, seed)
+        self.model_, self.n_iter_, self._draw = learned.model, learned.epochs, seed
+        missing = np.zeros(table.shape[1], bool) if table.observed is None else ~table.observed.numpy().all(axis=0)
+        self.indicator_features_ = np.flatnonzero(missing) if self.add_indicator else np.array([], dtype=np.int64)
+        return self
+
+    def transform(self, X: Any) -> Array:  # noqa: N803
+        """X with its holes filled, (N, V), and indicators after it where `add_indicator` asks for them.
+
+        Numbers, or objects where a column holds text or dates. A value that training did not see stays as it is; the
+        others of its row are filled as if it were missing (unseen="error" refuses it).
+        """
+        check_is_fitted(self)
+        raw = self._raw(X, reset=False)
+        known = align(raw, self.schema_, unseen="error" if self.unseen == "error" else "missing")
+        filled = fill(self.model_, known, self.strategy, self._draw)
+        originals = _originals(X, raw, self.schema_.names or ())
+        holes = np.stack([_missing(column) for column in originals], axis=1)
+        columns = decode(filled, self.schema_).values()
+        pairs = zip(originals, columns, holes.T, strict=True)
+        complete = [np.where(hole, new.astype(old.dtype), old) for old, new, hole in pairs]
+        numeric = all(column.dtype.kind == "f" for column in complete)
+        result = np.stack(complete, axis=1, dtype=np.float64 if numeric else object, casting="unsafe")
+        return np.hstack([result, holes[:, self.indicator_features_].astype(result.dtype)])
+
+    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+        """X as it was before `transform`: NaN where an indicator says so. Needs `add_indicator=True`."""
+        check_is_fitted(self)
+        if not self.add_indicator:
+            raise OptionError("inverse_transform needs add_indicator=True: without indicators the holes are not known")
+        rows, width = np.array(X, dtype=np.float64), len(self.schema_)
+        expected = width + len(self.indicator_features_)
+        if rows.ndim != 2 or rows.shape[1] != expected:
+            raise DataError(f"X has shape {rows.shape}, expected {expected} columns: {width} and the indicators")
+        values, marks = rows[:, :width], rows[:, width:]
+        values[:, self.indicator_features_] = np.where(marks > 0, np.nan, values[:, self.indicator_features_])
+        return values
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """The names of the columns of X, and `missingindicator_NAME` for indicators."""
+        check_is_fitted(self)
+        input_names(self, input_features)  # refuses other names than those in training
+        names = list(self.schema_.names or ())
+        return np.array([*names, *(f"missingindicator_{names[v]}" for v in self.indicator_features_)], dtype=object)
+
+
+def fill(model: Model, table: Table, strategy: Imputation, seed: int) -> Floats:  # (N, V)
+    """The coded values of an aligned table, with the holes filled; rows without holes are not looked at."""
+    values = np.array(table, dtype=np.float64)
+    holes = np.isnan(values)
+    rows = np.flatnonzero(holes.any(axis=1))
+    if not rows.size:
+        return values
+    target = Target.of(model.program, model.params)
+    evidence = make_evidence(target, table.rows(rows))
+    found = impute(target, evidence, how=strategy, seed=seed)[0, 0].double().cpu().numpy()  # (n, V)
+    named = [v for v, column in enumerate(model.schema.columns) if column.kind in ("category", "boolean")]
+    if strategy == "mean" and holes[:, named].any():
+        found[:, named] = impute(target, evidence, how="mode")[0, 0][:, named].double().cpu().numpy()
+    values[rows] = np.where(holes[rows], found, values[rows])
+    return values
+
+
+def _originals(x: Any, raw: Table, names: Sequence[str]) -> list[Array]:
+    """The columns as they were given, (N,) each: float64, or objects for text and dates."""
+    frame, kept = as_narwhals(x), []
+    for name in names:
+        number = (raw.columns or ()).index(name)
+        if raw.codings is None or raw.codings[number].kind in ("number", "boolean"):
+            kept.append(np.asarray(raw[:, number], dtype=np.float64))
+        else:
+            kept.append(np.array(frame.get_column(frame.columns[number]).to_list(), dtype=object))
+    return kept
+
+
+def _missing(column: Array) -> NDArray[np.bool_]:
+    """Where a column of numbers or objects has no value."""
+    if column.dtype != object:
+        return np.isnan(column)
+    return np.array([value is None or str(value) in ("nan", "NaT", "<NA>") for value in column])

@@ -1,0 +1,116 @@
+"""Improbable rows, as a scikit-learn outlier detector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import OutlierMixin
+
+from circurve.errors import OptionError
+from circurve.estimators.base import CircuitEstimator
+from circurve.estimators.training import build, learn
+from circurve.schema import Schema
+
+__all__ = ["OutlierDetector"]
+
+Floats = NDArray[np.float64]
+
+AUTO_SHARE = 0.01
+"""contamination="auto" takes this share of the training rows as outliers."""
+
+
+class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
+    """Finds rows whose observed values are improbable: those whose log-likelihood lies below `offset_`.
+
+    contamination: the share of outliers among the training rows, in (0, 0.5]; "auto" is 0.01. It fixes `offset_`. The
+    other parameters are those of `DensityEstimator`. Rows with many missing values have fewer values to be
+    improbable by, and are rarely outliers.
+    """
+
+    def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
+        self,
+        n_units: int = 32,
+        *,
+        n_estimators: int = 4,
+        contamination: Any = "auto",
+        structure: Any = "hclt",
+        method: Any = "vanilla",
+        mu: Any = "auto",
+        init: Any = "auto",
+        max_epochs: int = 100,
+        batch_size: int | None = None,
+        step_size: Any = None,
+        pseudocount: Any = "auto",
+        validation_fraction: float | None = 0.2,
+        patience: int = 10,
+        types: Any = None,
+        schema: Schema | None = None,
+        unseen: Any = "impossible",
+        random_state: Any = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_units,
+            n_estimators=n_estimators,
+            structure=structure,
+            method=method,
+            mu=mu,
+            init=init,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            step_size=step_size,
+            pseudocount=pseudocount,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            types=types,
+            schema=schema,
+            unseen=unseen,
+            random_state=random_state,
+            device=device,
+            verbose=verbose,
+        )
+        self.contamination = contamination
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> OutlierDetector:  # noqa: N803
+        """Learn the density of X (N, V), NaN for missing, and the threshold; y is ignored."""
+        share, recipe = self._share(), self._recipe()
+        table, _ = self._training_rows(X, sample_weight, reset=True)
+        learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
+        self.model_, self.n_iter_ = learned.model, learned.epochs
+        weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()
+        self.offset_ = _least_inlier(self.model_.log_prob(table), weights, share)
+        return self
+
+    def _share(self) -> float:
+        share = self.contamination
+        if isinstance(share, str) and share == "auto":
+            return AUTO_SHARE
+        if isinstance(share, int | float | np.number) and 0 < share <= 0.5:
+            return float(share)
+        raise OptionError(f"contamination must be 'auto' or a number above 0 and up to 0.5, not {share!r}")
+
+    def score_samples(self, X: Any) -> Floats:  # noqa: N803
+        """The log-likelihood of each row, (N,); the lower, the more of an outlier."""
+        rows = self._rows(X)
+        scores: Floats = self.model_.log_prob(rows)
+        return scores
+
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
+        """`score_samples(X) - offset_`: negative for outliers."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
+        """-1 for outliers, 1 for the others."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+
+def _least_inlier(scores: Floats, weights: Floats, share: float) -> float:
+    """The score below which `share` of the weight lies."""
+    order = np.argsort(scores)
+    below = np.cumsum(weights[order]) / weights.sum()
+    first = int(np.searchsorted(below, share, side="right"))
+    return float(scores[order[min(first, len(order) - 1)]])

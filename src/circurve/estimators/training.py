@@ -1,0 +1,170 @@
+"""From a table to a model: structure, early stopping on a share of the rows, a last fit on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+
+from circurve.data import Table
+from circurve.errors import OptionError
+from circurve.graph import Circuit
+from circurve.learning import Gated, Global, Run, Vanilla, fit, fit_fleet
+from circurve.learning.checks import check_choice, check_count
+from circurve.learning.ensemble import ensemble
+from circurve.learning.initialize import INITIALIZATIONS, Initialization
+from circurve.learning.methods import Method, Strength
+from circurve.learning.schedules import Schedule
+from circurve.model import Model
+from circurve.schema import Schema
+from circurve.structures import fully_factorized, hclt, mixture
+
+__all__ = ["Recipe", "build", "learn", "learn_more"]
+
+Build: TypeAlias = Callable[[Table, int, Schema], Circuit]
+"""(rows, units, schema) -> Circuit."""
+
+STRUCTURES: Mapping[str, Build] = {
+    "hclt": lambda table, units, schema: hclt(table, units, schema=schema),
+    "mixture": lambda table, units, schema: mixture(schema, units),
+    "independent": lambda table, units, schema: fully_factorized(schema),
+}
+
+METHODS = ("vanilla", "global", "gated")
+
+DISCRETE_PSEUDOCOUNT = 0.1
+"""pseudocount="auto" for tables of discrete columns alone; 0 for others, whose units keep a least variance anyway."""
+
+FORGETTING = 0.6
+"""Step t of a stream goes (t + 1)^-0.6 of the way; the steps converge for an exponent above 1/2 and up to 1 (Cappe and
+Moulines, 2009)."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an estimator trains: its parameters, under the names that users give them."""
+
+    n_units: int
+    n_estimators: int
+    structure: str | Circuit | Build
+    method: str | Method
+    mu: Strength
+    init: Initialization | Literal["auto"]
+    max_epochs: int
+    batch_size: int | None
+    step_size: float | Schedule | None
+    pseudocount: float | Literal["auto"]
+    validation_fraction: float | None
+    patience: int
+    device: str | torch.device
+    verbose: int
+
+    def __post_init__(self) -> None:
+        check_count("n_estimators", self.n_estimators, at_least=1)
+        check_choice("init", self.init, ("auto", *INITIALIZATIONS))
+        share: object = self.validation_fraction
+        if share is not None and not (isinstance(share, int | float) and 0 <= share < 1):
+            raise OptionError(f"validation_fraction must be None or a number from 0 to below 1, not {share!r}")
+        if isinstance(self.pseudocount, str) and self.pseudocount != "auto":
+            raise OptionError(f"pseudocount must be 'auto' or a number >= 0, not {self.pseudocount!r}")
+
+    def method_for(self, circuit: Circuit) -> Method:
+        """The M-step, by its name or as a record."""
+        if isinstance(self.method, Vanilla | Global | Gated):
+            return self.method
+        pseudocount: Any = self.pseudocount
+        if isinstance(pseudocount, str):
+            pseudocount = DISCRETE_PSEUDOCOUNT if all(family.discrete for family in circuit.families) else 0.0
+        if self.method == "vanilla":
+            return Vanilla(pseudocount)
+        if self.method == "global":
+            return Global(self.mu, pseudocount=pseudocount)
+        if self.method == "gated":
+            return Gated(self.mu, pseudocount=pseudocount)
+        known = ", ".join(repr(name) for name in METHODS)
+        raise OptionError(f"method must be {known}, Vanilla(), Global(mu) or Gated(mu), not {self.method!r}")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every call of `fit` is given. In small tables float64 is as fast as float32, and it scores columns far
+        from zero."""
+        return {
+            "batch_size": self.batch_size,
+            "step_size": self.step_size,
+            "device": self.device,
+            "precision": "float64",
+            "progress": bool(self.verbose),
+        }
+
+
+def build(recipe: Recipe, table: Table, schema: Schema) -> Circuit:
+    """The circuit of an estimator for these rows."""
+    structure = recipe.structure
+    if isinstance(structure, Circuit):
+        return structure
+    if callable(structure):
+        return structure(table, recipe.n_units, schema)
+    if structure not in STRUCTURES:
+        known = ", ".join(repr(name) for name in STRUCTURES)
+        raise OptionError(f"structure must be {known}, a Circuit or a function, not {structure!r}")
+    return STRUCTURES[structure](table, recipe.n_units, schema)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What training gives an estimator."""
+
+    model: Model
+    epochs: int
+
+
+def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
+    """Train the members of an estimator on the rows of a table; the model is their mixture.
+
+    A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
+    train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
+    """
+    table = _observed_rows(table)
+    options, method = {**recipe.options, "epochs": recipe.max_epochs}, recipe.method_for(circuit)
+    inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
+    trials = [Run(method, seed, init=init) for init in inits]
+    share, best, epochs = recipe.validation_fraction, trials[-1], recipe.max_epochs
+    if share and len(table) > 1:
+        train, valid = _split(table, share, seed)
+        tried = fit_fleet(circuit, train, trials, valid=valid, patience=recipe.patience, **options)
+        chosen = tried.best(by="valid_ll")
+        best, epochs = chosen.run, max(1, chosen.epoch)
+    members = [replace(best, seed=seed + number) for number in range(recipe.n_estimators)]
+    results = fit_fleet(circuit, table, members, callbacks=[lambda event: event.epoch >= epochs], **options)
+    return Learned(ensemble([result.model for result in results if not result.failed]), epochs)
+
+
+def _observed_rows(table: Table) -> Table:
+    """The rows with at least one value, all of them if none has any; the others say nothing."""
+    if table.observed is None:
+        return table
+    some = table.observed.any(1)
+    return table.rows(some) if bool(some.any()) and not bool(some.all()) else table
+
+
+def _split(table: Table, share: float, seed: int) -> tuple[Table, Table]:
+    """The rows to train on and those to validate by, at least one; drawn by the seed, in their order."""
+    held = max(1, round(share * len(table)))
+    order = np.random.default_rng(seed).permutation(len(table))
+    return table.rows(np.sort(order[held:])), table.rows(np.sort(order[:held]))
+
+
+def learn_more(recipe: Recipe, start: Model | Circuit, table: Table, seed: int, steps: int) -> Model:
+    """One EM step on all rows of a table, after `steps` earlier ones; a circuit is given starting parameters first."""
+    options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed}
+    if recipe.step_size is None:
+        options["step_size"] = (steps + 1) ** -FORGETTING
+    circuit = start if isinstance(start, Circuit) else start.circuit
+    options["method"] = recipe.method_for(circuit)
+    if isinstance(start, Circuit):
+        options["init"] = "prototypes" if recipe.init == "auto" else recipe.init
+        return fit(circuit, table, epochs=1, **options).model
+    return fit(circuit, table, start=start, epochs=1, **options).model
