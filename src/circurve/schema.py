@@ -155,23 +155,41 @@ class Schema:
         rows = zip(called, listed, codings, strict=True)
         return cls(tuple(Column(n, f, c.kind, _fitting(c, f), c.origin, reason) for n, f, c in rows))
 
-    @property
+    @cached_property
     def families(self) -> tuple[Family, ...]:
         """The family of each column."""
         return tuple(column.family for column in self.columns)
 
-    @property
+    @cached_property
     def codings(self) -> tuple[Coding, ...]:
         """The coding of each column."""
         return tuple(column.coding for column in self.columns)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...] | None:
         """The names of the columns; None if they have none."""
         found = tuple(column.name for column in self.columns if column.name is not None)
         return found if found or not self.columns else None
 
-    @property
+    @cached_property
+    def only_numbers(self) -> bool:
+        """True if all values are stored as they are."""
+        return all(column.kind == "number" for column in self.columns)
+
+    @cached_property
+    def discrete(self) -> bool:
+        """True if all families are discrete."""
+        return all(family.discrete for family in self.families)
+
+    @cached_property
+    def by_family(self) -> dict[Family, list[int]]:
+        """The places of the columns of each family."""
+        groups: dict[Family, list[int]] = {}
+        for place, family in enumerate(self.families):
+            groups.setdefault(family, []).append(place)
+        return groups
+
+    @cached_property
     def plain(self) -> bool:
         """True if the families say it all: no names, plain numbers, no reserved shares, nothing ignored."""
         bare = (column.name is None and column.kind == "number" and not column.unseen_share for column in self.columns)
@@ -270,7 +288,8 @@ def _check_origin(origin: object, what: str) -> None:
 
 
 def _family_words(family: Family) -> str:
-    options = ", ".join(f"{value:g}" for value in vars(family).values() if isinstance(value, int | float))
+    numbers = [value for value in vars(family).values() if isinstance(value, int | float)]
+    options = ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in numbers)
     return f"{type(family).__name__}({options})"
 
 

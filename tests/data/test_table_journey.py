@@ -94,7 +94,7 @@ def test_batches_are_cut_from_checked_tables_only(file: Path) -> None:
 def test_messages_of_training_name_the_columns_of_the_file(file: Path) -> None:
     data = load_data(file)
     circuit = cc.fully_factorized([cc.Categorical(4), cc.Bernoulli(), cc.Categorical(2)])
-    with pytest.raises(DataError, match=r"train data: column 2 \('city'\), row 0: value 2 does not fit"):
+    with pytest.raises(DataError, match=r"train data: column 2 \('city'\), line 2: value 2 does not fit"):
         cc.fit(circuit, data.train, epochs=1, device="cpu")
 
 

@@ -22,7 +22,21 @@ from circurve.learning.options import Settings, TrainingOptions
 X = binary_rows(20)
 CIRCUIT = small_circuit(X)
 ORDER = (
-    *("valid", "test", "weights", "labels", "missing", "method", "seed", "init", "epochs", "batch_size", "step_size"),
+    *(
+        "valid",
+        "test",
+        "weights",
+        "labels",
+        "missing",
+        "schema",
+        "unseen",
+        "method",
+        "seed",
+        "init",
+        "epochs",
+        "batch_size",
+        "step_size",
+    ),
     *("tolerance", "patience", "select", "device", "precision", "backend", "memory_budget", "track", "refit", "start"),
     *("callbacks", "progress"),
 )

@@ -131,6 +131,8 @@ def _picked(table: Table, order: Sequence[int | None], names: tuple[str, ...]) -
 
 def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:
     """The table in the codings of the schema, and the cells whose values are none of its categories."""
+    if table.codings is None and schema.only_numbers:
+        return replace(table, columns=table.columns or schema.names), []
     old, new = table.codings or (Coding(),) * len(schema), schema.codings
     if table.columns is None:
         old = tuple(b if a.kind == "number" and _means_codes(b) else a for a, b in zip(old, new, strict=True))

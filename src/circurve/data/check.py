@@ -59,7 +59,7 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
     found, impossible = list(misfits), None
     if found and unseen == "error":
         report(found, table, schema, unseen)
-    if not _all_fit(filled, hidden, families):
+    if not _all_fit(filled, hidden, schema):
         if unseen == "error":
             raise _first_misfit(table, filled, hidden, families)
         found += find_misfits(filled, hidden, families)
@@ -70,25 +70,22 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
         filled = np.where(hidden, 0, filled)
         impossible = torch.from_numpy(wrong) if unseen == "impossible" else None
     dtype: Any = np.float64
-    if all(family.discrete for family in families):
+    if schema.discrete:
         dtype = next(kind for kind in INTEGERS if filled.max() <= np.iinfo(kind).max)
     return replace(
         table,
         values=torch.from_numpy(filled.astype(dtype, order="C", copy=hidden is None)),
         observed=None if hidden is None else torch.from_numpy(~hidden),
         impossible=impossible,
-        codings=None if all(column.kind == "number" for column in schema.columns) else schema.codings,
+        codings=None if schema.only_numbers else schema.codings,
         schema=schema,
     )
 
 
-def _all_fit(filled: Array, hidden: Hidden, families: Sequence[Family]) -> bool:
+def _all_fit(filled: Array, hidden: Hidden, schema: Schema) -> bool:
     """Whether all observed values fit their families; columns of equal family are looked at together."""
-    groups: dict[Family, list[int]] = {}
-    for number, family in enumerate(families):
-        groups.setdefault(family, []).append(number)
-    for family, numbers in groups.items():
-        part = slice(None) if len(numbers) == len(families) else numbers
+    for family, numbers in schema.by_family.items():
+        part = slice(None) if len(numbers) == len(schema) else numbers
         block = filled[:, part]
         observed = block.reshape(-1) if hidden is None else block[~hidden[:, part]]
         if family.check_values(observed) is not None:

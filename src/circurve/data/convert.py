@@ -154,6 +154,11 @@ def is_missing(value: object) -> bool:
 
 def from_objects(values: Sequence[object], label: str, row_word: str = "row") -> Coded:
     """A column of Python objects: all numbers, all true or false, all text, or all dates; None and NaN are missing."""
+    alone = values[0] if len(values) == 1 else None
+    if type(alone) is float or (
+        type(alone) is int and abs(alone) < 2**53
+    ):  # a single row is often asked for, in a hurry
+        return Coded(native(np.array(values)))
     kinds = [None if is_missing(value) else _kind(value) for value in values]
     found = dict.fromkeys(kind for kind in kinds if kind is not None)
     unknown = next((row for row, kind in enumerate(kinds) if kind == "other"), None)

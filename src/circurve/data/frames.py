@@ -54,8 +54,21 @@ def read_frame(frame: Any) -> tuple[Names, list[Coded], Places | None]:
         _refuse_repeated(names)
     if not len(frame):
         raise DataError("data has no rows")
-    columns = [_read_series(series, column_label(names, v)) for v, series in enumerate(frame.iter_columns())]
+    columns = _read_numbers(frame)
+    if columns is None:
+        columns = [_read_series(series, column_label(names, v)) for v, series in enumerate(frame.iter_columns())]
     return names, columns, _index(frame)
+
+
+def _read_numbers(frame: Any) -> list[Coded] | None:
+    """The columns of a frame of plain numbers, all at once; None for any other frame."""
+    if not frame.implementation.is_pandas():
+        return None
+    native_frame = frame.to_native()
+    kinds = {dtype.kind if isinstance(dtype, np.dtype) else "other" for dtype in native_frame.dtypes}
+    if not kinds <= {"i", "u", "f"} or len(set(native_frame.dtypes)) > 1:
+        return None
+    return [Coded(native(column)) for column in native_frame.to_numpy().T]
 
 
 def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | None]:
