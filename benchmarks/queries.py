@@ -36,8 +36,8 @@ from circurve.queries import Evidence, Target, conditional, make_evidence, no_ev
 SIZES = ("16x16", "16x100", "100x32")
 TASKS = ("sample", "conditional")
 PEER_ROWS = {
-    "sample": {"cirkit": 100, "spflow": 1000},
-    "conditional": {"cirkit": 10_000, "spflow": 500},
+    "sample": {"cirkit": 25, "spflow": 1000},
+    "conditional": {"cirkit": 1000, "spflow": 500},
 }
 """Rows that peers on a CPU are asked for at once, about as many as suit them best and fit into memory."""
 
