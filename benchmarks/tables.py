@@ -7,6 +7,7 @@ training rows alone. 30 % of all values are missing, in training and test rows a
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import write_result
+from common import RESULTS, write_result
 from sklearn import __version__ as sklearn_version
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_swiss_roll
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -83,7 +84,7 @@ CLASSIFICATION: Mapping[str, Callable[[], Task]] = {
     "iris": lambda: of(load_iris),
     "wine": lambda: of(load_wine),
     "breast cancer": lambda: of(load_breast_cancer),
-    "digits, 600 rows": digits,
+    "digits": digits,
     "mixed": mixed,
 }
 DENSITY: Mapping[str, Callable[[], Task]] = {
@@ -294,9 +295,17 @@ PARTS: Mapping[str, tuple[Mapping[str, Callable[[], Task]], Callable[..., Any], 
 }
 
 
+def keep(part: str, table: str, scores: dict[str, Any], setting: dict[str, Any]) -> None:
+    """Add the scores of a table to the part's result file; those of other tables stay."""
+    path = RESULTS / f"tables_{part}.json"
+    before = json.loads(path.read_text())["results"]["tables"] if path.exists() else {}
+    write_result(path.stem, {**setting, "tables": {**before, table: scores}})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--tables", default="", help="only these, of each part; all by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
@@ -304,17 +313,16 @@ def main() -> None:
     warnings.simplefilter("ignore")  # peers that did not converge, values not seen in training
     for name in arguments.parts.split(","):
         tasks, run, missing = PARTS[name]
-        found: dict[str, Any] = {}
-        for table, load in tasks.items():
-            task, runs = load(), {}
+        setting = {"sklearn": sklearn_version, "missing": missing, "test_share": TEST_SHARE, "seeds": arguments.seeds}
+        for table in [table for table in tasks if not arguments.tables or table in arguments.tables.split(",")]:
+            task, runs = tasks[table](), {}
             for seed in range(arguments.seeds):
                 for method, scores in run(task, split(task, seed, missing)):
                     runs.setdefault(method, []).append(scores)
-            found[table] = {method: summary(scores) for method, scores in runs.items()}
-            for method, scores in found[table].items():
+            found = {method: summary(scores) for method, scores in runs.items()}
+            keep(name, table, found, setting)
+            for method, scores in found.items():
                 print(name, table, method, {key: round(value["mean"], 3) for key, value in scores.items()}, flush=True)
-        setting = {"sklearn": sklearn_version, "missing": missing, "test_share": TEST_SHARE, "seeds": arguments.seeds}
-        write_result(f"tables_{name}", {**setting, "tables": found})
 
 
 if __name__ == "__main__":
