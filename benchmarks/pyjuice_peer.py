@@ -138,11 +138,12 @@ def extensions() -> dict[str, bool]:
     return {name: getattr(kernels, attribute) is not None for name, attribute in names.items()}
 
 
-def hclt(data: np.ndarray, units: int, device: torch.device) -> Any:
-    """PyJuice's own hidden Chow-Liu tree of binary data, with random parameters.
+def hclt(data: np.ndarray, units: int, device: torch.device, input_dist: Any = None) -> Any:
+    """PyJuice's own hidden Chow-Liu tree of binary data, with random parameters; Bernoulli inputs by default.
 
     It is a smaller model than `circurve.hclt`: a variable without children shares the latent of its parent.
     """
     structures, distributions = import_module("pyjuice.structures"), import_module("pyjuice.distributions")
     values = torch.from_numpy(data).to(device, torch.float32)
-    return structures.HCLT(values, num_latents=units, num_bins=2, input_dist=distributions.Bernoulli())
+    inputs = distributions.Bernoulli() if input_dist is None else input_dist
+    return structures.HCLT(values, num_latents=units, num_bins=2, input_dist=inputs)

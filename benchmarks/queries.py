@@ -111,7 +111,9 @@ class PyJuice:
 
         device = torch.device("cuda")
         self._queries = pyjuice.queries
-        self._circuit = Peer(hclt(sample_data(2000, variables, seed=0), states, device), device).circuit
+        states_of_inputs = pyjuice.distributions.Categorical(num_cats=2)  # its marginals do not know Bernoulli
+        nodes = hclt(sample_data(2000, variables, seed=0), states, device, states_of_inputs)
+        self._circuit = Peer(nodes, device).circuit
         self._variables, self._device = variables, device
 
     def sample(self, rows: int) -> object:
@@ -119,7 +121,7 @@ class PyJuice:
 
     def conditional(self, rows: int) -> object:
         data, column = questions(self._variables, rows)
-        x, at = torch.from_numpy(data).to(self._device), torch.from_numpy(column).to(self._device)
+        x, at = torch.from_numpy(data).to(self._device).long(), torch.from_numpy(column).to(self._device)
         hidden = torch.zeros_like(x, dtype=torch.bool).scatter_(1, at[:, None], True)
         whole = self._circuit(x).clone()
         return whole - self._queries.marginal(self._circuit, x, missing_mask=hidden)

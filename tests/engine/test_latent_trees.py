@@ -212,9 +212,9 @@ def test_parts_that_go_to_the_reference_need_no_more_memory(monkeypatch):
     monkeypatch.setattr("circurve.engine.tree.bound.upward", lambda *_: None)
     sizes, passes = [], Reference.passes
 
-    def watched(self, params, batch):
+    def watched(self, params, batch, memory):
         sizes.append(batch.size)
-        return passes(self, params, batch)
+        return passes(self, params, batch, memory)
 
     monkeypatch.setattr(Reference, "passes", watched)
     case = with_samples(hmm(6, 4), 100)

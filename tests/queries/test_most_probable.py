@@ -124,7 +124,7 @@ def test_a_likelihood_counts_in_the_completion(case: Case, data: st.DataObject) 
     assume(bool((sums > 0).all()))
     found = most_probable(target, evidence_of(case, target, likelihoods={0: worth}))
     for row in range(len(x)):
-        own = states.index(int(found.values[0, row, 0]))
+        own = int(found.values[0, row, 0])
         labels = None if case.labels is None else case.labels[row : row + 1]
         score = float(probability(case, found.values[0, row].numpy()[None], labels).log()) + np.log(
             worth[states.index(own)]

@@ -16,7 +16,7 @@ from circurve.queries import conditional, covariance, distribution, marginal, me
 from circurve.queries.evidence import Evidence
 from circurve.queries.target import Target
 
-FINE = np.linspace(-12, 12, 1201)
+FINE = np.linspace(-12, 12, 4801)
 
 
 def allowed(case: Case, column: int, draw: st.DataObject) -> tuple[dict, np.ndarray, np.ndarray]:

@@ -56,13 +56,14 @@ class Descent:
     def __init__(self, program: Program, device: torch.device) -> None:
         self.program, self.device = program, device
         circuit = program.circuit
-        self._number = {node: at for at, node in enumerate(circuit.nodes)}
+        layers = (*program.inputs, *program.layers)
+        self._number = {node: at for at, node in enumerate(node for layer in layers for node in layer.nodes)}
         self._parents: dict[Node, list[tuple[Node, int]]] = {node: [] for node in circuit.nodes}
         for node in circuit.nodes:
             for position, child in enumerate(node.children):
                 self._parents[child].append((node, position))
         self._outputs = _outputs(program)
-        certain, layers = self._certain_nodes(), (*program.inputs, *program.layers)
+        certain = self._certain_nodes()
         self.certain = {layer.block: all(node in certain for node in layer.nodes) for layer in layers}
         """By block, whether every node of a layer is active in every row."""
 
@@ -124,11 +125,10 @@ class Descent:
             found[:, position] = torch.where(own, labels - first, found[:, position])
         return found
 
-    def _positions(self, layer: InputLayer | ProductLayer | SumLayer) -> Tensor | slice:
-        places = np.array([self._number[node] for node in layer.nodes])
-        if len(places) > 1 and np.array_equal(places, np.arange(places[0], places[0] + len(places))):
-            return slice(int(places[0]), int(places[0]) + len(places))
-        return torch.from_numpy(places).to(self.device)
+    def _positions(self, layer: InputLayer | ProductLayer | SumLayer) -> slice:
+        """The numbers of a layer's nodes, which are consecutive."""
+        first = self._number[layer.nodes[0]]
+        return slice(first, first + len(layer.nodes))
 
     def _step(self, layer: InputLayer | ProductLayer | SumLayer) -> _Step:
         nodes: tuple[Node, ...] = layer.nodes

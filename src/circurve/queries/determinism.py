@@ -12,7 +12,8 @@ from torch import Tensor
 from circurve.engine import by_node
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.graph import Input, Node, Product, Sum
-from circurve.queries.target import Target, state_logs
+from circurve.queries.draws import state_logs
+from circurve.queries.target import Target
 
 __all__ = ["deterministic_runs"]
 

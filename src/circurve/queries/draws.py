@@ -11,16 +11,31 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["RowTable", "uniform"]
+from circurve.engine import Params, Program
+from circurve.engine.states import leaf_inputs
+from circurve.inputs import LOG_ZERO, Family
+
+__all__ = ["DrawTables", "RowTable", "Uniforms", "state_logs"]
+
+MAX_TABLE_STATES = 1024
+"""Inputs with more states draw by their family's own method."""
 
 LARGEST_UNIFORM = 1 - 2.0**-30
 """Uniform numbers end here: with up to 2^22 rows, i + u is then below i + 1 in float64 too."""
 
 
-def uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Uniform numbers from 0 to LARGEST_UNIFORM, float64, on the generator's device."""
-    drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
-    return drawn.clamp_max_(LARGEST_UNIFORM)
+class Uniforms:
+    """Uniform numbers from 0 to LARGEST_UNIFORM, float64, for all layers of a walk, made together."""
+
+    def __init__(self, copies: int, groups: int, rows: int, generator: torch.Generator) -> None:
+        shape = (copies, groups, rows)
+        drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
+        self._drawn, self._taken = drawn.clamp_max_(LARGEST_UNIFORM), 0
+
+    def take(self, groups: int) -> Tensor:  # (B, groups, N)
+        """The next ones."""
+        self._taken += groups
+        return self._drawn[:, self._taken - groups : self._taken]
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,8 @@ class RowTable:
     """Distributions over C entries for each unit of a layer, ready to be drawn from."""
 
     line: Tensor  # shifted cumulative probabilities, (R G K C,) float64; for C = 2 the first probability, (R G K,)
-    shape: tuple[int, int, int, int]  # (R, G, K, C)
+    first: Tensor  # the first row of each group, (R, G, 1) int64
+    entries: int  # C
 
     @classmethod
     def of(cls, weights: Tensor) -> RowTable:  # (R, G, K, C), at least zero
@@ -38,21 +54,78 @@ class RowTable:
         total = sums[:, -1:]
         steps = torch.arange(1, c + 1, dtype=torch.float64, device=weights.device) / c
         share = torch.where(total > 0, sums / total, steps)
+        first = torch.arange(0, r * g * k, k, device=weights.device).reshape(r, g, 1)
         if c == 2:
-            return cls(share[:, 0].contiguous(), (r, g, k, c))
+            return cls(share[:, 0].contiguous(), first, c)
         shift = torch.arange(len(share), dtype=torch.float64, device=weights.device)
-        return cls(share.add_(shift.unsqueeze(1)).flatten(), (r, g, k, c))
+        return cls(share.add_(shift.unsqueeze(1)).flatten(), first, c)
 
     def draw(
         self, units: Tensor, draws: Tensor
     ) -> Tensor:  # (R, G, N) int64, (R or B, G, N) uniform -> (R, G, N) int64
         """An entry of the row of each unit. `draws` repeats along the first axis."""
-        r, g, k, c = self.shape
+        c, runs = self.entries, len(self.first)
         if c == 1:
             return torch.zeros_like(units)
-        first = torch.arange(0, r * g * k, k, device=units.device).reshape(r, g, 1)
-        rows = units + first
-        given = draws if draws.shape[0] == r else draws.repeat(r // draws.shape[0], 1, 1)
+        rows = units + self.first
+        given = draws if len(draws) == runs else draws.repeat(runs // len(draws), 1, 1)
         if c == 2:
             return (given >= self.line[rows]).long()
         return torch.searchsorted(self.line, given + rows, right=True).sub_(rows.mul_(c))
+
+
+@dataclass(frozen=True)
+class DrawTables:
+    """All that is drawn from, for R x B sets of parameters: of each run, B tilted by one row of evidence each."""
+
+    sums: tuple[RowTable | None, ...]  # None: the sums draw the state of their input
+    inputs: tuple[RowTable | None, ...]  # of states; None: drawn by the family
+    parameters: tuple[Tensor, ...]  # (R B, G, K, P)
+    leaves: dict[int, int]  # number of a sum layer -> of the input layer whose states it draws
+    copies: int  # B
+
+    @classmethod
+    def of(cls, program: Program, params: Params, copies: int = 1, collapse: bool = True) -> DrawTables:
+        """Tables for the sums and inputs; `collapse` draws states through the sums right above inputs."""
+        inputs = state_probabilities(program, params)
+        blocks = leaf_inputs(program) if collapse else {}
+        numbers = {number: blocks[layer.block] for number, layer in enumerate(program.sums) if layer.block in blocks}
+        leaves = {number: at for number, at in numbers.items() if inputs[at] is not None}
+        for number, at in leaves.items():
+            states = inputs[at]
+            assert states is not None
+            inputs[at] = torch.matmul(params.weights[number], states)
+        sums = [None if number in leaves else RowTable.of(w) for number, w in enumerate(params.weights)]
+        tables = (None if states is None else RowTable.of(states) for states in inputs)
+        return cls(tuple(sums), tuple(tables), params.inputs, leaves, copies)
+
+    @classmethod
+    def of_inputs(cls, program: Program, params: Params) -> DrawTables:
+        """Tables for the inputs alone."""
+        found = state_probabilities(program, params)
+        tables = (None if states is None else RowTable.of(states) for states in found)
+        return cls((), tuple(tables), params.inputs, {}, 1)
+
+
+def state_probabilities(program: Program, params: Params) -> list[Tensor | None]:  # (R B, G, K, S) each
+    """The probability of each state for the units of each input layer; None if there are too many states."""
+    found: list[Tensor | None] = []
+    for layer, parameters in zip(program.inputs, params.inputs, strict=True):
+        support = layer.family.support()
+        few = support is not None and len(support) <= MAX_TABLE_STATES
+        found.append(state_logs(layer.family, parameters, support).exp() if few and support is not None else None)
+    return found
+
+
+def state_logs(family: Family, parameters: Tensor, states: tuple[int, ...]) -> Tensor:  # (R, g, K, P) -> (R, g, K, S)
+    """log p of some states; LOG_ZERO for those that the family does not know."""
+    support = family.support()
+    assert support is not None
+    known = parameters.new_tensor(support).expand(1, parameters.shape[1], -1)
+    logs = family.log_prob(parameters, known)
+    if support == states:
+        return logs
+    found = logs.new_full((*logs.shape[:-1], len(states)), LOG_ZERO)
+    place = {state: at for at, state in enumerate(states)}
+    found[..., [place[state] for state in support]] = logs
+    return found

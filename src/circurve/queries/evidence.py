@@ -115,10 +115,9 @@ def make_evidence(
     likelihoods: by column, one number >= 0 for each of its states (`Target.states`), the same for all rows (S,) or by
     row (S, N). intervals: by column, the two ends, numbers or (N,).
     """
-    rows = Batch.rows(table, 0, len(table), target.dtype)
-    known = torch.ones_like(rows.x) if rows.observed is None else rows.observed
-    x, observed = rows.x.to(target.device), known.to(target.device)
-    labels = None if rows.labels is None else rows.labels[0].to(target.device)
+    rows = Batch.rows(table.to(target.device), 0, len(table), target.dtype)
+    x, observed = rows.x, torch.ones_like(rows.x) if rows.observed is None else rows.observed
+    labels = None if rows.labels is None else rows.labels[0]
     if target.program.circuit.outputs > 1 and labels is None:
         raise DataError(
             f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one each row belongs to"

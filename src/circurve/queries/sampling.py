@@ -13,7 +13,7 @@ A sum over one input with few states draws the state itself, from the product of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -22,14 +22,13 @@ from torch import Tensor
 from circurve.engine import Params, Reference
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.reference import Rows
-from circurve.engine.states import leaf_inputs
 from circurve.inputs import Family
 from circurve.queries.checks import check_count
-from circurve.queries.draws import RowTable, uniform
+from circurve.queries.draws import DrawTables, Uniforms
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.passes import own_output, require_possible
 from circurve.queries.soft_draws import draw_inside
-from circurve.queries.target import Target, state_logs
+from circurve.queries.target import Target
 
 __all__ = ["sample"]
 
@@ -39,9 +38,6 @@ alone, so that a seed gives the same rows whatever memory is free and whatever o
 
 RUNS_AT_ONCE = 16
 """Larger fleets draw in groups of so many runs."""
-
-MAX_TABLE_STATES = 1024
-"""Inputs with more states draw by their family's own method."""
 
 TABLE_DRAWS = 2.0
 """Tables for each row of evidence are used from this many draws per unit of the widest sum on."""
@@ -101,6 +97,12 @@ def _walk_bytes(target: Target) -> int:
     return 8 * (len(target.program.circuit.nodes) + target.variables + 6 * widest)
 
 
+def _groups(target: Target) -> int:
+    """The most draws that one row takes: one for each sum and each input."""
+    inputs, sums = target.program.inputs, target.program.sums
+    return sum(len(layer.nodes) for layer in inputs) + sum(len(layer.nodes) for layer in sums)
+
+
 def _blocks(rows: int, size: int) -> Iterator[slice]:
     for start in range(0, rows, size):
         yield slice(start, min(start + size, rows))
@@ -109,48 +111,8 @@ def _blocks(rows: int, size: int) -> Iterator[slice]:
 # --- draws from tables ---
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """All that is drawn from, for R x B sets of parameters: of each run, B tilted by one row of evidence each."""
-
-    sums: tuple[RowTable | None, ...]  # None: the sums draw the state of their input
-    inputs: tuple[RowTable | None, ...]  # of states; None: drawn by the family
-    parameters: tuple[Tensor, ...]  # (R B, G, K, P)
-    leaves: dict[int, int]  # number of a sum layer -> of the input layer whose states it draws
-    copies: int  # B
-
-    @classmethod
-    def of(cls, target: Target, params: Params, copies: int, collapse: bool) -> _Tables:
-        program = target.program
-        inputs = _state_probabilities(target, params)
-        blocks = leaf_inputs(program) if collapse else {}
-        numbers = {number: blocks[layer.block] for number, layer in enumerate(program.sums) if layer.block in blocks}
-        leaves = {number: at for number, at in numbers.items() if inputs[at] is not None}
-        for number, at in leaves.items():
-            states = inputs[at]
-            assert states is not None
-            inputs[at] = torch.matmul(params.weights[number], states)
-        sums = [None if number in leaves else RowTable.of(w) for number, w in enumerate(params.weights)]
-        tables = (None if states is None else RowTable.of(states) for states in inputs)
-        return cls(tuple(sums), tuple(tables), params.inputs, leaves, copies)
-
-
-def _state_probabilities(target: Target, params: Params) -> list[Tensor | None]:  # (R B, G, K, S) each
-    """The probability of each state for the units of each input layer; None if there are too many states."""
-    found: list[Tensor | None] = []
-    for layer, parameters in zip(target.program.inputs, params.inputs, strict=True):
-        support = layer.family.support()
-        few = support is not None and len(support) <= MAX_TABLE_STATES
-        found.append(state_logs(layer.family, parameters, support).exp() if few and support is not None else None)
-    return found
-
-
-def _input_tables(target: Target, params: Params) -> tuple[RowTable | None, ...]:
-    return tuple(None if states is None else RowTable.of(states) for states in _state_probabilities(target, params))
-
-
 def _without_evidence(target: Target, given: Evidence, draws: int, random: _Random) -> Tensor:
-    tables = _Tables.of(target, target.params, 1, collapse=True)
+    tables = target.draw_tables
     labels = None if given.labels is None else given.labels.repeat(draws)
     rows, size = draws * given.size, _block_size(target, _walk_bytes(target))
     x = torch.empty(target.runs, target.variables, rows, dtype=target.dtype, device=target.device)
@@ -167,7 +129,7 @@ def _with_tables(target: Target, given: Evidence, draws: int, random: _Random) -
     for rows in _blocks(given.size, max(1, _budget(target) // (24 * max(1, edges)))):
         part = given.rows(rows)
         params = _tilted(target, part)
-        tables = _Tables.of(target, params, part.size, collapse=not part.soft)
+        tables = DrawTables.of(target.program, params, part.size, collapse=not part.soft)
         size = max(64, _block_size(target, _walk_bytes(target)) // part.size)
         for block in _blocks(draws, size):
             count = block.stop - block.start
@@ -204,14 +166,15 @@ def _tilted(target: Target, given: Evidence) -> Params:
 
 def _draw_block(
     target: Target,
-    tables: _Tables,
+    tables: DrawTables,
     labels: Tensor | None,
     rows: int,
     random: _Random,
     labels_by_copy: Tensor | None = None,
 ) -> tuple[Tensor, Callable[[int], Tensor]]:
     """Values (R B, V, rows), and the active units of the input layers that were not drawn through their sums."""
-    generator, descent = random.next(), target.descent
+    descent = target.descent
+    uniforms = Uniforms(tables.copies, _groups(target), rows, random.next())
     drawn_through: dict[int, Tensor] = {}
     own = labels if labels_by_copy is None else labels_by_copy.repeat(target.runs)[:, None]
 
@@ -222,14 +185,14 @@ def _draw_block(
             return torch.zeros_like(active)
         table = tables.sums[number]
         assert table is not None
-        return table.draw(units, uniform((tables.copies, *active.shape[1:]), generator))
+        return table.draw(units, uniforms.take(active.shape[1]))
 
     runs = target.runs * tables.copies
     units = descent.walk(own, (runs, rows), choose)
     x = torch.zeros(runs, target.variables, rows, dtype=target.dtype, device=target.device)
     for number in range(len(target.program.inputs)):
         active = drawn_through[number] if number in drawn_through else units(number)
-        values = _input_draws(target, tables, number, active, generator, random)
+        values = _input_draws(target, tables, number, active, uniforms, random)
         _place(target, x, number, active, values)
     return x, units
 
@@ -244,7 +207,7 @@ def _place(target: Target, x: Tensor, number: int, active: Tensor, values: Tenso
 
 
 def _input_draws(
-    target: Target, tables: _Tables, number: int, active: Tensor, generator: torch.Generator, random: _Random
+    target: Target, tables: DrawTables, number: int, active: Tensor, uniforms: Uniforms, random: _Random
 ) -> Tensor:  # (R B, G, N)
     """A value from the active unit of each input; anything where none is active."""
     family, table = target.program.inputs[number].family, tables.inputs[number]
@@ -252,7 +215,7 @@ def _input_draws(
     if table is not None:
         states = family.support()
         assert states is not None
-        entries = table.draw(units, uniform((tables.copies, *active.shape[1:]), generator))
+        entries = table.draw(units, uniforms.take(active.shape[1]))
         return entries if states == tuple(range(len(states))) else entries.new_tensor(states)[entries]
     parameters = tables.parameters[number]
     gathered = parameters.gather(2, units.unsqueeze(-1).expand(-1, -1, -1, parameters.shape[-1]))
@@ -275,7 +238,7 @@ def _row_by_row(target: Target, given: Evidence, draws: int, random: _Random) ->
     widest = max((layer.children.targets for layer in target.program.sums), default=1)
     values = target.reference.bytes_per_sample(backward=False) // target.runs
     each = values + 4 * 8 * widest + _walk_bytes(target)
-    tables = _Tables((), _input_tables(target, target.params), target.params.inputs, {}, 1)
+    tables = DrawTables.of_inputs(target.program, target.params)
     for rows in _blocks(given.size, _block_size(target, each)):
         part = given.rows(rows)
         up = target.reference.upward_from(target.params, leaf_values(target, part))
@@ -285,22 +248,25 @@ def _row_by_row(target: Target, given: Evidence, draws: int, random: _Random) ->
     return found
 
 
-def _draw_rows(target: Target, given: Evidence, tables: _Tables, found: Rows, random: _Random) -> Tensor:  # (R, V, N)
-    generator, reference, params = random.next(), target.reference, target.params
+def _draw_rows(
+    target: Target, given: Evidence, tables: DrawTables, found: Rows, random: _Random
+) -> Tensor:  # (R, V, N)
+    reference, params = target.reference, target.params
+    uniforms = Uniforms(1, _groups(target), given.size, random.next())
 
     def choose(number: int, active: Tensor) -> Tensor:
         values = reference.child_values(target.program.sums[number], found)
         index = active.clamp_min(0).unsqueeze(2).expand(-1, -1, values.shape[2], -1)
         logits = params.weights[number].log().transpose(-1, -2).gather(-1, index) + values  # (R, G, C, N)
         sums = logits.softmax(2).cumsum(2, dtype=torch.float64)
-        level = uniform((1, *active.shape[1:]), generator) * sums[:, :, -1]
+        level = uniforms.take(active.shape[1]) * sums[:, :, -1]
         return (sums <= level.unsqueeze(2)).sum(2)
 
     units = target.descent.walk(given.labels, (target.runs, given.size), choose)
     x = torch.zeros(target.runs, target.variables, given.size, dtype=target.dtype, device=target.device)
     for number in range(len(params.inputs)):
         active = units(number)
-        _place(target, x, number, active, _input_draws(target, tables, number, active, generator, random))
+        _place(target, x, number, active, _input_draws(target, tables, number, active, uniforms, random))
     return _with_evidence(target, given, x, units, random)
 
 

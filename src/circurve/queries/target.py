@@ -10,10 +10,11 @@ from torch import Tensor
 
 from circurve.data.convert import Names, column_label
 from circurve.engine import Backend, Params, Program, Reference, choose_backend
-from circurve.inputs import LOG_ZERO, Family
+from circurve.inputs import Family
 from circurve.queries.descent import Descent
+from circurve.queries.draws import DrawTables, state_logs
 
-__all__ = ["Place", "Target", "state_logs"]
+__all__ = ["Place", "Target"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class Target:
         return Descent(self.program, self.device)
 
     @cached_property
+    def draw_tables(self) -> DrawTables:
+        """What draws without evidence come from."""
+        return DrawTables.of(self.program, self.params)
+
+    @cached_property
     def places(self) -> tuple[tuple[Place, ...], ...]:
         """For each column, where its input units are."""
         found: list[list[Place]] = [[] for _ in range(self.variables)]
@@ -119,17 +125,3 @@ class Target:
         states = self.states[column]
         assert states is not None
         return tuple(state_logs(place.family, self.parameters(place), states) for place in self.places[column])
-
-
-def state_logs(family: Family, parameters: Tensor, states: tuple[int, ...]) -> Tensor:  # (R, g, K, P) -> (R, g, K, S)
-    """log p of some states; LOG_ZERO for those that the family does not know."""
-    support = family.support()
-    assert support is not None
-    known = parameters.new_tensor(support).expand(1, parameters.shape[1], -1)
-    logs = family.log_prob(parameters, known)
-    if support == states:
-        return logs
-    found = logs.new_full((*logs.shape[:-1], len(states)), LOG_ZERO)
-    place = {state: at for at, state in enumerate(states)}
-    found[..., [place[state] for state in support]] = logs
-    return found

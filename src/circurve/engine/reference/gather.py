@@ -6,7 +6,6 @@ Blocks in one matrix need one `index_select` for each column of a wiring; separa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -25,15 +24,16 @@ class _Column:
     rows: Tensor  # of all runs in the matrix of all blocks, (R x n,)
     targets: int | Tensor | None  # all of them, the first ones, or a list
     blocks: Index  # of each source row, (n,)
-    inside: Index  # the same rows counted within their blocks, (R, n)
+    pieces: list[tuple[int, Tensor]]
+    """The source rows as consecutive pieces that each lie in one block: the block, and (R x n,) rows of it. Made at
+    once: a tensor that is made within a torch.func transform must not be kept."""
 
-    @cached_property
-    def pieces(self) -> list[tuple[int, Tensor]]:
-        """The source rows as consecutive pieces that each lie in one block: the block, and (R x n,) rows of it."""
-        cuts = np.flatnonzero(np.diff(self.blocks)) + 1
-        blocks = self.blocks[np.concatenate([[0], cuts])].tolist()
-        parts = (torch.from_numpy(part.reshape(-1)) for part in np.split(self.inside, cuts, axis=1))
-        return [(block, part.to(self.rows.device)) for block, part in zip(blocks, parts, strict=True)]
+
+def _pieces(blocks: Index, inside: Index, device: torch.device) -> list[tuple[int, Tensor]]:  # (n,), (R, n)
+    cuts = np.flatnonzero(np.diff(blocks)) + 1
+    first = blocks[np.concatenate([[0], cuts])].tolist()
+    parts = (torch.from_numpy(part.reshape(-1)) for part in np.split(inside, cuts, axis=1))
+    return [(block, part.to(device)) for block, part in zip(first, parts, strict=True)]
 
 
 class Gather:
@@ -60,7 +60,7 @@ class Gather:
         rows = torch.from_numpy((self.runs * starts + inside).reshape(-1)).to(device)
         at = column.targets
         targets = at if at is None or isinstance(at, int) else torch.from_numpy(at).to(device)
-        return _Column(rows, targets, blocks, inside)
+        return _Column(rows, targets, blocks, _pieces(blocks, inside, device))
 
     def __call__(self, rows: Rows, memory: Memory, place: Tensor | None = None) -> Tensor:  # (R, targets, N)
         """The sum of each target's rows, written to `place` (R, targets, N) if it is given.
