@@ -56,19 +56,19 @@ class Descent:
     def __init__(self, program: Program, device: torch.device) -> None:
         self.program, self.device = program, device
         circuit = program.circuit
-        layers = (*program.inputs, *program.layers)
-        self._number = {node: at for at, node in enumerate(node for layer in layers for node in layer.nodes)}
         self._parents: dict[Node, list[tuple[Node, int]]] = {node: [] for node in circuit.nodes}
         for node in circuit.nodes:
             for position, child in enumerate(node.children):
                 self._parents[child].append((node, position))
         self._outputs = _outputs(program)
+        layers = (*program.inputs, *program.layers)
+        self._passed_on = {layer.block for layer in program.layers if self._only_passes_on(layer)}
+        self._number = self._numbers()
         certain = self._certain_nodes()
         self.certain = {layer.block: all(node in certain for node in layer.nodes) for layer in layers}
         """By block, whether every node of a layer is active in every row."""
 
-        self._steps = {layer.block: self._step(layer) for layer in layers}
-        self._own = {layer.block: self._positions(layer) for layer in layers}
+        self._steps = {layer.block: self._step(layer) for layer in layers if layer.block not in self._passed_on}
 
     def walk(self, labels: Tensor | None, shape: tuple[int, int], choose: Choose) -> Callable[[int], Tensor]:
         """The active unit of each input, as a function: number of the input layer -> (R, G, N), -1 where none is.
@@ -76,15 +76,18 @@ class Descent:
         labels: the output of each row, (N,); None: the only one. shape: (R, N).
         """
         runs, rows = shape
-        state = torch.empty((runs, len(self._number), rows), dtype=torch.int64, device=self.device)
+        state = torch.empty((runs, 1 + max(self._number.values()), rows), dtype=torch.int64, device=self.device)
         number = len(self.program.sums)
         for layer in reversed(self.program.layers):
+            if layer.block in self._passed_on:
+                continue
             active = self._active(layer, state, labels)
             if isinstance(layer, SumLayer):
                 number -= 1
                 choice = choose(number, active)
                 active = choice if self.certain[layer.block] else choice.masked_fill_(active < 0, -1)
-            state[:, self._own[layer.block]] = active
+            first = self._number[layer.nodes[0]]
+            state[:, first : first + len(layer.nodes)] = active
         return lambda number: self._active(self.program.inputs[number], state, labels)
 
     def _certain_nodes(self) -> set[Node]:
@@ -125,10 +128,23 @@ class Descent:
             found[:, position] = torch.where(own, labels - first, found[:, position])
         return found
 
-    def _positions(self, layer: InputLayer | ProductLayer | SumLayer) -> slice:
-        """The numbers of a layer's nodes, which are consecutive."""
-        first = self._number[layer.nodes[0]]
-        return slice(first, first + len(layer.nodes))
+    def _only_passes_on(self, layer: ProductLayer | SumLayer) -> bool:
+        """Whether the number of each node of a layer is that of its only parent: nothing needs to be computed."""
+        if isinstance(layer, SumLayer) or layer.block in self._outputs:
+            return False
+        return all(len(self._parents[node]) == 1 and self._is_plain(node, 0) for node in layer.nodes)
+
+    def _numbers(self) -> dict[Node, int]:
+        """Where the number of each node is kept: consecutive places for a layer, or the place of the only parent."""
+        found: dict[Node, int] = {}
+        layers: tuple[InputLayer | ProductLayer | SumLayer, ...] = (*self.program.inputs, *self.program.layers)
+        for layer in reversed(layers):
+            if layer.block in self._passed_on:
+                found |= {node: found[self._parents[node][0][0]] for node in layer.nodes}
+            else:
+                first = 1 + max(found.values(), default=-1)
+                found |= {node: first + at for at, node in enumerate(layer.nodes)}
+        return found
 
     def _step(self, layer: InputLayer | ProductLayer | SumLayer) -> _Step:
         nodes: tuple[Node, ...] = layer.nodes

@@ -71,7 +71,7 @@ class RowTable:
         given = draws if len(draws) == runs else draws.repeat(runs // len(draws), 1, 1)
         if c == 2:
             return (given >= self.line[rows]).long()
-        return torch.searchsorted(self.line, given + rows, right=True).sub_(rows.mul_(c))
+        return torch.searchsorted(self.line, given + rows, right=True).sub_(rows, alpha=c)
 
 
 @dataclass(frozen=True)
