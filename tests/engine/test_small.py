@@ -9,7 +9,6 @@ from extreme_cases import impossible_samples, outlier_chain, rare_child, wide_pr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from latent_trees import trees
-from shapes import SHAPES, case_of
 
 from circuits import Case, cases
 from circurve.data import QuickCheck
@@ -17,6 +16,7 @@ from circurve.engine import Params, Reference, SmallBatches, compile, from_nodes
 from circurve.engine.numerics import WEAK_SUM
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Poisson
+from shapes import SHAPES, case_of
 
 
 def found_and_wanted(case: Case, dtype: torch.dtype) -> tuple[np.ndarray | None, np.ndarray]:
