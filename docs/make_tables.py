@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def written(text: str) -> str:
     """A page with all its parts as the result files have them now."""
-    return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]().strip()}\n{found[3]}", text)
+    return PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]().strip()}\n\n{found[3]}", text)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -54,7 +54,7 @@ def label(method: str) -> str:
     return method.replace(", ", " + ")
 
 
-def compare(found: Row, score: str, best: Callable[..., float]) -> str:
+def compare(found: Row, score: str, best: Callable[..., Any]) -> str:
     """A line for each table and a column for each method; the best mean is bold."""
     tables = found["results"]["tables"]
     methods = list(next(iter(tables.values())))
@@ -71,26 +71,29 @@ def compare(found: Row, score: str, best: Callable[..., float]) -> str:
     return table(["table", *map(label, methods)], body)
 
 
-def outcome(found: Row, score: str, best: Callable[..., float], own: str) -> tuple[list[str], list[str]]:
-    """The tables on which the circuit has the best mean, and the others, with both means."""
+def outcome(found: Row, score: str, best: Callable[..., Any], own: str) -> tuple[list[str], list[str]]:
+    """The tables on which the circuit has the best mean, and the others, each with the best peer."""
     won, lost = [], []
     for name, scores in found["results"]["tables"].items():
         means = {method: values[score]["mean"] for method, values in scores.items()}
-        first = max(means, key=lambda method: (means[method] == best(means.values()), method == own))
-        if first == own:
-            won.append(name)
+        peer = best((method for method in means if method != own), key=means.__getitem__)
+        level = abs(means[own] - means[peer]) <= scores[own][score]["stderr"]
+        if means[own] == best(means[own], means[peer]):
+            won.append(f"{name} (level with {label(peer)})" if level else name)
         else:
-            gap, error = abs(means[own] - means[first]), scores[own][score]["stderr"]
-            close = ", within one standard error" if gap <= error else ""
-            lost.append(f"{name} ({means[own]:.3f} against {means[first]:.3f} of {label(first)}{close})")
+            close = ", level" if level else ""
+            lost.append(f"{name} ({means[own]:.3f} against {means[peer]:.3f} of {label(peer)}{close})")
     return won, lost
 
 
-def verdict(found: Row, score: str, best: Callable[..., float], own: str) -> str:
+def verdict(found: Row, score: str, best: Callable[..., Any], own: str) -> str:
     """Where the circuit has the best mean, and where it has not."""
     won, lost = outcome(found, score, best, own)
     behind = f" It is behind on {'; '.join(lost)}." if lost else ""
-    return f"The circuit is best on {len(won)} of {len(won) + len(lost)} tables: {listed(won)}.{behind}"
+    return (
+        f"The circuit has the best mean on {len(won)} of {len(won) + len(lost)} tables: {listed(won)}.{behind} "
+        '"Level" is a difference of at most one standard error.'
+    )
 
 
 def findings() -> str:
@@ -196,9 +199,11 @@ def latency() -> str:
         times = [1e3 * point["numpy"][key] for point in points for key in ("median_seconds", "fastest_seconds")]
         body.append([f"{points[0]['rows']:,}", *map(number, times)])
     one = [1e3 * model["curve"][0]["numpy"]["median_seconds"] for model in models]
-    first = models[0]
+    few, first = [str(model["rows_without_backend"]) for model in models], models[0]
     return f"""One row takes {min(one):.2f} to {max(one):.2f} ms. `model.log_prob` of an array, for hidden Chow-Liu
-trees of {first["variables"]} variables and {first["hidden_states"]} hidden states over columns of few and of many states:
+trees of {first["variables"]} variables and {first["hidden_states"]} hidden states, over columns of
+{listed([str(m["states"]) for m in models])} states. Up to {listed(few)} rows are computed in numpy; above, a backend
+computes them, which takes time to start.
 
 {table(heads, body)}
 

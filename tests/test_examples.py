@@ -5,9 +5,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from printed import difference
 
 from circurve.queries.questions import Questions
+from printed import difference
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCRIPTS = ("anomalies", "classify_with_holes", "own_pytorch", "synthetic_rows", "table_with_holes")

@@ -63,5 +63,5 @@ def test_ties_go_to_the_circuit_and_losses_are_named(tables):
         "results": {"tables": {"a": scores(own=1, peer=1), "b": scores(own=2, peer=1), "c": scores(own=1, peer=0.95)}}
     }
     said = tables.verdict(found, "error", min, "own")
-    assert said.startswith("The circuit is best on 1 of 3 tables: a. It is behind on ")
-    assert "b (2.000 against 1.000 of peer); c (1.000 against 0.950 of peer, within one standard error)" in said
+    assert said.startswith("The circuit has the best mean on 1 of 3 tables: a (level with peer). It is behind on ")
+    assert "b (2.000 against 1.000 of peer); c (1.000 against 0.950 of peer, level)" in said
