@@ -16,12 +16,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 __all__ = ["PAGES", "SCRIPTS", "output_file", "page_with_output", "run_page", "run_script"]
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = tuple(sorted((ROOT / "examples").glob("*.py")))
 PAGES = (ROOT / "README.md", ROOT / "docs" / "questions.md", ROOT / "docs" / "estimators.md")
+
+WIDTH = "100"
+"""Characters in a line, for data frames, whatever the terminal has."""
 
 
 def output_file(script: Path) -> Path:
@@ -43,7 +47,8 @@ def run_script(script: Path, folder: Path) -> str:
 def run_page(text: str) -> list[tuple[doctest.Example, str]]:
     """Every statement after >>> on a page, and what it prints; all of them share their names."""
     names: dict[str, Any] = {"__name__": "page"}
-    return [(example, _output(example, names)) for example in _examples(text)]
+    with mock.patch.dict(os.environ, COLUMNS=WIDTH):
+        return [(example, _output(example, names)) for example in _examples(text)]
 
 
 def page_with_output(text: str) -> str:
