@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from latent_trees import with_samples
-from shapes import case_of
 
 import circurve as cc
 from circuits import Case, Shape, with_parameters
@@ -17,6 +16,7 @@ from circurve.engine.tree import LatentTree
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
+from shapes import case_of
 
 ROWS = np.random.default_rng(0).integers(0, 2, (40, 4))
 TREE = with_samples(cc.hclt(ROWS, units=3), 5)

@@ -5,12 +5,12 @@ import pytest
 import torch
 from expected import assert_same, true_statistics
 from hypothesis import given, settings
-from shapes import SHAPES, case_of
 
 from circuits import Case, Shape, Truth, assert_close, cases, evaluate, with_parameters
 from circurve.engine.numerics import WEAK_SUM
 from circurve.graph import Circuit, Input, Sum
 from circurve.inputs import Gaussian, Indicator
+from shapes import SHAPES, case_of
 
 many = settings(max_examples=120, deadline=None)
 some = settings(max_examples=30, deadline=None)

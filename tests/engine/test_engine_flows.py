@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from shapes import SHAPES, case_of
 
 from circuits import Case, Shape, Truth, assert_close, cases, with_parameters
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.numerics import WEAK_SUM
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli
+from shapes import SHAPES, case_of
 
 many = settings(max_examples=120, deadline=None)
 some = settings(max_examples=30, deadline=None)

@@ -8,7 +8,6 @@ import torch
 from backends import fleet_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from shapes import SHAPES, case_of
 
 from circuits import (
     ALL,
@@ -25,6 +24,7 @@ from circurve.engine.memory import chunk_size
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
+from shapes import SHAPES, case_of
 
 some = settings(max_examples=40, deadline=None)
 few = settings(max_examples=20, deadline=None)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
-from shapes import SHAPES, case_of
 
 from circuits import SUPPORT, Case, Truth, assert_close, cases
 from circurve.engine.numerics import IMPOSSIBLE
+from shapes import SHAPES, case_of
 
 many = settings(max_examples=120, deadline=None)
 some = settings(max_examples=30, deadline=None)

@@ -9,7 +9,6 @@ from weakref import ref
 import numpy as np
 import pytest
 import torch
-from shapes import SHAPES, case_of
 
 from circuits import ALL, Case, Shape, all_sums, assert_close, with_parameters
 from circurve.engine import Batch, Request, Statistics, choose_backend, compile, stack
@@ -18,6 +17,7 @@ from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
 from circurve.structures import hclt
+from shapes import SHAPES, case_of
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
