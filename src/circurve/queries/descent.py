@@ -139,11 +139,12 @@ class Descent:
         found: dict[Node, int] = {}
         layers: tuple[InputLayer | ProductLayer | SumLayer, ...] = (*self.program.inputs, *self.program.layers)
         for layer in reversed(layers):
+            nodes: tuple[Node, ...] = layer.nodes
             if layer.block in self._passed_on:
-                found |= {node: found[self._parents[node][0][0]] for node in layer.nodes}
+                found |= {node: found[self._parents[node][0][0]] for node in nodes}
             else:
                 first = 1 + max(found.values(), default=-1)
-                found |= {node: first + at for at, node in enumerate(layer.nodes)}
+                found |= {node: first + at for at, node in enumerate(nodes)}
         return found
 
     def _step(self, layer: InputLayer | ProductLayer | SumLayer) -> _Step:
