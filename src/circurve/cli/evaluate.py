@@ -86,6 +86,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     started = time.perf_counter()
     aligned = aligned_parts(loaded, read, data, unseen.value)
     parts = {name: ScoredPart(read[name], part, log_likelihoods(loaded, part, data)) for name, part in aligned.items()}
+    columns = None if scores is None else score_columns(loaded, parts, explain)
     report: dict[str, Any] = {
         "command": "evaluate",
         "model": str(model),
@@ -100,7 +101,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "device": str(loaded.device),
         "out": None,
     }
-    _finish(report, None if scores is None else score_columns(loaded, parts, explain), as_json)
+    _finish(report, columns, as_json)
 
 
 def _describe(model: Model, parts: dict[str, ScoredPart]) -> dict[str, Any]:

@@ -93,6 +93,14 @@ DataArgument = Annotated[
         ".npz; - is standard input.",
     ),
 ]
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="A table: .csv, .tsv, .txt, .data (also .gz), .parquet, .arrow, .feather, .npy; - is standard input.",
+    ),
+]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
 OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
@@ -177,6 +185,7 @@ StepSizeOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, _option(Run, "seed", "N")]
+DrawSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same rows.")]
 InitOption = Annotated[Init, _option(Run, "init")]
 SelectOption = Annotated[Select | None, _option(Settings, "select", shown=shown_default(Settings, "select"))]
 PatienceOption = Annotated[int | None, _option(Settings, "patience", "N")]

@@ -49,14 +49,11 @@ def sample(
     *,
     n: Annotated[int, typer.Option("-n", "--rows", metavar="N", help="How many rows to draw.")] = 10,
     given: GivenOption = "",
-    seed: options.SeedOption = options.SEED,
+    seed: options.DrawSeedOption = options.SEED,
     out: RowsOutOption = STANDARD,
     device: options.DeviceOption = options.DEVICE,
 ) -> None:
-    """Draw rows from a model, or from what it says given some values.
-
-    The same seed gives the same rows.
-    """
+    """Draw rows from a model, or from what it says given some values."""
     if n < 1:
         raise OptionError(f"-n must be a whole number >= 1, not {n}")
     check_rows("--out", out, (model,))
@@ -67,10 +64,10 @@ def sample(
 
 def impute(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
-    data: options.DataArgument,
+    data: options.FileArgument,
     *,
     how: HowOption = "mean",
-    seed: options.SeedOption = options.SEED,
+    seed: options.DrawSeedOption = options.SEED,
     out: RowsOutOption = STANDARD,
     missing: options.MissingOption = None,
     unseen: options.UnseenToFillOption = options.UnseenToFill.error,

@@ -127,18 +127,16 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
     frame = columns_of(model.explain(known))
     names = [column.name or str(v) for v, column in enumerate(model.schema.columns)]
     places = {name: v for v, name in enumerate(names)}
-    heads = ("row", "column", "log_prob", "surprise")
+    row = np.asarray(frame["row"], dtype=np.int64)  # sorted, with the most surprising cell of a row first
+    first = np.arange(len(row)) - np.searchsorted(row, row) < BLAMED
+    kept = np.flatnonzero(first & ~np.isnan(np.asarray(frame["log_prob"], dtype=np.float64))).tolist()
     found = [
-        Cell(int(row), places[str(column)], float(log_prob), float(surprise))
-        for row, column, log_prob, surprise in zip(*(frame[head] for head in heads), strict=True)
-        if not np.isnan(log_prob)
+        Cell(int(row[at]), places[str(frame["column"][at])], float(frame["log_prob"][at]), float(frame["surprise"][at]))
+        for at in kept
     ]
     chosen = _most_surprising([*_unseen(model, part.aligned), *found])
-    expected = _expected(model, known, chosen)
-    return [
-        Blame(cell.row, names[cell.column], _value(model, part, cell), cell.log_probability, text)
-        for cell, text in zip(chosen, expected, strict=True)
-    ]
+    texts = zip(chosen, _values(model, part, chosen), _expected(model, known, chosen), strict=True)
+    return [Blame(cell.row, names[cell.column], value, cell.log_probability, text) for cell, value, text in texts]
 
 
 def _unseen(model: Model, table: Table) -> list[Cell]:
@@ -174,12 +172,18 @@ def _expected(model: Model, table: Table, chosen: Sequence[Cell]) -> list[str]:
     return [_text(texts[v][at]) for at, v in enumerate(columns)]
 
 
-def _value(model: Model, part: ScoredPart, cell: Cell) -> str:
-    """The cell as it was read; the columns of the file may stand in another order than the model's."""
-    table, name = part.read, model.schema.columns[cell.column].name
-    place = table.columns.index(name) if table.columns is not None and name in table.columns else cell.column
-    coding = Coding() if table.codings is None else table.codings[place]
-    return _text(cells(decode_column(np.asarray(table.values[cell.row, place : place + 1]), coding))[0])
+def _values(model: Model, part: ScoredPart, chosen: Sequence[Cell]) -> list[str]:
+    """The cells as they were read; the columns of the file may stand in another order than the model's."""
+    table, texts = part.read, [""] * len(chosen)
+    for v in {cell.column for cell in chosen}:
+        name = model.schema.columns[v].name
+        place = table.columns.index(name) if table.columns is not None and name in table.columns else v
+        coding = Coding() if table.codings is None else table.codings[place]
+        numbers = [at for at, cell in enumerate(chosen) if cell.column == v]
+        read = table.values[[chosen[at].row for at in numbers], place]
+        for at, value in zip(numbers, cells(decode_column(np.asarray(read), coding)), strict=True):
+            texts[at] = _text(value)
+    return texts
 
 
 def _text(value: object) -> str:

@@ -257,13 +257,14 @@ class Questions:
         cells = known.table.values.double().numpy()
         numeric = np.array([c.kind in ("number", "boolean") for c in self.schema.columns])
         expected, spread = (part[0].cpu().numpy()[row, column] for part in (found.mean, found.variance))
-        places = list(zip(row.tolist(), column.tolist(), strict=True))
-        values = [self._decoded(v, cells[i : i + 1, v])[0] for i, v in places]
+        texts = [
+            np.array([str(x) for x in self._decoded(v, cells[:, v])], dtype=object) for v in range(len(self.schema))
+        ]
         return make_frame(
             {
                 "row": row,
-                "column": np.array([self._name(v) for _, v in places], dtype=object),
-                "value": np.array([str(value) for value in values], dtype=object),
+                "column": np.array([self._name(v) for v in range(len(self.schema))], dtype=object)[column],
+                "value": np.stack(texts, axis=1)[row, column],
                 "log_prob": log_prob[row, column],
                 "mean": np.where(numeric[column], expected, np.nan),
                 "standard_deviation": np.where(numeric[column], np.sqrt(spread), np.nan),
