@@ -156,12 +156,18 @@ Log-likelihood of test rows, in nats:
 
 # --- questions ---
 
+TASKS = {
+    "sample": "samples",
+    "conditional": "conditionals",
+    "conditional_on_device": "conditionals, rows already on the GPU",
+}
 PEERS = {"cirkit": "cirkit", "spflow": "SPFlow", "pyjuice": "PyJuice"}
 
 
 def speed() -> str:
     """Samples and conditionals per second, beside peers on a CPU and, where it was measured, on a GPU."""
-    files = [load(name) for name in ("queries", "queries_cuda") if (RESULTS / f"{name}.json").exists()]
+    names = ("queries", "queries_cuda", "queries_cuda_many")
+    files = [load(name) for name in names if (RESULTS / f"{name}.json").exists()]
     return "\n\n".join(rates(found) for found in files)
 
 
@@ -170,15 +176,21 @@ def rates(found: Row) -> str:
     sizes = found["results"]["sizes"]
     peers = [name for name in PEERS if name in sizes[0]["sample"]]
     body = []
-    for task, tasks in (("sample", "samples"), ("conditional", "conditionals")):
-        for size in sizes:
+    for task, tasks in TASKS.items():
+        for size in (size for size in sizes if task in size):
             cells = [f"{size[task]['circurve']['rows_per_second']:,.0f}"]
             for peer in peers:
                 side = size[task][peer]
-                cells.append(f"{side['rows_per_second']:,.0f} ({number(side['times_slower_per_row'])} x slower)")
-            body.append([tasks, str(size["variables"]), str(size["states"]), *cells])
-    heads = ["per second", "variables", "K", "Circurve", *(PEERS[peer] for peer in peers)]
+                cells.append(f"{side['rows_per_second']:,.0f} ({compared(side['times_slower_per_row'])})")
+            rows = f"{size[task]['circurve']['rows']:,}"
+            body.append([tasks, str(size["variables"]), str(size["states"]), rows, *cells])
+    heads = ["per second", "variables", "K", "rows at once", "Circurve", *(PEERS[peer] for peer in peers)]
     return f"{table(heads, body)}\n\n{versions(found['results'])}{origin(found['environment'])}"
+
+
+def compared(ratio: float) -> str:
+    """`29 x slower`, or `2.0 x faster`."""
+    return f"{number(ratio)} x slower" if ratio >= 1 else f"{number(1 / ratio)} x faster"
 
 
 def versions(results: Row) -> str:

@@ -12,4 +12,4 @@ def test_the_page_is_what_the_program_says(monkeypatch):
     page = import_module("option_pages").options_page()
     for name in ("option_pages", "pages"):
         sys.modules.pop(name, None)
-    assert page == (DOCS / "options.md").read_text(), "write it anew: python docs/make_pages.py"
+    assert page == (DOCS / "options.md").read_text(), "make it again: python docs/make_pages.py"

@@ -68,3 +68,11 @@ def test_four_panels_mark_the_same_units() -> None:
         assert [t.get_text() for t in ax.texts if t.get_text() in "AB"] == ["A", "B"]
     assert figure.get_supxlabel() == f"A: {REGIMES['A']},   B: {REGIMES['B']}"
     render(plots.circuit_panels(parents, trees, units))
+
+
+def test_a_narrow_axis_has_plain_numbers() -> None:
+    figure = plots.decomposition(curvature_record([0.5, 0.01, 1.0], [3.0, 12.0, 25.0]))
+    render(figure)
+    labels = [label.get_text() for label in panels(figure)[0].get_xticklabels()]
+    assert "$10^{1}$" in labels
+    assert not any("." in label for label in labels if label.startswith("$"))

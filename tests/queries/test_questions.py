@@ -217,7 +217,12 @@ def test_explanations_are_conditionals_of_each_cell(model: Model, people: pd.Dat
         rest = {other: value for other, value in row.items() if other != name}
         expected = model.conditional({name: row[name]}, rest, log=True)
         assert found.loc[name, "log_prob"] == pytest.approx(expected, rel=1e-7, abs=1e-9), name
-    assert found["log_prob"].is_monotonic_increasing
+        spread = 0.0
+        if name in ("income", "born", "visits"):
+            spread = 0.5 * np.log(model.variance(rest)[name][0])
+            spread = max(spread, 0.0) if name == "visits" else spread
+        assert found.loc[name, "surprise"] == pytest.approx(-expected - spread, rel=1e-6), name
+    assert found["surprise"].is_monotonic_decreasing
 
 
 def test_numbers_name_columns_without_names() -> None:

@@ -6,23 +6,27 @@ import time
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
-from circurve.cli.files import check_target, read_training, write_csv
+from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Part, Source, files_of, load, parts_for, parts_of, source_for
+from circurve.cli.tables import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.record import COLUMNS
 from circurve.errors import CircurveError, DataError, OptionError
+from circurve.graph import Input, Node
 from circurve.model import Model
 from circurve.model import load as load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["HELD", "curvature"]
 
@@ -32,6 +36,9 @@ HELD = (0.9, 0.99, 0.9999)
 QUANTITIES = {"total": "T, share of the trace", "local": "t, own sharpness"}
 EXTREMES = 3
 """How many reversed pairs are shown."""
+
+NAMED = 2
+"""Nodes with so many columns below them are listed with their names."""
 
 WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges")
 """The columns that hold whole numbers."""
@@ -46,10 +53,12 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
     ] = None,
+    plot: options.PlotOption = None,
     device: options.DeviceOption = options.DEVICE,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
+    types: options.DroppedOption = None,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -62,16 +71,19 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
-    source = Source(data, data_dir, header, missing)
+    source = Source(data, data_dir, header, missing, dropped=options.parse_dropped(types))
+    files = (model, *files_of(source))
     if csv is not None:
-        check_target("--csv", csv, (model, *files_of(source)))
+        check_target("--csv", csv, files)
+    check_plot(plot, (*files, csv))
     loaded = load_model(model, device)
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
     dataset = load(source_for(loaded, source))
     columns = {"columns": read_training(model).get("columns")}  # a file is measured whole, however it was split
-    parts = parts_for(loaded, dataset, split, columns, data, unseen.value)
+    read = parts_for(loaded, dataset, split, columns, data)
+    parts = aligned_parts(loaded, read, data, unseen.value)
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
     try:
@@ -83,23 +95,32 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         "model": str(model),
         "dataset": dataset.name,
         "split": split.value if len(parts_of(dataset)) > 1 else "all",
-        **describe(curv, top),
+        **describe(curv, loaded, top),
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),
         "csv": None if csv is None else str(csv),
+        "plot": None if plot is None else str(plot),
     }
     failure: Exception | None = None
-    if csv is not None:
-        try:
+    try:
+        if csv is not None:
             _write(csv, curv)
-        except (CircurveError, OSError) as error:
-            failure, report["csv"] = error, None
+        if plot is not None:
+            save_plot(plot, lambda: _draw(curv))
+    except (CircurveError, OSError) as error:
+        failure, report["csv"], report["plot"] = error, None, None
     print_json(report) if as_json else _print(report, loaded)
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
 
 
-def describe(curv: Curvature, top: int) -> dict[str, Any]:
+def _draw(curv: Curvature) -> Figure:
+    from circurve.plots import decomposition
+
+    return decomposition(curv)
+
+
+def describe(curv: Curvature, model: Model, top: int) -> dict[str, Any]:
     """What a decomposition says, in numbers."""
     held = {by: concentration(curv, by) for by in ("total", "local")}
     pairs = reversals(curv, EXTREMES)
@@ -113,19 +134,35 @@ def describe(curv: Curvature, top: int) -> dict[str, Any]:
         "reversals": {name: getattr(pairs, name) for name in ("pairs", "disagree", "share", "tau")},
         "extreme_reversals": [_pair(pair) for pair in pairs.extreme],
         "depth_profile": _partitions(depth_profile(curv, "total"), depth_profile(curv, "local")),
-        "top": {by: [_node(curv, int(i)) for i in curv.rank_by(by)[:top]] for by in ("local", "total")},
+        "top": {by: [_node(curv, model, int(i)) for i in curv.rank_by(by)[:top]] for by in ("local", "total")},
     }
 
 
-def _node(curv: Curvature, i: int) -> dict[str, Any]:
-    depth = curv.depth_min[i]
+def _node(curv: Curvature, model: Model, i: int) -> dict[str, Any]:
+    depth, few = curv.depth_min[i], curv.scope_size[i] <= NAMED
     return {
         "name": curv.nodes[i].name,
         "unit": curv.nodes[i].unit,
+        "columns": _columns_below(model, curv.nodes[i].node) if few else None,
+        "scope_size": int(curv.scope_size[i]),
         "layer": int(curv.layer[i]),
         "depth": int(depth) if np.isfinite(depth) else None,
         **{name: float(getattr(curv, name)[i]) for name in ("flow_squared", "local", "total")},
     }
+
+
+def _columns_below(model: Model, node: int) -> list[str]:
+    """The names of the columns below a node, or their numbers where they have none; for small scopes."""
+    waiting: list[Node] = [model.circuit.nodes[node]]
+    found: set[int] = set()
+    seen: set[Node] = set()
+    while waiting:
+        here = waiting.pop()
+        if here not in seen:
+            seen.add(here)
+            waiting += here.children
+            found |= {here.variable} if isinstance(here, Input) else set()
+    return [model.schema.columns[v].name or str(v) for v in sorted(found)]
 
 
 def _pair(pair: Reversal) -> dict[str, Any]:
@@ -176,6 +213,7 @@ def _print(report: dict[str, Any], model: Model) -> None:
             "reversals": "{disagree:,} of {pairs:,} pairs ({share:.2%}) are ordered differently by T and by t; "
             "Kendall's tau {tau:.3f}".format(**report["reversals"]),
             "table": report["csv"],
+            "picture": report["plot"],
         }
     )
     _print_extremes(report["extreme_reversals"])
@@ -223,6 +261,7 @@ def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
     rows = [
         (
             _label(node),
+            _below(node),
             f"{node['layer']}",
             "-" if node["depth"] is None else f"{node['depth']}",
             *(significant(node[key]) for key in ("flow_squared", "local", "total")),
@@ -231,7 +270,13 @@ def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
         for node in nodes
     ]
     if rows:
-        print_table(("node", "layer", "depth", "F^2", "t", "T", "of trace"), rows, title)
+        heads = ("node", "columns below", "layer", "depth", "F^2", "t", "T", "of trace")
+        print_table(heads, rows, title, texts=["columns below"])
+
+
+def _below(node: dict[str, Any]) -> str:
+    """The columns that a node is about: their names, or how many they are."""
+    return f"{node['scope_size']:,} columns" if node["columns"] is None else ", ".join(node["columns"])
 
 
 def _label(node: dict[str, Any]) -> str:

@@ -1,29 +1,68 @@
-"""`circurve evaluate`: log-likelihoods of a data set or a file under a model."""
+"""`circurve evaluate`: log-likelihoods of a data set or a file under a model, as means and row by row."""
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import Any
+from contextlib import nullcontext, redirect_stdout
+from typing import Annotated, Any
+
+import numpy as np
+import typer
 
 from circurve.cli import options
-from circurve.cli.files import read_training
-from circurve.cli.measures import degree_of_overfitting, mean_log_likelihood, sharpness
-from circurve.cli.show import measured, print_facts, print_json, print_scores
-from circurve.cli.tables import SPLITS, Part, Source, load, parts_for, rows_of, source_for
+from circurve.cli.failures import NotSavedError
+from circurve.cli.files import check_rows, read_training, write_rows
+from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
+from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
+from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
+from circurve.cli.tables import (
+    SPLITS,
+    STANDARD,
+    Part,
+    Source,
+    aligned_parts,
+    files_of,
+    load,
+    parts_for,
+    rows_of,
+    source_for,
+)
+from circurve.errors import CircurveError, OptionError
+from circurve.model import Model
 from circurve.model import load as load_model
 
 __all__ = ["evaluate"]
+
+ScoresOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|-",
+        help="A table to write, with the log-likelihood of each row: .csv, .tsv, .parquet; - is standard output.",
+    ),
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Name the cells that make rows improbable, up to three of each: in the table of --scores, and for the ten "
+        "least probable rows in the report.",
+    ),
+]
 
 
 def evaluate(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
     data: options.DataArgument,
     *,
+    scores: ScoresOption = None,
+    explain: ExplainOption = False,
     split: options.PartOption = Part.all,
     device: options.DeviceOption = options.DEVICE,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
+    types: options.DroppedOption = None,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -31,46 +70,116 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
 
     The file that the model was trained on is split as it was then. Another file
     with a single table is scored whole, and reported as test rows, or as what
-    --split names. Columns are found by their names. The sharpness, the mean over rows of the trace of
-    the Hessian of -log p, is that of the training rows where these are scored.
+    --split names. Columns are found by their names. The sharpness, the mean
+    over rows of the trace of the Hessian of -log p, is that of the training
+    rows where these are scored.
     """
+    source = Source(data, data_dir, header, missing, dropped=options.parse_dropped(types))
+    if scores == STANDARD and as_json:
+        raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
+    if scores is not None:
+        check_rows("--scores", scores, (model, *files_of(source)))
     loaded = load_model(model, device)
     training = read_training(model)
-    dataset = load(source_for(loaded, Source(data, data_dir, header, missing)))
-    parts = parts_for(loaded, dataset, split, training, data, unseen.value)
+    dataset = load(source_for(loaded, source))
+    read = parts_for(loaded, dataset, split, training, data)
     started = time.perf_counter()
-    scores = {name: mean_log_likelihood(loaded, part, data) for name, part in parts.items()}
-    train_ll, valid_ll, test_ll = (scores.get(name) for name in SPLITS)
-    traces = {name: sharpness(loaded, part) for name, part in parts.items()}
+    aligned = aligned_parts(loaded, read, data, unseen.value)
+    parts = {name: ScoredPart(read[name], part, log_likelihoods(loaded, part, data)) for name, part in aligned.items()}
+    columns = None if scores is None else score_columns(loaded, parts, explain)
     report: dict[str, Any] = {
         "command": "evaluate",
         "model": str(model),
         "dataset": dataset.name,
         "split": split.value,
         "unseen": unseen.value,
-        "unseen_rows": sum(0 if p.impossible is None else int(p.impossible.any(1).sum()) for p in parts.values()),
-        "rows": rows_of(parts),
-        "variables": loaded.circuit.variables,
         **{name: training.get(name) for name in ("structure", "units", "method", "mu", "gate", "seed", "epochs")},
+        **_describe(loaded, parts),
+        **({"least_probable": _least_probable(loaded, parts)} if explain else {}),
+        "scores": scores,
+        "seconds": round(time.perf_counter() - started, 3),
+        "device": str(loaded.device),
+        "out": None,
+    }
+    _finish(report, columns, as_json)
+
+
+def _describe(model: Model, parts: dict[str, ScoredPart]) -> dict[str, Any]:
+    """What was measured on each part."""
+    aligned = {name: part.aligned for name, part in parts.items()}
+    train_ll, valid_ll, test_ll = (float(np.mean(parts[s].scores)) if s in parts else None for s in SPLITS)
+    traces = {name: sharpness(model, part) for name, part in aligned.items()}
+    return {
+        "unseen_rows": sum(0 if p.impossible is None else int(p.impossible.any(1).sum()) for p in aligned.values()),
+        "rows": rows_of(aligned),
+        "variables": model.circuit.variables,
         "train_ll": train_ll,
         "valid_ll": valid_ll,
         "test_ll": test_ll,
         "sharpness": traces.get("train", next(iter(traces.values()))),
         "sharpness_by_split": {name: traces.get(name) for name in SPLITS},
         "dof": degree_of_overfitting(train_ll, valid_ll),
-        "parameters": loaded.circuit.describe().parameters,
-        "seconds": round(time.perf_counter() - started, 3),
-        "device": str(loaded.device),
-        "out": None,
+        "parameters": model.circuit.describe().parameters,
     }
-    print_json(report) if as_json else _print(report)
+
+
+def _least_probable(model: Model, parts: dict[str, ScoredPart]) -> list[dict[str, Any]]:
+    """The least probable rows of each part, each with the cells to blame, the worst first."""
+    listed = []
+    for name, part in parts.items():
+        few = part.rows(lowest_rows(part))
+        blames = blamed(model, few)
+        for row, score in enumerate(few.scores.tolist()):
+            found = [
+                {key: getattr(blame, key) for key in ("column", "value", "log_probability", "expected")}
+                for blame in blames
+                if blame.row == row
+            ]
+            listed.append({"split": name, part.word: few.place(row), "log_likelihood": score, "cells": found})
+    return listed
+
+
+def _finish(report: dict[str, Any], columns: dict[str, list[Any]] | None, as_json: bool) -> None:
+    """Write the table of scores and print the report; a file that cannot be written hides no numbers."""
+    failure: Exception | None = None
+    scores = report["scores"]
+    if columns is not None:
+        try:
+            write_rows(scores, columns)
+        except (CircurveError, OSError) as error:
+            failure, report = error, {**report, "scores": None}
+    with redirect_stdout(sys.stderr) if scores == STANDARD else nullcontext():
+        print_json(report) if as_json else _print(report)
+    if failure is not None:
+        raise NotSavedError(str(failure)) from failure
 
 
 def _print(report: dict[str, Any]) -> None:
     print_scores(f"{report['dataset']} under {report['model']}", report)
+    if "least_probable" in report:
+        _print_least_probable(report["least_probable"])
     print_facts(
         {
             **{label: text for label, text in measured(report).items() if label != "sharpness"},
             "time": f"{report['seconds']:.1f} s on {report['device']}",
+            "scores in": None if report["scores"] == STANDARD else report["scores"],
         }
     )
+
+
+def _print_least_probable(rows: list[dict[str, Any]]) -> None:
+    """Each row with its most surprising cell."""
+    several = len({row["split"] for row in rows}) > 1
+    word = "line" if "line" in rows[0] else "row"
+    table = []
+    for row in rows:
+        place = f"{row['split']} {row[word]}" if several else f"{row[word]}"
+        cell = next(iter(row["cells"]), None)
+        if cell is None:
+            table.append((place, number(row["log_likelihood"], 2), "-", "-", "-", "-"))
+            continue
+        score = significant(cell["log_probability"], 3)
+        table.append((place, number(row["log_likelihood"], 2), cell["column"], cell["value"], cell["expected"], score))
+    heads = (word, "log-likelihood", "surprising", "value", "expected", "log-prob.")
+    texts = ("surprising", "value", "expected")
+    print_table(heads, table, "least probable rows; log-prob.: of the cell, given the rest of its row", texts)

@@ -35,6 +35,7 @@ ON_THE_COMMAND_LINE = {
     "say missing=-1": "say --missing -1",
     "pass missing=-1": "pass --missing -1",
     "pass unseen='missing'": "pass --unseen missing",
+    "missing_columns='missing' takes its values as missing": "add an empty column of that name if it is unknown",
     "say header=True": "say --header",
     "data_dir='DEBD' (--data-dir DEBD)": "--data-dir DEBD",
     "without data_dir": "without --data-dir",

@@ -1,22 +1,53 @@
-"""Files: checked before hours are spent, models written with how they were trained, and read back; tables."""
+"""Files: checked before hours are spent, models written with how they were trained, and read back; tables; pictures."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import logging
 import os
+import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from circurve.cli.show import document
+from circurve.cli.tables import STANDARD
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
-__all__ = ["check_folder", "check_target", "csv_text", "read_training", "save_model", "write_csv"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "cells",
+    "check_folder",
+    "check_plot",
+    "check_rows",
+    "check_target",
+    "csv_text",
+    "read_training",
+    "save_model",
+    "save_plot",
+    "write_csv",
+    "write_rows",
+]
+
+ROWS = (".csv", ".tsv", ".parquet")
+PICTURES = (".png", ".svg", ".pdf")
+"""The kinds of files that can be written, by their suffixes."""
+
+MAX_WHOLE = 2**53
+"""Up to here a float holds every whole number."""
+
+DOTS_PER_INCH = 200
+"""Of a picture made of pixels."""
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
@@ -27,6 +58,8 @@ PASSING = ("command", "seconds", "device", "history")
 
 def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -> None:
     """Refuse a file that could not be written later, or that is one of the `sources` of data."""
+    if str(out) == STANDARD:
+        raise OptionError(f"{option} -: name a file; this cannot be written to standard output")
     target = Path(os.path.realpath(out))
     folder = target.parent
     if not folder.is_dir():
@@ -38,6 +71,32 @@ def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -
     if any(source is not None and Path(os.path.realpath(source)) == target for source in sources):
         raise OptionError(f"{option} {out}: would overwrite the data")
     _check_writable(option, out, folder)
+
+
+def check_rows(option: str, out: str, sources: Iterable[str | Path | None]) -> None:
+    """Refuse what rows could not be written to later; `-` is standard output."""
+    if out == STANDARD:
+        return
+    _check_suffix(option, Path(out), ROWS, "; - is standard output")
+    if Path(out).suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+        raise OptionError(f"{option} {out}: Parquet files need pyarrow (pip install pyarrow); or write .csv")
+    check_target(option, Path(out), sources)
+
+
+def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
+    """Refuse a picture that could not be drawn or written later; None is no picture."""
+    if out is None:
+        return
+    _check_suffix("--plot", out, PICTURES)
+    if find_spec("matplotlib") is None:
+        raise OptionError("--plot needs matplotlib (pip install matplotlib)")
+    check_target("--plot", out, sources)
+
+
+def _check_suffix(option: str, out: Path, known: Sequence[str], more: str = "") -> None:
+    if out.suffix.lower() not in known:
+        found = f"unknown kind of file {out.suffix!r}" if out.suffix else "the name has no suffix"
+        raise OptionError(f"{option} {out}: {found}; use one of {', '.join(known)}{more}")
 
 
 def check_folder(option: str, folder: Path) -> None:
@@ -77,10 +136,70 @@ def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]
     replace_file(path, csv_text(heads, rows).encode())
 
 
-def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table as comma-separated values; an empty field for None."""
+def write_rows(out: str, columns: Mapping[str, Any]) -> None:
+    """Columns by name to a file that `check_rows` took, all or nothing, or as CSV to standard output."""
+    if out.lower().endswith(".parquet"):
+        replace_file(Path(out), _parquet(columns))
+        return
+    rows = zip(*(cells(values) for values in columns.values()), strict=True)
+    text = csv_text(list(columns), rows, "\t" if out.lower().endswith(".tsv") else ",")
+    if out == STANDARD:
+        sys.stdout.write(text)
+    else:
+        replace_file(Path(out), text.encode())
+
+
+def cells(values: Any) -> list[Any]:
+    """Values as they are written to a text file: dates in ISO form, 7 digits of other numbers, None if missing.
+
+    Draws and means are computed in float32, which has no more digits; what was given may have more, and keeps them.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        days = array.astype("datetime64[D]")
+        whole = bool(((array == days) | np.isnat(array)).all())
+        texts = np.datetime_as_string(days if whole else array).tolist()
+        return [None if text == "NaT" else text for text in texts]
+    if array.dtype.kind == "f":
+        return [None if np.isnan(value) else _shortest(value) for value in array.tolist()]
+    return list(array.tolist())
+
+
+def _shortest(value: float) -> float:
+    """A whole number as such, a float32 as the shortest number that is read as the same one, any other as it is."""
+    if value.is_integer() and abs(value) < MAX_WHOLE:
+        return int(value)
+    with np.errstate(over="ignore"):
+        single = np.float32(value)
+    return float(str(single)) if float(single) == value else value
+
+
+def _parquet(columns: Mapping[str, Any]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    arrays = {name: pyarrow.array(np.asarray(values), from_pandas=True) for name, values in columns.items()}
+    pyarrow.parquet.write_table(pyarrow.table(arrays), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
+    """Write a picture, all or nothing, in the kind that its suffix says."""
+    kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
+    level = fonts.level
+    fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody
+    try:
+        draw().savefig(picture, format=kind, dpi=DOTS_PER_INCH)
+    finally:
+        fonts.setLevel(level)
+    replace_file(out, picture.getvalue())
+
+
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
+    """A table as text, by default comma-separated values; an empty field for None."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(heads)
     writer.writerows(rows)
     return text.getvalue()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED, NotSavedError
-from circurve.cli.files import check_target, save_model
+from circurve.cli.files import check_plot, check_target, save_model, save_plot
 from circurve.cli.methods import (
     MethodName,
     MethodOptions,
@@ -26,8 +26,11 @@ from circurve.cli.show import measured, number, print_facts, print_json, print_s
 from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import STOPPED, Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
-from circurve.errors import CircurveError
+from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["fit"]
 
@@ -42,6 +45,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     data: options.DataArgument,
     *,
     out: options.OutOption = None,
+    plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
     method: options.MethodOption = MethodName.vanilla,
@@ -89,13 +93,25 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     job = Job.of(Shape(structure, units), [run], typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing, options.parse_types(types))
+    files = (*files_of(source), valid, test)
     if out is not None:
-        check_target("--out", out, (*files_of(source), valid, test))
+        check_target("--out", out, files)
+    check_plot(plot, (*files, out))
+    if plot is not None and epochs == 0:
+        raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
     parts, record = load_for(job, source, held)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
     result = train(job, parts)[0]
-    finish(result, describe(job, parts, result, record), out, as_json)
+    finish(result, describe(job, parts, result, record), Outputs(out, plot), as_json)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The files to write; None for one that was not asked for, or could not be written."""
+
+    out: Path | None
+    plot: Path | None
 
 
 def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | None = None) -> dict[str, Any]:
@@ -115,18 +131,15 @@ def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | No
     return report
 
 
-def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json: bool) -> None:
-    """Write the file, print the report, and say how it ended; a file that cannot be written hides no numbers."""
-    failure: Exception | None = None
+def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json: bool) -> None:
+    """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     learned = result.stopped != "interrupted" or bool(result.history)
     if not learned:
-        out = None  # a model that was there before is better than one that has learned nothing
-    if out is not None:
-        try:
-            save_model(out, result.model, report)
-        except (CircurveError, OSError) as error:
-            failure, out = error, None
-    report = {**report, "out": None if out is None else str(out)}
+        outputs = Outputs(None, None)  # a model that was there before is better than one that has learned nothing
+    written, failure = _write(result, report, outputs)
+    out = written.out
+    files = {"out": out, "plot": written.plot}
+    report = {**report, **{name: None if path is None else str(path) for name, path in files.items()}}
     print_json(report) if as_json else _print(report)
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
@@ -135,6 +148,28 @@ def finish(result: FitResult, report: dict[str, Any], out: Path | None, as_json:
         kept = f"nothing was saved, {reason}" if out is None else f"the model so far is saved in {out}"
         print(f"circurve: interrupted after {report['epochs']} whole epochs; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+
+
+def _write(result: FitResult, report: dict[str, Any], outputs: Outputs) -> tuple[Outputs, Exception | None]:
+    """What was written, and why the first of the others was not."""
+    out, plot, failures = outputs.out, outputs.plot, []
+    try:
+        if out is not None:
+            save_model(out, result.model, report)
+    except (CircurveError, OSError) as error:
+        out, failures = None, [error]
+    try:
+        if plot is not None:
+            save_plot(plot, lambda: _draw(result, f"{report['dataset']}: {method_label(report)}"))
+    except (CircurveError, OSError) as error:
+        plot, failures = None, [*failures, error]
+    return Outputs(out, plot), next(iter(failures), None)
+
+
+def _draw(result: FitResult, title: str) -> Figure:
+    from circurve.plots import training_curves
+
+    return training_curves({title: result})
 
 
 def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
@@ -163,6 +198,7 @@ def _print(report: dict[str, Any]) -> None:
             "epochs": f"{report['epochs']:,} ({STOPPED[report['stopped']]}), model of epoch {report['epoch']:,}",
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],
+            "picture": report["plot"],
         }
     )
 

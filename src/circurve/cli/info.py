@@ -8,11 +8,17 @@ from typing import Any
 
 from circurve.cli import options
 from circurve.cli.files import read_training
-from circurve.cli.show import family_label, print_facts, print_heading, print_json
+from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.model import load as load_model
 from circurve.persistence import FORMAT_VERSION
+from circurve.schema import Column, Schema
 
 __all__ = ["info"]
+
+SHOWN, CATEGORIES = 40, 8
+"""How many columns, and how many categories of one, the table shows; --json lists all."""
+
+WORDS = {"number": "numbers", "boolean": "true, false", "category": "categories", "date": "dates"}
 
 
 def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> None:
@@ -29,12 +35,15 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
         "dtype": str(loaded.dtype).removeprefix("torch."),
         **asdict(summary),
         "families": families,
+        "schema": None if loaded.schema.plain else loaded.schema.to_json(),
         "training": read_training(model) or None,
     }
     if as_json:
         print_json(report)
         return
     print_heading(str(model))
+    if not loaded.schema.plain:
+        _print_schema(loaded.schema)
     print_facts(
         {
             "format": f"{report['format']} {report['format_version']}, {report['bytes']:,} bytes",
@@ -44,6 +53,31 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
             **_training(report["training"] or {}),
         }
     )
+
+
+def _print_schema(schema: Schema) -> None:
+    """A line for each column: its name, what it holds, its family, its values."""
+    rows = [
+        (column.name or str(v), WORDS[column.kind], family_label(column.family), _values(column))
+        for v, column in enumerate(schema.columns[:SHOWN])
+    ]
+    if len(schema) > SHOWN:
+        rows.append((f"{len(schema) - SHOWN:,} more", "--json", "lists", "them"))
+    rows += [(name, "-", "-", "left out") for name in schema.ignored]
+    heads = ("column", "holds", "family", "values")
+    print_table(heads, rows, texts=heads)
+
+
+def _values(column: Column) -> str:
+    """The categories, as many as fit a line or two; the first day of dates."""
+    if column.kind == "date":
+        return f"days since {column.origin}"
+    if column.categories is None:
+        return "-"
+    more = len(column.categories) - CATEGORIES
+    listed = ", ".join(str(value) for value in column.categories[:CATEGORIES])
+    share = f"; {column.unseen_share:g} for unseen values" if column.unseen_share else ""
+    return f"{listed}{f' and {more:,} more' if more > 0 else ''}{share}"
 
 
 def _training(training: dict[str, Any]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from circurve.curvature import curvature
 from circurve.data import Table
@@ -13,7 +14,7 @@ from circurve.data.convert import about
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.model import Model
 
-__all__ = ["check_one_output", "degree_of_overfitting", "mean_log_likelihood", "possible_rows", "sharpness"]
+__all__ = ["check_one_output", "degree_of_overfitting", "log_likelihoods", "possible_rows", "sharpness"]
 
 
 def check_one_output(model: Model) -> None:
@@ -22,11 +23,12 @@ def check_one_output(model: Model) -> None:
         raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
 
 
-def mean_log_likelihood(model: Model, values: Table, what: str) -> float:
-    """The mean of log p over rows, in nats; -inf if a row has probability zero. `what` opens messages."""
+def log_likelihoods(model: Model, values: Table, what: str) -> NDArray[np.float64]:  # (N,)
+    """log p of each row, in nats; -inf for a row of probability zero. `what` opens messages."""
     check_one_output(model)
     with about(what):
-        return float(np.mean(model.log_prob(values)))
+        found: NDArray[np.float64] = model.log_prob(values)
+        return found
 
 
 def possible_rows(table: Table) -> Table:

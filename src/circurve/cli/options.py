@@ -56,6 +56,13 @@ class Unseen(StrEnum):
     error = "error"
 
 
+class UnseenToFill(StrEnum):
+    """The same for a table whose holes are filled: an impossible row says nothing about them."""
+
+    missing = "missing"
+    error = "error"
+
+
 class Init(StrEnum):
     """How parameters start."""
 
@@ -86,10 +93,19 @@ DataArgument = Annotated[
         ".npz; - is standard input.",
     ),
 ]
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="A table: .csv, .tsv, .txt, .data (also .gz), .parquet, .arrow, .feather, .npy; - is standard input.",
+    ),
+]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
 OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
+PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
@@ -169,6 +185,7 @@ StepSizeOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, _option(Run, "seed", "N")]
+DrawSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same rows.")]
 InitOption = Annotated[Init, _option(Run, "init")]
 SelectOption = Annotated[Select | None, _option(Settings, "select", shown=shown_default(Settings, "select"))]
 PatienceOption = Annotated[int | None, _option(Settings, "patience", "N")]
@@ -206,11 +223,37 @@ TypesOption = Annotated[
         help="Types of columns: bernoulli, categorical, binomial, poisson, gaussian, or drop to leave one out.",
     ),
 ]
+DroppedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--types",
+        metavar="NAME=drop,...",
+        rich_help_panel=DATA,
+        help="Columns of the file to leave out; the model knows the types of the others.",
+    ),
+]
+CopiedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--types",
+        metavar="NAME=drop,...",
+        rich_help_panel=DATA,
+        help="Columns of the file that the model does not know; they are copied.",
+    ),
+]
 UnseenOption = Annotated[
     Unseen,
     typer.Option(
         rich_help_panel=DATA,
         help="A value that training did not see: its row is impossible, the value counts as missing, or is an error.",
+    ),
+]
+UnseenToFillOption = Annotated[
+    UnseenToFill,
+    typer.Option(
+        "--unseen",
+        rich_help_panel=DATA,
+        help="A value that training did not see: an error, or missing, so that it is replaced.",
     ),
 ]
 PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to take.")]
@@ -274,6 +317,15 @@ def parse_types(text: str | None) -> dict[str, str]:
             raise OptionError(f"--types must be NAME=TYPE,NAME=TYPE, not {text!r}")
         types[name.strip()] = parse_type(kind.strip())
     return types
+
+
+def parse_dropped(text: str | None) -> frozenset[str]:
+    """`id=drop,name=drop`: the names of columns to leave out."""
+    types = parse_types(text)
+    typed = next((name for name, kind in types.items() if kind != "drop"), None)
+    if typed is not None:
+        raise OptionError(f"--types {typed}={types[typed]}: the model has the types of its columns; here use NAME=drop")
+    return frozenset(types)
 
 
 def parse_shares(text: str) -> Shares:

@@ -72,7 +72,7 @@ def _program(
     ] = False,
     debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Probabilistic circuits: train them, score them, look into them.
+    """Probabilistic circuits: train them on tables, ask them questions, look into them.
 
     Exit codes: 0 done, 1 failed while working, 2 wrong options or unusable
     data, 130 interrupted.

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.files import cells
 from circurve.cli.question import Question, read_question
 from circurve.cli.show import print_facts, print_heading, print_json, print_table, significant
 from circurve.data import columns_of
@@ -100,7 +101,7 @@ def _distribution(model: Model, name: str, given: Any) -> dict[str, Any]:
 
 def _plain(values: Any) -> list[Any]:
     listed = np.asarray(values)
-    return [str(value) for value in listed] if listed.dtype.kind == "M" else list(listed.tolist())
+    return cells(listed) if listed.dtype.kind == "M" else list(listed.tolist())
 
 
 def _print_csv(answer: dict[str, Any]) -> None:
@@ -125,10 +126,15 @@ def _print(answer: dict[str, Any]) -> None:
     for name, found in answer["distributions"].items():
         if "quantiles" in found:
             rows = [(f"{100 * float(level):g} %", _cell(value)) for level, value in found["quantiles"].items()]
-            rows += [("mean", _cell(found["mean"])), ("standard deviation", significant(found["standard_deviation"]))]
+            rows += [("mean", _cell(found["mean"])), ("standard deviation", _deviation(found))]
             print_table((name, "value"), rows)
         else:
             _print_values(name, found["table"])
+
+
+def _deviation(found: dict[str, Any]) -> str:
+    """With its unit where the mean is a date."""
+    return significant(found["standard_deviation"]) + (" days" if isinstance(found["mean"], str) else "")
 
 
 def _print_values(name: str, table: dict[str, list[Any]]) -> None:

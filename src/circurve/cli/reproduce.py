@@ -1,4 +1,4 @@
-"""`circurve reproduce`: the paper's tables and figures, computed anew, with everything needed to trust them."""
+"""`circurve reproduce`: the paper's tables and figures, computed again, with everything needed to trust them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     device: options.DeviceOption = options.DEVICE,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Compute tables and figures of the paper anew.
+    """Compute the tables and figures of the paper.
 
     Every run is recorded in FOLDER/records.jsonl as soon as it is known, so
     that a call can be stopped at any moment and resumed. Tables are written

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from circurve.cli import options
-from circurve.cli.files import check_target, csv_text
+from circurve.cli.files import check_rows, write_rows
 from circurve.cli.question import read_evidence
-from circurve.cli.tables import Source, load
-from circurve.data import columns_of
+from circurve.cli.show import print_facts
+from circurve.cli.tables import STANDARD, Source, check_known, files_of, load, parts_of, source_for, without
+from circurve.data import Table, columns_of
+from circurve.data.convert import about
+from circurve.data.recode import decode_column
 from circurve.errors import OptionError
+from circurve.model import Model
 from circurve.model import load as load_model
-from circurve.persistence import replace_file
+from circurve.schema import Coding
 
 __all__ = ["impute", "sample"]
 
@@ -24,7 +27,12 @@ HOWS = ("mean", "mode", "sample")
 
 GivenOption = Annotated[str, typer.Option(metavar="EVIDENCE", help="What is known: 'age=30..40, sex=F'.")]
 RowsOutOption = Annotated[
-    str, typer.Option("--out", metavar="FILE|-", help="Where to write the rows as CSV; - is standard output.")
+    str,
+    typer.Option(
+        "--out",
+        metavar="FILE|-",
+        help="Where to write the rows: .csv, .tsv, .parquet; - is standard output, as CSV.",
+    ),
 ]
 HowOption = Annotated[
     str,
@@ -41,74 +49,74 @@ def sample(
     *,
     n: Annotated[int, typer.Option("-n", "--rows", metavar="N", help="How many rows to draw.")] = 10,
     given: GivenOption = "",
-    seed: options.SeedOption = options.SEED,
-    out: RowsOutOption = "-",
+    seed: options.DrawSeedOption = options.SEED,
+    out: RowsOutOption = STANDARD,
     device: options.DeviceOption = options.DEVICE,
 ) -> None:
-    """Draw rows from a model, or from what it says given some values.
-
-    The same seed gives the same rows.
-    """
-    _check_out(out, model)
+    """Draw rows from a model, or from what it says given some values."""
+    if n < 1:
+        raise OptionError(f"-n must be a whole number >= 1, not {n}")
+    check_rows("--out", out, (model,))
     loaded = load_model(model, device)
     evidence = read_evidence(given, loaded.schema) or None
-    _write(out, loaded.sample(n, evidence, seed=seed))
+    _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"})
 
 
 def impute(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
-    data: options.DataArgument,
+    data: options.FileArgument,
     *,
     how: HowOption = "mean",
-    seed: options.SeedOption = options.SEED,
-    out: RowsOutOption = "-",
+    seed: options.DrawSeedOption = options.SEED,
+    out: RowsOutOption = STANDARD,
     missing: options.MissingOption = None,
+    unseen: options.UnseenToFillOption = options.UnseenToFill.error,
+    types: options.CopiedOption = None,
     header: options.HeaderOption = None,
     device: options.DeviceOption = options.DEVICE,
 ) -> None:
     """Fill the holes of a table with what a model says about them.
 
     Values that are there stay as they are. Columns are found by their names; a
-    column that the file lacks is filled as well.
+    column that the file lacks is filled as well. Columns that were left out of
+    the training are copied.
     """
     if how not in HOWS:
         raise OptionError(f"--how must be one of {', '.join(HOWS)}, not {how!r}")
-    _check_out(out, model, data)
+    source, copied = Source(data, None, header, missing), options.parse_dropped(types)
+    check_rows("--out", out, (model, *files_of(source)))
     loaded = load_model(model, device)
-    table = load(Source(data, None, header, missing)).train
-    _write(out, loaded.impute(table, how, seed=seed))  # type: ignore[arg-type]  # checked above
+    dataset = load(source_for(loaded, source))
+    if len(parts_of(dataset)) > 1:
+        raise OptionError(f"{data} comes in parts; impute takes a file with one table")
+    with about(data):
+        used = without(dataset.train, copied) if copied else dataset.train
+        check_known(loaded, used)
+        table = loaded.align(used, unseen=unseen.value, missing_columns="missing")
+        filled = columns_of(loaded.impute(table, how, seed=seed))  # type: ignore[arg-type]  # checked above
+    holes = 0 if table.observed is None else int((~table.observed).sum())
+    facts = {"rows": f"{len(table):,}", "filled": f"{holes:,} of {table.values.numel():,} values"}
+    _write(out, _beside(dataset.train, filled, loaded), facts)
 
 
-def _check_out(out: str, *sources: str | Path) -> None:
-    if out != "-":
-        check_target("--out", Path(out), sources)
+def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]:
+    """The columns in the order of the file, then those it lacks; columns that the model does not use are copied."""
+    if read.columns is None or model.schema.names is None:
+        return filled
+    array = np.asarray(replace(read, places=None), dtype=np.float64)
+    codings = read.codings or (Coding(),) * len(read.columns)
+    columns = {}
+    for v, name in enumerate(read.columns):
+        if name in filled:
+            columns[name] = filled[name]
+        else:
+            whole = codings[v].kind == "number" and bool((array[:, v] == np.rint(array[:, v])).all())
+            columns[name] = decode_column(array[:, v], codings[v], whole)
+    return {**columns, **filled}
 
 
-def _write(out: str, frame: Any) -> None:
-    columns = columns_of(frame)
-    text = csv_text(list(columns), zip(*(_cells(values) for values in columns.values()), strict=True))
-    if out == "-":
-        sys.stdout.write(text)
-    else:
-        replace_file(Path(out), text.encode())
-
-
-def _cells(values: Any) -> list[Any]:
-    """Values as they are written to a file: dates in ISO form, 7 digits of other numbers, nothing for what is missing.
-
-    Draws and means are computed in float32, which has no more digits; what was given may have more, and keeps them.
-    """
-    array = np.asarray(values)
-    if array.dtype.kind == "M":
-        days = array.astype("datetime64[D]")
-        whole = bool(((array == days) | np.isnat(array)).all())
-        return list(np.datetime_as_string(days if whole else array).tolist())
-    if array.dtype.kind == "f":
-        return [None if np.isnan(value) else _shortest(value) for value in array.tolist()]
-    return [None if value is None else value for value in array.tolist()]
-
-
-def _shortest(value: float) -> float:
-    """The shortest number with the same float32, if the number is one; else the number."""
-    single = np.float32(value)
-    return float(str(single)) if float(single) == value else value
+def _write(out: str, columns: dict[str, Any], facts: dict[str, str]) -> None:
+    """Write the rows; say so where they do not go to standard output."""
+    write_rows(out, columns)
+    if out != STANDARD:
+        print_facts({**facts, "saved in": out})

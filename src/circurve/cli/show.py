@@ -152,8 +152,9 @@ def significant(value: float | None, digits: int = 4) -> str:
 
 
 def family_label(family: Family) -> str:
-    """`Bernoulli`, `Categorical(states=4)`."""
-    return repr(family).removesuffix("()")
+    """`Bernoulli`, `Categorical(states=4)`, `Gaussian`; numbers that are not whole, such as floors, say little."""
+    options = [f"{name}={value}" for name, value in vars(family).items() if isinstance(value, int)]
+    return type(family).__name__ + (f"({', '.join(options)})" if options else "")
 
 
 def wide() -> bool:

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED, NotSavedError
-from circurve.cli.files import check_folder, check_target, save_model, write_csv
+from circurve.cli.files import check_folder, check_plot, check_target, save_model, save_plot, write_csv
 from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
@@ -21,7 +21,11 @@ from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
-from circurve.learning import FitResult, FleetResult, Run
+from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
+from circurve.learning.gates import top_fraction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["sweep"]
 
@@ -46,6 +50,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
         Path | None, typer.Option(metavar="FOLDER", help="Where to write the models of all runs; made if need be.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each run.")] = None,
+    plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
     estimator: options.EstimatorOption = None,
@@ -92,13 +97,17 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     job = Job.of(Shape(structure, units), runs, typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing, options.parse_types(types))
+    files = (*files_of(source), valid, test)
     if csv is not None:
-        check_target("--csv", csv, (*files_of(source), valid, test))
+        check_target("--csv", csv, files)
+    check_plot(plot, (*files, csv))
+    if plot is not None and not regularised:
+        raise OptionError("--plot draws log-likelihoods by mu, which vanilla has not; add global or gated to --methods")
     if out_dir is not None:
         check_folder("--out-dir", out_dir)
     parts, record = load_for(job, source, held)
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
-    finish(job, parts, train(job, parts), Outputs(csv, out_dir, record), as_json)
+    finish(job, parts, train(job, parts), Outputs(csv, out_dir, plot, record), as_json)
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,7 @@ class Outputs:
 
     csv: Path | None
     folder: Path | None
+    plot: Path | None
     split: SplitRecord | None = None
     """How a single table was split; the model files keep it."""
 
@@ -125,8 +135,10 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
             ]
         if outputs.csv is not None:
             write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
+        if outputs.plot is not None:
+            save_plot(outputs.plot, lambda: _draw(results))
     except (CircurveError, OSError) as error:
-        failure, outputs = error, Outputs(None, None)
+        failure, outputs = error, Outputs(None, None, None)
     seeds = list(dict.fromkeys(run.seed for run in job.runs))
     report = {
         "command": "sweep",
@@ -138,6 +150,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
         "seconds": round(results[0].seconds, 3),
         "device": str(results[0].model.device),
         "csv": None if outputs.csv is None else str(outputs.csv),
+        "plot": None if outputs.plot is None else str(outputs.plot),
         "out_dir": None if outputs.folder is None else str(outputs.folder),
     }
     print_json(report) if as_json else _print(report)
@@ -146,6 +159,18 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     if any(result.stopped == "interrupted" for result in results):
         print("circurve: interrupted, the numbers are those of what was learned so far", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+
+
+def _draw(results: FleetResult) -> Figure:
+    """How much the share of penalised nodes matters, where the gates say nothing else; otherwise which mu is best."""
+    from circurve.plots import node_selection, strengths
+
+    methods = [result.run.method for result in results]
+    penalised = [method for method in methods if not isinstance(method, Vanilla)]
+    by_share = all(isinstance(m, Gated) and isinstance(m.gate, top_fraction) for m in penalised)
+    one_mu = len({getattr(method, "mu", None) for method in penalised}) == 1
+    compared = len(penalised) < len(methods) and results[0].test_ll is not None
+    return node_selection(results) if by_share and one_mu and compared else strengths(results)
 
 
 def summarise(groups: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -220,6 +245,7 @@ def _print(report: dict[str, Any]) -> None:
             "time": f"{report['seconds']:.1f} s on {report['device']} for {len(report['runs'])} runs at once",
             "runs in": report["csv"],
             "models in": report["out_dir"],
+            "picture": report["plot"],
         }
     )
 

@@ -16,19 +16,23 @@ from circurve.data.align import in_order
 from circurve.data.catalogue import find_datasets
 from circurve.data.convert import Names, about
 from circurve.data.infer import Types
+from circurve.data.places import Places
 from circurve.data.unseen import Unseen
 from circurve.errors import DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli
 from circurve.model import Model
-from circurve.schema import Schema
+from circurve.schema import Schema, nearest
 
 __all__ = [
     "SPLITS",
+    "STANDARD",
     "HeldOut",
     "Part",
     "Shares",
     "Source",
     "SplitRecord",
+    "aligned_parts",
+    "check_known",
     "choose",
     "common_schema",
     "files_of",
@@ -40,6 +44,7 @@ __all__ = [
     "recorded_parts",
     "rows_of",
     "source_for",
+    "without",
 ]
 
 SPLITS = ("train", "valid", "test")
@@ -51,6 +56,9 @@ Shares: TypeAlias = tuple[float, float, float]
 
 SplitRecord: TypeAlias = dict[str, float]
 """How a single table was split: the shares of validation and test, the seed, and the fingerprint of the table."""
+
+STANDARD = "-"
+"""Standard input, in place of a file."""
 
 DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
 
@@ -68,6 +76,9 @@ class Source:
 
     categorical: frozenset[str] = frozenset()
     """Columns that are known to hold text."""
+
+    dropped: frozenset[str] = frozenset()
+    """Columns to leave out of a table that is read for a model."""
 
 
 def source_for(model: Model, source: Source) -> Source:
@@ -106,7 +117,30 @@ def files_of(source: Source) -> list[Path]:
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
     data = load_data(source.data, source.data_dir, source.header, _categorical(source))
-    return _with_parts(data, {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()})
+    parts = {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()}
+    if source.dropped:
+        with about(source.data):
+            parts = {split: without(part, source.dropped) for split, part in parts.items()}
+        return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
+    return _with_parts(data, parts)
+
+
+def without(table: Table, dropped: frozenset[str]) -> Table:
+    """The other columns of a table; DataError for a column that is not there."""
+    names = table.columns or ()
+    unknown = next((name for name in sorted(dropped) if name not in names), None)
+    if unknown is not None:
+        raise DataError(f"no column {unknown!r} to leave out{nearest(unknown, names) if names else ''}")
+    kept = [number for number, name in enumerate(names) if name not in dropped]
+    if not kept:
+        raise DataError("no column is left")
+    return replace(
+        table,
+        values=table.values[:, kept],
+        observed=None if table.observed is None else table.observed[:, kept],
+        columns=tuple(names[number] for number in kept),
+        codings=None if table.codings is None else tuple(table.codings[number] for number in kept),
+    )
 
 
 def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
@@ -114,6 +148,8 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
 
     With it comes the record of the split, for `recorded_parts`, where there was one.
     """
+    if sum(str(place) == STANDARD for place in (source.data, held.valid, held.test)) > 1:
+        raise OptionError("standard input (-) can be read once only; name files for the other tables")
     data = load(source)
     if held.valid or held.test:
         files = {"valid": held.valid, "test": held.test}
@@ -184,6 +220,8 @@ def recorded_parts(training: Mapping[str, Any], table: Table) -> dict[str, Table
     record = training.get("split")
     if not isinstance(record, dict) or record.get("fingerprint") != fingerprint(table):
         return {}
+    if table.places is None:
+        table = replace(table, places=Places("row", range(len(table))))
     parts = split_rows(table, record["valid"], record["test"], record["seed"])
     return {split: part for split, part in zip(SPLITS, parts, strict=True) if part is not None}
 
@@ -203,10 +241,8 @@ def _load_file(path: Path, source: Source, columns: Names) -> Table:
         return as_table(table, missing=source.missing)
 
 
-def parts_for(
-    model: Model, data: Dataset, split: Part, training: Mapping[str, Any], what: str, unseen: Unseen
-) -> dict[str, Table]:
-    """The parts to look at, aligned to the model's schema; the table of the training is split as it was then."""
+def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, Any], what: str) -> dict[str, Table]:
+    """The parts to look at, as they were read; the table of the training is split as it was then."""
     if model.schema.names is None:
         names = training.get("columns")
         check_columns(what, data.columns, tuple(map(str, names)) if isinstance(names, list) else None)
@@ -214,9 +250,26 @@ def parts_for(
         data = replace(data, train=recorded["train"], valid=recorded.get("valid"), test=recorded.get("test"))
     elif split is Part.all and _seen(training, data):
         warn_user(f"{what} looks like the table that the model was trained on; test_ll counts the training rows too")
-    parts = choose(data, split)
+    return choose(data, split)
+
+
+def aligned_parts(model: Model, parts: Mapping[str, Table], what: str, unseen: Unseen) -> dict[str, Table]:
+    """The parts in the model's schema. `what` opens messages."""
     with about(what):
+        for part in parts.values():
+            check_known(model, part)
         return {name: model.align(part, unseen=unseen) for name, part in parts.items()}
+
+
+def check_known(model: Model, table: Table) -> None:
+    """Refuse a column that the model does not know, and say how to leave it out."""
+    names = model.schema.names or ()
+    known = {*names, *model.schema.ignored}
+    unknown = next((name for name in table.columns or () if name not in known), None)
+    if names and unknown is not None:
+        hint = nearest(unknown, names)
+        more = f"{' Or' if hint.endswith('?') else ';'} leave it out with --types {unknown}=drop"
+        raise DataError(f"no column {unknown!r} in the training data{hint}{more}")
 
 
 def _seen(training: Mapping[str, Any], data: Dataset) -> bool:

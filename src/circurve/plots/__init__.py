@@ -10,6 +10,7 @@ from circurve.plots.decomposition import decomposition, find_regimes
 from circurve.plots.depth import depth_profile
 from circurve.plots.landscape import landscape
 from circurve.plots.selection import node_selection
+from circurve.plots.strengths import strengths
 from circurve.plots.training import training_curves
 from circurve.plots.tree import Mark, tree_panels
 
@@ -22,6 +23,7 @@ __all__ = [
     "find_regimes",
     "landscape",
     "node_selection",
+    "strengths",
     "training_curves",
     "tree_panels",
 ]

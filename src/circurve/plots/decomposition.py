@@ -95,7 +95,12 @@ def _limits(ax: Axes, x: Array, y: Array) -> None:
         fix(float(values.min()) - room, float(values.max()) + room)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(5, integer=True))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"$10^{{{value:g}}}$"))
+        axis.set_major_formatter(FuncFormatter(_power))
+
+
+def _power(exponent: float, _: int | None = None) -> str:
+    """10^2, or 178 for an exponent that is not whole."""
+    return f"$10^{{{exponent:g}}}$" if float(exponent).is_integer() else f"{10**exponent:.3g}"
 
 
 def _iso_lines(ax: Axes) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "curves_of",
     "measured_tree",
     "model_of",
+    "scores_by_mu",
     "sum_tree",
 ]
 
@@ -117,6 +118,32 @@ def changes_of(fleet: FleetResult) -> tuple[dict[str, NDArray[np.float64]], tupl
         for by in sorted({by for by, _, _ in found})
     }
     return changes, fractions
+
+
+Scores: TypeAlias = dict[str, NDArray[np.float64]]
+"""Log-likelihoods over seeds, by a label."""
+
+
+def scores_by_mu(fleet: FleetResult) -> tuple[str, Scores, dict[str, dict[float, NDArray[np.float64]]]]:
+    """The split that counts, the scores of plain EM over seeds, and of each penalised method by mu."""
+    whole = [result for result in fleet if not result.failed]
+    known = (s for s in ("valid", "test", "train") if all(getattr(r, f"{s}_ll") is not None for r in whole))
+    split = next(known, "train")
+    plain: dict[str, list[float]] = {}
+    found: dict[str, dict[float, list[float]]] = {}
+    for result in whole:
+        method, score = result.run.method, float(getattr(result, f"{split}_ll"))
+        if isinstance(method, Vanilla):
+            plain.setdefault("vanilla", []).append(score)
+        elif isinstance(method.mu, int | float):
+            label = describe(method).partition(",")[0]
+            found.setdefault(label, {}).setdefault(float(method.mu), []).append(score)
+    if not found:
+        raise OptionError(
+            "there is no strength to draw: the fleet has no run of Global(mu) or Gated(mu) that ended well"
+        )
+    levels = {label: np.array(scores) for label, scores in plain.items()}
+    return split, levels, {label: {mu: np.array(s) for mu, s in by.items()} for label, by in found.items()}
 
 
 def sum_tree(circuit: Circuit) -> tuple[list[Sum], list[int]]:

@@ -81,9 +81,11 @@ def _dash(line: Line2D, split: str) -> None:
 
 
 def _keys(methods: Sequence[str], splits: Sequence[str]) -> list[Line2D]:
-    """Legend entries: colours for the methods, dashes for the splits."""
+    """Legend entries: colours for the methods, dashes for the splits; a single method needs no entry."""
     colours = [Line2D([], [], color=colour(label, i), linewidth=LINE, label=label) for i, label in enumerate(methods)]
-    dashes = [Line2D([], [], color=INK, linewidth=LINE, label=split) for split in splits]
+    one = len(methods) == 1 and len(splits) > 1
+    tint = colour(methods[0]) if one else INK
+    dashes = [Line2D([], [], color=tint, linewidth=LINE, label=split) for split in splits]
     for key, split in zip(dashes, splits, strict=True):
         _dash(key, split)
-    return colours + dashes
+    return dashes if one else colours + dashes

@@ -236,8 +236,10 @@ class Questions:
     def explain(self, rows: Any) -> Any:
         """How surprising each known cell is given the other cells of its row: a data frame, the worst of a row first.
 
-        Columns: row, column, value, log_prob (log p(cell | the rest of its row), exact), and the mean and standard
-        deviation that the rest of the row gives for columns that hold numbers or true and false.
+        Columns: row, column, value, log_prob (log p(cell | the rest of its row), exact), the mean and standard
+        deviation that the rest of the row gives for columns that hold numbers or true and false, and surprise, which
+        rows are sorted by: -log_prob, for numbers and dates -log(probability or density x standard deviation), so
+        that no column is surprising only because its values are many or its unit is small.
         """
         known = self._read(rows)
         found = queries.explain(self._target, known.evidence)
@@ -246,25 +248,39 @@ class Questions:
     def _explained(self, found: queries.Explanation, known: Given) -> Any:
         log_prob = found.log_conditional[0].cpu().numpy()  # (N, V)
         observed = known.evidence.observed[0].T.cpu().numpy() > 0
+        shares = np.log1p([-c.unseen_share for c in self.schema.columns])
+        log_prob = log_prob + shares  # each value that training saw shares the rest of its column's probability
+        surprise = -log_prob - self._log_spread(found.variance[0].cpu().numpy())
         row, column = np.nonzero(observed)
-        order = np.lexsort((log_prob[row, column], row))
+        order = np.lexsort((-surprise[row, column], row))
         row, column = row[order], column[order]
         cells = known.table.values.double().numpy()
         numeric = np.array([c.kind in ("number", "boolean") for c in self.schema.columns])
         expected, spread = (part[0].cpu().numpy()[row, column] for part in (found.mean, found.variance))
-        places = list(zip(row.tolist(), column.tolist(), strict=True))
-        values = [self._decoded(v, cells[i : i + 1, v])[0] for i, v in places]
+        texts = [
+            np.array([str(x) for x in self._decoded(v, cells[:, v])], dtype=object) for v in range(len(self.schema))
+        ]
         return make_frame(
             {
                 "row": row,
-                "column": np.array([self._name(v) for _, v in places], dtype=object),
-                "value": np.array([str(value) for value in values], dtype=object),
+                "column": np.array([self._name(v) for v in range(len(self.schema))], dtype=object)[column],
+                "value": np.stack(texts, axis=1)[row, column],
                 "log_prob": log_prob[row, column],
                 "mean": np.where(numeric[column], expected, np.nan),
                 "standard_deviation": np.where(numeric[column], np.sqrt(spread), np.nan),
+                "surprise": surprise[row, column],
             },
             like=None if known.single else known.source,
         )
+
+    def _log_spread(self, variance: Array) -> Array:  # (N, V)
+        """The logarithm of the standard deviation of numbers and dates, at least 0 for whole numbers; 0 for others."""
+        spread = np.zeros_like(variance)
+        for v, column in enumerate(self.schema.columns):
+            if column.kind in ("number", "date"):
+                floor = 1.0 if column.family.discrete else np.finfo(np.float64).tiny
+                spread[:, v] = 0.5 * np.log(np.maximum(variance[:, v], floor))
+        return spread
 
     # --- from numbers to what people see ---
 
