@@ -17,7 +17,7 @@ __all__ = ["load_shelves", "reproduction_page"]
 
 INTRODUCTION = """# Reproduction
 
-The paper's tables and figures, computed anew, with what goes beyond them. This page is made from the result records
+The paper's tables and figures, computed again, with what goes beyond them. This page is made from the result records
 beside it by `python docs/make_reproduction.py`; every verdict and every number is computed from them.
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,13 +15,15 @@ from circurve.queries.target import Target
 __all__ = ["column_modes"]
 
 
-def column_modes(target: Target, part: Evidence, found: Posterior) -> Tensor:  # (R, V, N)
-    """The most probable value of each column given the evidence; observed values as they are.
+def column_modes(
+    target: Target, part: Evidence, found: Posterior, columns: Sequence[int] | None = None
+) -> Tensor:  # (R, V, N)
+    """The most probable value of some columns (None: all) given the evidence; observed values as they are.
 
     Exact for columns with finitely many states. For others it is a peak of the density: see `MixtureDistribution.mode`.
     """
     x = torch.zeros(target.runs, target.variables, part.size, dtype=target.dtype, device=target.device)
-    for column in range(target.variables):
+    for column in range(target.variables) if columns is None else columns:
         if not bool((part.observed[:, column] == 0).any()):
             continue
         states = target.states[column]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import torch
@@ -43,12 +44,15 @@ def impute(
 
 
 @torch.no_grad()
-def modes(target: Target, rows: Evidence) -> Tensor:  # (R, N, V)
-    """The most probable value of each cell given the evidence of its row, one column at a time."""
+def modes(target: Target, rows: Evidence, columns: Sequence[int] | None = None) -> Tensor:  # (R, N, V)
+    """The most probable value of each cell given the evidence of its row, one column at a time.
+
+    columns: only these, and 0 in the missing cells of the others; None: all.
+    """
 
     def work(part: Evidence) -> Tensor:
         found = posterior(target, part)
         require_possible(target, part, found.log_evidence)
-        return column_modes(target, part, found)
+        return column_modes(target, part, found, columns)
 
     return chunked(target, rows, work).transpose(1, 2)

@@ -209,10 +209,11 @@ class Questions:
             drawn = queries.sample(self._target, known.evidence, draws, _seed(seed))[0]
             tables = [self._frame(_as_given(table, known), known.source) for table in drawn]
             return tables if draws > 1 else tables[0]
-        found = queries.modes(self._target, known.evidence)[0].double()
         averaged = [v for v, c in enumerate(self.schema.columns) if how == "mean" and c.kind in ("number", "date")]
-        if averaged:
-            found[:, averaged] = queries.mean(self._target, known.evidence)[0][:, averaged]
+        others = [v for v in range(len(self.schema)) if v not in averaged]
+        found = queries.mean(self._target, known.evidence)[0] if averaged else known.evidence.x[0].T.double()
+        if others:
+            found[:, others] = queries.modes(self._target, known.evidence, others)[0][:, others].double()
         return self._frame(_as_given(found, known), known.source, averaged)
 
     def most_probable(self, given: Any = None) -> Completion:
