@@ -29,6 +29,11 @@ CPU_CASES: list[dict[str, Any]] = [
     *({"step": "batches", "data": "nltcs", "method": method} for method in ("plain", "global", "gated", "exact")),
     {"step": "batches", "data": "plants", "method": "gated"},
     {"step": "batches", "data": "nltcs", "method": "gated", "runs": 16},
+    *(
+        {"step": "fit", "data": "numbers", "rows": rows, "columns": columns, "units": units, "batch": batch}
+        for rows, columns, units in ((2000, 30, 32), (4000, 10, 16))
+        for batch in (200, None)
+    ),
 ]
 CUDA_CASES: list[dict[str, Any]] = [
     *(
@@ -84,6 +89,14 @@ def prepare(case: dict[str, Any], device: Any) -> Any:
     import circurve as cc
 
     runs = case.get("runs", 1)
+    if case["step"] == "fit":
+        import numpy as np
+
+        random = np.random.default_rng(0)
+        steps = random.standard_normal((case["rows"], case["columns"]))
+        x = steps.cumsum(1) + random.integers(0, 3, (case["rows"], 1))  # neighbouring columns depend on one another
+        circuit = cc.hclt(x, units=case["units"])
+        return lambda: cc.fit(circuit, x, epochs=5, batch_size=case["batch"], seed=0, progress=False)
     if case["step"] == "full":
         from common import EMStep
         from cpu_em import SHAPES
