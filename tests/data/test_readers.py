@@ -112,6 +112,45 @@ def test_both_readers_agree_on_odd_text(text):
     same(*both(text))
 
 
+@pytest.mark.parametrize(
+    ("change", "reader"),
+    [
+        (None, "pyarrow"),
+        (("7000,0.5", "7000,"), "pyarrow"),
+        (("7000,0.5", "7000,x"), None),
+        (("7000,0.5", "7000,-inf"), None),
+        (("7000,0.5", "0x1b58,0.5"), None),
+        (("7000,0.5", "7000,0.5\n\n"), "pyarrow"),
+        (("7000,0.5", "7000,0.5,1"), None),
+        (("7000,0.5", '"7000",0.5'), "pyarrow"),
+        (("7000,0.5", "99999999999999999999,0.5"), "pyarrow"),
+        (("7000,0.5\n", "7000,0.5\r"), "pyarrow"),
+    ],
+)
+@pytest.mark.parametrize("fraction", ["0.5", "1.0", "12", "70000"])
+def test_a_large_file_of_numbers_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, change, reader, fraction):
+    """Several blocks, with one odd row far from the start, which a look at the first rows does not show."""
+    monkeypatch.setattr("circurve.data.arrow.BLOCK", 1 << 14)
+    text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(10_000))
+    text = text.replace(*(change or ("", ""))).replace(",0.5", f",{fraction}")
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    outcomes = []
+    for patched in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if patched:
+                without_pyarrow(patch)
+            try:
+                outcomes.append(read_table(tmp_path / "x.csv"))
+            except DataError as error:
+                outcomes.append(str(error))
+    if reader is None:
+        assert isinstance(outcomes[0], str)
+        assert outcomes[0] == outcomes[1]
+    else:
+        same(*outcomes)
+        assert outcomes[0].source.startswith(reader)
+
+
 def test_lines_are_counted_as_people_count_them():
     fast, own = both("a,b\n\nx,1\ny,2\n")
     assert fast.cell(0, 1) == own.cell(0, 1) == "column 1 ('b'), line 3"

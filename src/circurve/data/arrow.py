@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circurve.data.convert import Coded, dates
+from circurve.data.convert import Array, Coded, dates, smallest_integer
 from circurve.data.fields import MISSING, column_of_fields
 from circurve.errors import DataError
 from circurve.schema import Coding
@@ -16,11 +18,11 @@ from circurve.schema import Coding
 if TYPE_CHECKING:
     from circurve.data.text import Layout
 
-__all__ = ["arrow_name", "read_fields", "read_frame_file"]
+__all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """Bytes that one thread reads at a time."""
 
 
@@ -31,6 +33,47 @@ def arrow_name() -> str:
     return f"pyarrow {pyarrow.__version__}"
 
 
+def read_numbers(source: bytes | Path, layout: Layout) -> Array | None:  # (N, V)
+    """The values of a text file of numbers without blank lines, NaN for missing ones; None for any other text.
+
+    The file may be given by its path: pyarrow then parses one part of it while it reads the next.
+    """
+    table = _parsed(source, layout, quote_char=False, ignore_empty_lines=False)
+    if table is None or not {str(kind) for kind in table.schema.types} <= {"int64", "double", "null"}:
+        return None
+    whole = [column for column in table.columns if str(column.type) == "int64"]
+    blank = all(column.null_count for column in table.columns)  # a blank line is a row without a value
+    if blank or (whole and _has_hexadecimal(source)):
+        return None
+    with ThreadPoolExecutor() as pool:
+        ends = np.array(list(pool.map(_ends, table.columns))) if len(whole) == table.num_columns else [np.nan]
+        values = np.empty((table.num_columns, len(table)), dtype=smallest_integer(np.min(ends), np.max(ends)))
+        list(pool.map(_copy, table.columns, values))
+    return values.T
+
+
+def _ends(column: Any) -> tuple[float, float]:
+    """The smallest and the largest number of a column of whole numbers; NaN if one is missing."""
+    if column.null_count:
+        return np.nan, np.nan
+    parts = [chunk.to_numpy() for chunk in column.chunks if len(chunk)]
+    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+
+
+def _copy(column: Any, target: Array) -> None:  # (N,)
+    start = 0
+    for chunk in (chunk for chunk in column.chunks if len(chunk)):
+        end = start + len(chunk)
+        target[start:end] = np.nan if chunk.null_count == len(chunk) else chunk.to_numpy(zero_copy_only=False)
+        start = end
+
+
+def _has_hexadecimal(source: bytes | Path) -> bool:
+    """Whether there may be a number such as 0x1f, which is text here, and a number for pyarrow."""
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        return any(b"x" in part or b"X" in part for part in iter(lambda: file.read(BLOCK), b""))
+
+
 def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
@@ -38,38 +81,39 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the line at
     fault.
     """
-    if find_spec("pyarrow") is None or _odd(raw, layout.separator):
+    quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
+    if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):
+        return None
+    table = _parsed(raw, layout, newlines_in_values=quoted)
+    columns = [] if table is None else [_column(table[v], layout.is_forced(v)) for v in range(layout.width)]
+    found = [column for column in columns if column is not None]
+    return found if found and len(found) == len(columns) else None
+
+
+def _parsed(source: bytes | Path, layout: Layout, **parsing: Any) -> Any:
+    """The columns as pyarrow reads them, at least one row; None without pyarrow, or where it cannot read the text."""
+    if find_spec("pyarrow") is None:
         return None
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import csv  # noqa: PLC0415
 
     names = [str(v) for v in range(layout.width)]
-    forced = [str(v) for v, name in enumerate(layout.columns or ()) if name in layout.categorical]
     try:
         table = csv.read_csv(
-            pa.BufferReader(raw),
+            pa.BufferReader(source) if isinstance(source, bytes) else source,
             csv.ReadOptions(column_names=names, skip_rows=layout.header_line, block_size=BLOCK),
-            csv.ParseOptions(delimiter=layout.separator, newlines_in_values=b'"' in raw),
+            csv.ParseOptions(delimiter=layout.separator, **parsing),
             csv.ConvertOptions(
                 null_values=MARKS,
                 true_values=TRUE,
                 false_values=FALSE,
                 strings_can_be_null=True,
-                column_types=dict.fromkeys(forced, pa.string()),
+                column_types={name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)},
             ),
         )
-    except pa.ArrowException:
+    except (pa.ArrowException, OSError):
         return None
-    columns = [_column(table[name], name in forced) for name in names]
-    return None if None in columns or not len(table) else [column for column in columns if column is not None]
-
-
-def _odd(raw: bytes, separator: str) -> bool:
-    """Whether the text needs the other reader. Single bytes are looked for first, which takes hardly any time."""
-    if b"\r" in raw and b"\r" in raw.replace(b"\r\n", b""):
-        return True
-    hexadecimal = any(mark in raw and b"0" + mark in raw for mark in (b"x", b"X"))
-    return hexadecimal or (b'"' in raw and f'{separator} "'.encode() in raw)
+    return table if len(table) else None
 
 
 def _column(column: Any, forced: bool) -> Coded | None:
@@ -115,8 +159,6 @@ def _by_pyarrow(raw: bytes) -> Any:
 
 
 def _by_polars(raw: bytes) -> tuple[Any, str]:
-    import io  # noqa: PLC0415
-
     import polars  # noqa: PLC0415
 
     read = polars.read_parquet if raw.startswith(b"PAR1") else polars.read_ipc

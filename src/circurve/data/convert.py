@@ -22,7 +22,6 @@ __all__ = [
     "Coded",
     "Names",
     "about",
-    "all_finite",
     "by_category",
     "coded_column",
     "column_label",
@@ -33,6 +32,7 @@ __all__ = [
     "is_missing",
     "native",
     "short",
+    "smallest_integer",
     "stack",
     "unmasked",
 ]
@@ -118,12 +118,12 @@ def stack(columns: Sequence[Coded]) -> Array:  # (N, V)
     return np.stack(arrays, axis=0, dtype=np.result_type(*{array.dtype for array in arrays}), casting="unsafe").T
 
 
-def all_finite(values: Array) -> bool:
-    """False if a value is NaN or infinite (or, in rare cases, very large); only a sum is taken."""
-    if values.dtype.kind != "f":
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(values.sum()))
+def smallest_integer(low: Any, high: Any) -> type[np.number]:
+    """The type for whole numbers from low to high; float64 where one is NaN, or so large that floats round it."""
+    if not (abs(low) < 2**53 and abs(high) < 2**53):
+        return np.float64
+    kinds = (np.uint8, np.int16, np.int32, np.int64)
+    return next(kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
 
 
 def dates(column: Array) -> Coded:  # (N,) datetime64

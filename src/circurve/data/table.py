@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, all_finite, column_label
+from circurve.data.convert import Array, Coded, Names, column_label, first_true
 from circurve.data.places import Places
 from circurve.errors import DataError
 from circurve.schema import Coding, Schema
 
-__all__ = ["Table", "table_of"]
+__all__ = ["Table", "table_of", "with_codings"]
 
 SHOWN_NAMES = 5
 """How many column names the one-line description of a table shows."""
@@ -198,9 +199,11 @@ class Table(ArrayLike):
         return f"<Table: {'; '.join(parts)}>"
 
 
-def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
-    """A table of numbers in the machine's byte order; NaN is missing. It shares memory where torch can read it."""
-    observed = None if all_finite(values) else ~np.isnan(values)
+def table_of(values: Array, columns: Names = None, places: Places | None = None, path: Path | None = None) -> Table:
+    """A table of numbers (N, V) in the machine's byte order; NaN is missing. It shares memory where torch can read it.
+
+    path: the file that messages name, with the line that `places` knows.
+    """
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max
         values = values.astype(np.int64 if fits else np.float64)
@@ -209,8 +212,23 @@ def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
         values = values.copy()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing is written to a table
-        tensor = torch.from_numpy(values)
-    return Table(tensor, columns, None if observed is None or observed.all() else torch.from_numpy(observed))
+        table = Table(torch.from_numpy(values), columns, places=places)
+    if values.dtype.kind != "f" or bool(table.values.sum().isfinite()):  # a sum is quicker than a look at each value
+        return table
+    if (infinite := np.isinf(values)).any():
+        row, column = first_true(infinite)
+        number, label = values[row, column], column_label(columns, column)
+        if path is not None and places is not None:
+            raise DataError(f"{path}:{places.labels[row]}: {label} is not finite ({number})")
+        raise DataError(f"{table.cell(row, column)}: {number} is not finite")
+    observed = ~np.isnan(values)
+    return table if observed.all() else replace(table, observed=torch.from_numpy(observed))
+
+
+def with_codings(table: Table, columns: Sequence[Coded]) -> Table:
+    """The table of these columns with their codings, where one of them is more than a plain number."""
+    codings = tuple(column.coding for column in columns)
+    return replace(table, codings=codings) if any(coding.kind != "number" for coding in codings) else table
 
 
 def _as_index(index: Any, rows: int, device: torch.device) -> slice | Tensor:
