@@ -22,7 +22,7 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-BLOCK = 1 << 20
+BLOCK = 1 << 22
 """Bytes that one thread reads at a time."""
 
 
@@ -36,28 +36,30 @@ def arrow_name() -> str:
 def read_numbers(source: bytes | Path, layout: Layout) -> Array | None:  # (N, V)
     """The values of a text file of numbers without blank lines, NaN for missing ones; None for any other text.
 
-    The file may be given by its path: pyarrow then parses one part of it while it reads the next.
+    The file may be given by its path: then its text need not be copied into memory.
     """
     table = _parsed(source, layout, quote_char=False, ignore_empty_lines=False)
     if table is None or not {str(kind) for kind in table.schema.types} <= {"int64", "double", "null"}:
         return None
-    whole = [column for column in table.columns if str(column.type) == "int64"]
-    blank = all(column.null_count for column in table.columns)  # a blank line is a row without a value
-    if blank or (whole and _has_hexadecimal(source)):
+    columns, kinds = table.columns, [str(kind) for kind in table.schema.types]
+    blank = all(column.null_count for column in columns)  # a blank line is a row without a value
+    if blank or ("int64" in kinds and _has_hexadecimal(source)):
         return None
+    gaps = set(kinds) != {"int64"} or any(column.null_count for column in columns)
     with ThreadPoolExecutor() as pool:
-        ends = np.array(list(pool.map(_ends, table.columns))) if len(whole) == table.num_columns else [np.nan]
-        values = np.empty((table.num_columns, len(table)), dtype=smallest_integer(np.min(ends), np.max(ends)))
-        list(pool.map(_copy, table.columns, values))
+        ends = [(np.nan, np.nan)] if gaps else list(pool.map(_ends, columns))
+        dtype = smallest_integer(min(low for low, _ in ends), max(high for _, high in ends))
+        values = np.empty((len(columns), len(table)), dtype=dtype)
+        list(pool.map(_copy, columns, values))
     return values.T
 
 
-def _ends(column: Any) -> tuple[float, float]:
-    """The smallest and the largest number of a column of whole numbers; NaN if one is missing."""
-    if column.null_count:
-        return np.nan, np.nan
-    parts = [chunk.to_numpy() for chunk in column.chunks if len(chunk)]
-    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+def _ends(column: Any) -> tuple[int, int]:
+    """The smallest and the largest number of a column of whole numbers."""
+    from pyarrow import compute  # noqa: PLC0415 - optional, and slow to import
+
+    low, high = compute.min_max(column).as_py().values()
+    return low, high
 
 
 def _copy(column: Any, target: Array) -> None:  # (N,)
@@ -100,7 +102,7 @@ def _parsed(source: bytes | Path, layout: Layout, **parsing: Any) -> Any:
     names = [str(v) for v in range(layout.width)]
     try:
         table = csv.read_csv(
-            pa.BufferReader(source) if isinstance(source, bytes) else source,
+            pa.BufferReader(source) if isinstance(source, bytes) else pa.memory_map(str(source)),
             csv.ReadOptions(column_names=names, skip_rows=layout.header_line, block_size=BLOCK),
             csv.ParseOptions(delimiter=layout.separator, **parsing),
             csv.ConvertOptions(

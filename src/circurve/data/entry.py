@@ -21,8 +21,7 @@ from circurve.data.convert import (
     unmasked,
 )
 from circurve.data.frames import as_narwhals, read_frame, read_mapping, read_records
-from circurve.data.places import Places
-from circurve.data.table import Table, table_of, with_codings
+from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError, OptionError
 
 __all__ = ["Examples", "as_table"]

@@ -21,7 +21,7 @@ from circurve.data.convert import (
     from_objects,
     native,
 )
-from circurve.data.places import Places
+from circurve.data.table import Places
 from circurve.errors import DataError
 from circurve.schema import Coding
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 
 from circurve.data.convert import Array, Coded, Names, column_label, first_true
-from circurve.data.places import Places
 from circurve.errors import DataError
 from circurve.schema import Coding, Schema
 
-__all__ = ["Table", "table_of", "with_codings"]
+__all__ = ["Places", "Table", "table_of", "with_codings"]
 
 SHOWN_NAMES = 5
 """How many column names the one-line description of a table shows."""
@@ -26,11 +26,30 @@ WIDER = {"uint16": np.int32, "uint32": np.int64}
 """Unsigned types with few torch operations -> the signed type that holds all of their values."""
 
 
-def _delegated(name: str) -> Callable[..., Any]:
-    return lambda self, *operands: getattr(np.asarray(self), name)(*operands)
+@dataclass(frozen=True, eq=False)
+class Places:
+    """A label for each row: lines of a file, counted from 1 with the header, or the index of a data frame."""
+
+    word: str
+    """What a label is: `line` or `index`."""
+
+    labels: Sequence[Any]
+    """One for each row."""
+
+    def at(self, row: int) -> str:
+        """`line 9`, or `row 8 (index 'Rome')`."""
+        label = self.labels[row]
+        label = label.item() if isinstance(label, np.generic) else label
+        return f"line {label}" if self.word == "line" else f"row {row} (index {label!r})"
+
+    def rows(self, index: slice | np.ndarray) -> Places:
+        """The labels of some rows."""
+        if isinstance(index, slice):
+            return replace(self, labels=self.labels[index])
+        return replace(self, labels=np.asarray(self.labels)[index])
 
 
-class ArrayLike:
+class ArrayLike(NDArrayOperatorsMixin):
     """Operators and methods of `np.asarray(self)`, none of which change it. A subclass defines `__array__`.
 
     Results are numpy arrays. Like an array, it compares element by element and has no hash.
@@ -45,22 +64,15 @@ class ArrayLike:
         array.flags.writeable = False  # a method that changes an array fails, even on a copy that no one would see
         return getattr(array, name)
 
-    __iter__, __contains__ = _delegated("__iter__"), _delegated("__contains__")
-    __eq__, __ne__ = _delegated("__eq__"), _delegated("__ne__")
-    __lt__, __le__ = _delegated("__lt__"), _delegated("__le__")
-    __gt__, __ge__ = _delegated("__gt__"), _delegated("__ge__")
-    __add__, __radd__ = _delegated("__add__"), _delegated("__radd__")
-    __sub__, __rsub__ = _delegated("__sub__"), _delegated("__rsub__")
-    __mul__, __rmul__ = _delegated("__mul__"), _delegated("__rmul__")
-    __truediv__, __rtruediv__ = _delegated("__truediv__"), _delegated("__rtruediv__")
-    __floordiv__, __rfloordiv__ = _delegated("__floordiv__"), _delegated("__rfloordiv__")
-    __mod__, __rmod__ = _delegated("__mod__"), _delegated("__rmod__")
-    __pow__, __rpow__ = _delegated("__pow__"), _delegated("__rpow__")
-    __matmul__, __rmatmul__ = _delegated("__matmul__"), _delegated("__rmatmul__")
-    __and__, __rand__ = _delegated("__and__"), _delegated("__rand__")
-    __or__, __ror__ = _delegated("__or__"), _delegated("__ror__")
-    __xor__, __rxor__ = _delegated("__xor__"), _delegated("__rxor__")
-    __neg__, __abs__, __invert__ = _delegated("__neg__"), _delegated("__abs__"), _delegated("__invert__")
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = (np.asarray(each) if isinstance(each, ArrayLike) else each for each in inputs)
+        return getattr(function, method)(*arrays, **options)
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(np.asarray(self))
+
+    def __contains__(self, value: object) -> bool:
+        return value in np.asarray(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

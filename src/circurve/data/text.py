@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from circurve.data.arrow import arrow_name, read_fields, read_numbers
 from circurve.data.convert import Array, Coded, Names, column_label, smallest_integer, stack
 from circurve.data.fields import column_of_fields, number_of
-from circurve.data.places import Places
-from circurve.data.table import Table, table_of, with_codings
+from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError
 
 __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
