@@ -161,27 +161,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
             f"the column {lacking[0]!r}{more} of the training data is not there; missing_columns='missing' takes its "
             "values as missing"
         )
-    return _picked(table, [place.get(name) for name in names], names)
-
-
-def _picked(table: Table, order: Sequence[int | None], names: tuple[str, ...]) -> Table:
-    """Some columns in another order; None stands for a column of missing values."""
-    source = [0 if number is None else number for number in order]
-    observed = table.observed
-    if None in order:
-        observed = torch.ones(table.shape, dtype=torch.bool) if observed is None else observed
-    if observed is not None:
-        observed = observed[:, source].clone()
-        observed[:, [number is None for number in order]] = False
-    codings = table.codings or (Coding(),) * table.shape[1]
-    return replace(
-        table,
-        values=table.values[:, source],
-        observed=observed,
-        columns=names,
-        codings=tuple(codings[number] for number in source),
-        schema=None,
-    )
+    return table.pick([place.get(name) for name in names], names)
 
 
 def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:

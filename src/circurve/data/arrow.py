@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from circurve.data.convert import Array, Coded, dates, smallest_integer
-from circurve.data.fields import MISSING, column_of_fields
+from circurve.data.convert import MISSING, Array, Coded, column_of_fields, dates, smallest_integer
 from circurve.errors import DataError
 from circurve.schema import Coding
 

@@ -17,13 +17,11 @@ from circurve.data.convert import (
     by_category,
     coded_column,
     column_label,
-    dates,
     from_objects,
     native,
 )
 from circurve.data.table import Places
 from circurve.errors import DataError
-from circurve.schema import Coding
 
 __all__ = ["as_narwhals", "columns_of", "make_frame", "read_frame", "read_mapping", "read_records"]
 
@@ -175,15 +173,7 @@ def _read_series(series: Any, label: str) -> Coded:
     if dtype == nw.String:
         values = series.to_list()
         return by_category(values, sorted({value for value in values if isinstance(value, str)}))
-    array = series.to_numpy()
-    if dtype == nw.Boolean and array.dtype.kind == "O":
-        hidden = series.is_null().to_numpy()
-        return Coded(np.where(hidden, np.nan, np.where(hidden, False, array).astype(np.float64)), Coding("boolean"))
-    if dtype.is_numeric() and array.dtype.kind in "iuf":
-        return Coded(native(array))
-    if array.dtype.kind == "M":
-        return dates(array)
-    return coded_column(array, label)
+    return coded_column(series.to_numpy(), label)
 
 
 def _read_categories(series: Any, label: str) -> Coded:

@@ -288,19 +288,9 @@ def _read(
     if len(kept) < first.shape[1] and first.columns is None:
         raise OptionError("types: 'drop' is for columns with names; leave the column out of the array")
     ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
-    read = _common([_kept(table, kept) if ignored else table for table in read])
+    names = tuple(name for name in first.columns or () if name not in ignored)
+    read = _common([table.pick(kept, names) if ignored else table for table in read])
     return read, ignored, {place: told[v] for place, v in enumerate(kept) if v in told}
-
-
-def _kept(table: Table, kept: list[int]) -> Table:
-    return replace(
-        table,
-        values=table.values[:, kept],
-        observed=None if table.observed is None else table.observed[:, kept],
-        columns=None if table.columns is None else tuple(table.columns[v] for v in kept),
-        codings=None if table.codings is None else tuple(table.codings[v] for v in kept),
-        schema=None,
-    )
 
 
 def _common(tables: list[Table]) -> list[Table]:

@@ -182,6 +182,18 @@ class Table(ArrayLike):
             return part
         return replace(part, places=self.places.rows(chosen if isinstance(chosen, slice) else chosen.cpu().numpy()))
 
+    def pick(self, order: Sequence[int | None], names: Names) -> Table:
+        """Some columns in another order, unchecked, with these names; None stands for a column of missing values."""
+        source, absent = [number or 0 for number in order], [number is None for number in order]
+        values, observed = self.values[:, source], self.observed
+        if any(absent):
+            observed = torch.ones_like(self.values, dtype=torch.bool) if observed is None else observed
+        if observed is not None:
+            observed = observed[:, source].clone()
+            observed[:, absent] = False
+        codings = None if self.codings is None else tuple(self.codings[number] for number in source)
+        return replace(self, values=values, observed=observed, columns=names, codings=codings, schema=None)
+
     def cell(self, row: int, column: int) -> str:
         """How messages name a cell: `column 2 ('age'), line 9`."""
         place = f"row {row}" if self.places is None else self.places.at(row)

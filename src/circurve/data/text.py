@@ -17,8 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data.arrow import arrow_name, read_fields, read_numbers
-from circurve.data.convert import Array, Coded, Names, column_label, smallest_integer, stack
-from circurve.data.fields import column_of_fields, number_of
+from circurve.data.convert import (
+    Array,
+    Coded,
+    Names,
+    column_label,
+    column_of_fields,
+    number_of,
+    smallest_integer,
+    stack,
+)
 from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError
 
