@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import os
 import string
 import sys
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -127,10 +129,12 @@ def test_both_readers_agree_on_odd_text(text):
         (("7000,0.5\n", "7000,0.5\r"), "pyarrow"),
     ],
 )
+@pytest.mark.parametrize("part", [1 << 13, 1 << 15])
 @pytest.mark.parametrize("fraction", ["0.5", "1.0", "12", "70000"])
-def test_a_large_file_of_numbers_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, change, reader, fraction):
-    """Several blocks, with one odd row far from the start, which a look at the first rows does not show."""
-    monkeypatch.setattr("circurve.data.arrow.BLOCK", 1 << 14)
+def test_a_large_file_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, change, reader, fraction, part):
+    """Several parts and blocks, with one odd row far from the start, which a look at the first rows does not show."""
+    monkeypatch.setattr("circurve.data.arrow.BLOCK", 1 << 12)
+    monkeypatch.setattr("circurve.data.arrow.PART", part)
     text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(10_000))
     text = text.replace(*(change or ("", ""))).replace(",0.5", f",{fraction}")
     (tmp_path / "x.csv").write_bytes(text.encode())
@@ -149,6 +153,16 @@ def test_a_large_file_of_numbers_is_read_as_the_own_reader_reads_it(tmp_path, mo
     else:
         same(*outcomes)
         assert outcomes[0].source.startswith(reader)
+
+
+def test_a_pipe_is_read(tmp_path):
+    text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(20_000))
+    os.mkfifo(tmp_path / "pipe.csv")
+    writer = threading.Thread(target=(tmp_path / "pipe.csv").write_text, args=(text,))
+    writer.start()
+    table = read_table(tmp_path / "pipe.csv")
+    writer.join()
+    np.testing.assert_array_equal(table, [[n, 0.5] for n in range(20_000)])
 
 
 def test_lines_are_counted_as_people_count_them():

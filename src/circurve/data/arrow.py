@@ -21,8 +21,8 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-BLOCK = 1 << 22
-"""Bytes that one thread reads at a time."""
+PART, BLOCK = 1 << 24, 1 << 20
+"""Bytes of a text that are read at a time, by all threads and by one."""
 
 
 def arrow_name() -> str:
@@ -33,24 +33,56 @@ def arrow_name() -> str:
 
 
 def read_numbers(source: bytes | Path, layout: Layout) -> Array | None:  # (N, V)
-    """The values of a text file of numbers without blank lines, NaN for missing ones; None for any other text.
+    """The values of a text of numbers without blank lines, NaN for missing ones; None for any other text.
 
-    The file may be given by its path: then its text need not be copied into memory.
+    The text is read in parts, so that memory is used again and again; a file need not be copied into memory at all.
     """
-    table = _parsed(source, layout, quote_char=False, ignore_empty_lines=False)
-    if table is None or not {str(kind) for kind in table.schema.types} <= {"int64", "double", "null"}:
+    if find_spec("pyarrow") is None:
         return None
-    columns, kinds = table.columns, [str(kind) for kind in table.schema.types]
-    blank = all(column.null_count for column in columns)  # a blank line is a row without a value
-    if blank or ("int64" in kinds and _has_hexadecimal(source)):
-        return None
-    gaps = set(kinds) != {"int64"} or any(column.null_count for column in columns)
+    import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
+
+    text = pa.py_buffer(source) if isinstance(source, bytes) else pa.memory_map(str(source)).read_buffer()
+    values, rows, start = np.empty((layout.width, 0), dtype=np.uint8), 0, 0
     with ThreadPoolExecutor() as pool:
-        ends = [(np.nan, np.nan)] if gaps else list(pool.map(_ends, columns))
-        dtype = smallest_integer(min(low for low, _ in ends), max(high for _, high in ends))
-        values = np.empty((len(columns), len(table)), dtype=dtype)
-        list(pool.map(_copy, columns, values))
-    return values.T
+        while start < len(text):
+            end = _line_end(text, start + PART)
+            part = text[start:end]
+            table = _parsed(part, layout, start == 0, quote_char=False, ignore_empty_lines=False)
+            if table is None or (dtype := _common_type(table, part, pool)) is None:
+                return None
+            start, filled, rows = end, rows, rows + len(table)
+            dtype = np.promote_types(dtype, values.dtype)
+            if rows > values.shape[1] or dtype != values.dtype:
+                room = rows if end == len(text) else int(1.02 * rows * len(text) / end)
+                grown = np.empty((layout.width, room), dtype=dtype)
+                grown[:, :filled] = values[:, :filled]
+                values = grown
+            list(pool.map(_copy, table.columns, values[:, filled:rows]))
+    return values[:, :rows].T
+
+
+def _line_end(text: Any, near: int) -> int:
+    """The end of the last line that ends just before this place, or of the text."""
+    if near >= len(text):
+        return len(text)
+    line_end = text[near - BLOCK // 8 : near].to_pybytes().rfind(b"\n") + 1
+    return near - BLOCK // 8 + line_end if line_end else len(text)
+
+
+def _common_type(table: Any, part: Any, pool: ThreadPoolExecutor) -> np.dtype[Any] | None:
+    """The type for the numbers in all columns; None if there are other values, or a blank line, or a number like 0x1f.
+
+    pyarrow takes a blank line for a row of missing values, and 0x1f for a number.
+    """
+    columns, kinds = table.columns, {str(kind) for kind in table.schema.types}
+    if not kinds <= {"int64", "double", "null"} or all(column.null_count for column in columns):
+        return None
+    if "int64" in kinds and any(mark in part.to_pybytes() for mark in (b"x", b"X")):
+        return None
+    if kinds != {"int64"} or any(column.null_count for column in columns):
+        return np.dtype(np.float64)
+    ends = list(pool.map(_ends, columns))
+    return np.dtype(smallest_integer(min(low for low, _ in ends), max(high for _, high in ends)))
 
 
 def _ends(column: Any) -> tuple[int, int]:
@@ -69,12 +101,6 @@ def _copy(column: Any, target: Array) -> None:  # (N,)
         start = end
 
 
-def _has_hexadecimal(source: bytes | Path) -> bool:
-    """Whether there may be a number such as 0x1f, which is text here, and a number for pyarrow."""
-    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
-        return any(b"x" in part or b"X" in part for part in iter(lambda: file.read(BLOCK), b""))
-
-
 def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
@@ -91,18 +117,19 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     return found if found and len(found) == len(columns) else None
 
 
-def _parsed(source: bytes | Path, layout: Layout, **parsing: Any) -> Any:
-    """The columns as pyarrow reads them, at least one row; None without pyarrow, or where it cannot read the text."""
+def _parsed(text: Any, layout: Layout, from_start: bool = True, **parsing: Any) -> Any:
+    """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it."""
     if find_spec("pyarrow") is None:
         return None
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import csv  # noqa: PLC0415
 
+    skipped = layout.header_line if from_start else 0
     names = [str(v) for v in range(layout.width)]
     try:
         table = csv.read_csv(
-            pa.BufferReader(source) if isinstance(source, bytes) else pa.memory_map(str(source)),
-            csv.ReadOptions(column_names=names, skip_rows=layout.header_line, block_size=BLOCK),
+            pa.BufferReader(text),
+            csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK),
             csv.ParseOptions(delimiter=layout.separator, **parsing),
             csv.ConvertOptions(
                 null_values=MARKS,
@@ -112,7 +139,7 @@ def _parsed(source: bytes | Path, layout: Layout, **parsing: Any) -> Any:
                 column_types={name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)},
             ),
         )
-    except (pa.ArrowException, OSError):
+    except pa.ArrowException:
         return None
     return table if len(table) else None
 

@@ -111,8 +111,8 @@ def _refusal(table: Table, filled: Array, misfit: Misfit, families: Sequence[Fam
         reason = beyond if value == np.floor(value) else "not a whole number"
         hint = "; if -1 marks missing values, say missing=-1" if value == -1 else ""
         return DataError(f"{cell}: {value:.15g} is {reason}, but {family.name} takes whole numbers >= 0{hint}")
-    reason = misfit_reason(family, filled[row : row + 1, misfit.column])
-    return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {reason}")
+    why = misfit_reason(family, filled[row : row + 1, misfit.column])
+    return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {why}")
 
 
 def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)

@@ -118,7 +118,7 @@ def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
     again = [
         nw.col(name).cast(frame.schema[name])
         for name in made.columns
-        if name in frame.columns and _castable(frame.schema[name], made[name])
+        if frame.schema.get(name) in (nw.Categorical, nw.Enum) and made[name].dtype == nw.String
     ]
     made = made.with_columns(*again) if again else made
     native_frame = made.to_native()
@@ -142,10 +142,6 @@ def _from_columns(columns: Mapping[str, Array], backend: Any) -> Any:
     plain = {name: array.tolist() if array.dtype.kind == "O" else array for name, array in columns.items()}
     series = [nw.new_series(name, values, backend=backend) for name, values in plain.items()]
     return nw.from_dict({s.name: s for s in series}, backend=backend)
-
-
-def _castable(dtype: Any, made: Any) -> bool:
-    return dtype in (nw.Categorical, nw.Enum) and made.dtype == nw.String
 
 
 def _is_list(values: object) -> bool:

@@ -315,8 +315,9 @@ def _joint(codings: Sequence[Coding], label: str) -> Coding:
     kinds = {coding.kind for coding in codings}
     if kinds == {"category"}:
         merged = dict.fromkeys(value for coding in codings for value in coding.categories or ())
-        known = set(codings[0].categories or ())
-        return codings[0] if set(merged) == known else Coding("category", _sorted(list(merged)))
+        if set(merged) == set(codings[0].categories or ()):
+            return codings[0]
+        return Coding("category", tuple(sorted(merged, key=lambda value: (isinstance(value, str), value))))
     if kinds == {"date"}:
         return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
     if kinds <= {"number", "boolean"}:
@@ -324,13 +325,8 @@ def _joint(codings: Sequence[Coding], label: str) -> Coding:
     raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")
 
 
-def _sorted(values: list[Value]) -> tuple[Value, ...]:
-    return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
-
-
 def _observed(tables: Sequence[Table], v: int) -> NDArray[np.float64]:
-    columns = [np.asarray(table[:, v], dtype=np.float64) for table in tables]
-    values = np.concatenate(columns)
+    values: Array = np.concatenate([np.asarray(table[:, v], dtype=np.float64) for table in tables])
     return values[~np.isnan(values)]
 
 

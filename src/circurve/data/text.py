@@ -102,12 +102,14 @@ def read_text(path: Path, header: bool | None = None, categorical: Collection[st
 def _read_large(path: Path, header: bool | None, categorical: Collection[str]) -> Table | None:
     """The table in a large file of numbers, which need not be in memory as text; None for any other file."""
     try:
+        if not path.is_file() or path.stat().st_size < SNIFFED_BYTES or path.suffix.lower() == ".gz":
+            return None  # a pipe can be read only once
         with path.open("rb") as file:
             head = file.read(SNIFFED_BYTES)
     except OSError:
         return None
     head = head[: head.rfind(b"\n") + 1].removeprefix(BYTE_ORDER_MARK)
-    if len(head) < SNIFFED_BYTES // 2 or path.suffix.lower() == ".gz":
+    if not head:
         return None
     layout = _layout(head, path, header, categorical)
     grid = digit_grid(head) if layout.header_line == 0 else digit_grid(head, head.find(b"\n") + 1)
