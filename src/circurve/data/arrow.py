@@ -21,7 +21,7 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-PART, BLOCK = 1 << 24, 1 << 20
+PART, BLOCK = 1 << 25, 1 << 20
 """Bytes of a text that are read at a time, by all threads and by one."""
 
 
@@ -77,7 +77,8 @@ def _common_type(table: Any, part: Any, pool: ThreadPoolExecutor) -> np.dtype[An
     columns, kinds = table.columns, {str(kind) for kind in table.schema.types}
     if not kinds <= {"int64", "double", "null"} or all(column.null_count for column in columns):
         return None
-    if "int64" in kinds and any(mark in part.to_pybytes() for mark in (b"x", b"X")):
+    pieces = (part[start : start + BLOCK].to_pybytes() for start in range(0, len(part), BLOCK))
+    if "int64" in kinds and any(b"x" in piece or b"X" in piece for piece in pieces):
         return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)
