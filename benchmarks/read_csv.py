@@ -4,6 +4,7 @@
 
 `circurve` is `circurve.data.read_table`, which has pyarrow read the file where it is installed; `own reader` is the
 same without pyarrow, on a tenth of the rows. Both check the numbers and put them into one table; pandas keeps columns.
+`pyarrow` is `pyarrow.csv.read_csv` alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 from common import interleaved, medians, ratio_in_turns, write_result
+from pyarrow import csv
 
 from circurve.data import read_table
 
@@ -38,7 +40,11 @@ def measure(kind: str, rows: int, columns: int, repeats: int) -> dict[str, Any]:
         pd.DataFrame(values[: rows // 10], columns=names).to_csv(small, index=False)
         table = read_table(path)
         assert np.array_equal(table, pd.read_csv(path).to_numpy())
-        sides = {"circurve": lambda: read_table(path), "pandas": lambda: pd.read_csv(path)}
+        sides = {
+            "circurve": lambda: read_table(path),
+            "pandas": lambda: pd.read_csv(path),
+            "pyarrow": lambda: csv.read_csv(path),
+        }
         times = interleaved(sides, repeats)
         processor = {name: _processor_seconds(run) for name, run in sides.items()}
         with mock.patch("circurve.data.arrow.find_spec", return_value=None):

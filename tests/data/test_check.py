@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from circurve.data import Table, as_table, check
+from circurve.data import QuickCheck, Table, as_table, check
 from circurve.errors import DataError, OptionError
 from circurve.inputs import Bernoulli
 
@@ -207,6 +207,10 @@ class TestRefusals:
         expected = "column 0, row 0: 2147483648 is larger than 2147483647, but bernoulli takes whole numbers >= 0"
         assert refusal(np.array([[2**31]]), [Bernoulli()]) == expected
         assert refusal([[2.0**31]], [Bernoulli()]) == expected
+        for dtype in (np.int64, np.float32, np.float64):  # also where the family itself has no such limit
+            data = np.array([[1], [2**31]], dtype=dtype)
+            assert "row 1: 2147483648 is larger than 2147483647" in refusal(data, [UpTo(limit=2**40)])
+            assert QuickCheck([UpTo(limit=2**40)])(data) is None
 
 
 @given(

@@ -2,8 +2,10 @@
 
 import gzip
 import io
+import os
 import string
 import sys
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -110,6 +112,57 @@ def test_both_readers_agree_on_any_fields(data):
 )
 def test_both_readers_agree_on_odd_text(text):
     same(*both(text))
+
+
+@pytest.mark.parametrize(
+    ("change", "reader"),
+    [
+        (None, "pyarrow"),
+        (("7000,0.5", "7000,"), "pyarrow"),
+        (("7000,0.5", "7000,x"), None),
+        (("7000,0.5", "7000,-inf"), None),
+        (("7000,0.5", "0x1b58,0.5"), None),
+        (("7000,0.5", "7000,0.5\n\n"), "pyarrow"),
+        (("7000,0.5", "7000,0.5,1"), None),
+        (("7000,0.5", '"7000",0.5'), "pyarrow"),
+        (("7000,0.5", "99999999999999999999,0.5"), "pyarrow"),
+        (("7000,0.5\n", "7000,0.5\r"), "pyarrow"),
+    ],
+)
+@pytest.mark.parametrize("part", [1 << 13, 1 << 15])
+@pytest.mark.parametrize("fraction", ["0.5", "1.0", "12", "70000"])
+def test_a_large_file_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, change, reader, fraction, part):
+    """Several parts and blocks, with one odd row far from the start, which a look at the first rows does not show."""
+    monkeypatch.setattr("circurve.data.arrow.BLOCK", 1 << 12)
+    monkeypatch.setattr("circurve.data.arrow.PART", part)
+    text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(10_000))
+    text = text.replace(*(change or ("", ""))).replace(",0.5", f",{fraction}")
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    outcomes = []
+    for patched in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if patched:
+                without_pyarrow(patch)
+            try:
+                outcomes.append(read_table(tmp_path / "x.csv"))
+            except DataError as error:
+                outcomes.append(str(error))
+    if reader is None:
+        assert isinstance(outcomes[0], str)
+        assert outcomes[0] == outcomes[1]
+    else:
+        same(*outcomes)
+        assert outcomes[0].source.startswith(reader)
+
+
+def test_a_pipe_is_read(tmp_path):
+    text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(20_000))
+    os.mkfifo(tmp_path / "pipe.csv")
+    writer = threading.Thread(target=(tmp_path / "pipe.csv").write_text, args=(text,))
+    writer.start()
+    table = read_table(tmp_path / "pipe.csv")
+    writer.join()
+    np.testing.assert_array_equal(table, [[n, 0.5] for n in range(20_000)])
 
 
 def test_lines_are_counted_as_people_count_them():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -112,3 +114,20 @@ def test_an_empty_column_starts_as_standard_normal() -> None:
 def test_bad_parameters_are_described() -> None:
     assert "variance" in str(Gaussian().check_parameters(unit(0, 0)))
     assert "mean" in str(Gaussian().check_parameters(unit(1e30, 1)))
+
+
+def test_the_floors_of_a_layer_are_made_once_for_a_device_and_belong_to_the_layer():
+    layer = Gaussian(1.0).merged([Gaussian(1.0), Gaussian(4.0)])
+    variance = torch.zeros(1, 2, 3)
+    first = layer._raised(variance)
+    assert first.tolist() == [[[1.0] * 3, [4.0] * 3]]
+    kept = layer._columns[torch.device("cpu")]
+    layer._raised(variance)
+    assert layer._columns[torch.device("cpu")] is kept
+    again = pickle.loads(pickle.dumps(layer))
+    assert again == layer
+    assert hash(again) == hash(layer)
+    assert again._columns == {}
+    held = weakref.ref(kept)
+    del layer, kept
+    assert held() is None

@@ -16,7 +16,7 @@ from circurve.data.align import in_order
 from circurve.data.catalogue import find_datasets
 from circurve.data.convert import Names, about
 from circurve.data.infer import Types
-from circurve.data.places import Places
+from circurve.data.table import Places
 from circurve.data.unseen import Unseen
 from circurve.errors import DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli

@@ -1,18 +1,16 @@
 """Where data come in: tables of any kind, data files, data sets by name; and the check against a circuit's families."""
 
 from circurve.data import synthetic
-from circurve.data.align import align, decode, log_unseen
+from circurve.data.align import align, decode, log_unseen, prepare, warn_of_lost_digits
 from circurve.data.cache import cache_folder
 from circurve.data.catalogue import DatasetInfo, download_dataset, list_datasets, load_dataset
-from circurve.data.check import check
+from circurve.data.check import QuickCheck, check
 from circurve.data.dataset import Dataset, split_rows, take_fraction
 from circurve.data.debd import DEBD
 from circurve.data.entry import Examples, as_table
 from circurve.data.files import load_data, read_table
 from circurve.data.frames import columns_of, make_frame
 from circurve.data.infer import infer_families, infer_schema
-from circurve.data.prepare import prepare, warn_of_lost_digits
-from circurve.data.quick import QuickCheck
 from circurve.data.table import Table
 
 __all__ = [

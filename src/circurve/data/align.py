@@ -1,7 +1,8 @@
-"""Any table in the order and coding of a schema, by column name; and back to the original values."""
+"""Any table in the order and coding of a schema, by column name; ready for the engine; back to original values."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
@@ -10,18 +11,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data.check import encode
-from circurve.data.convert import Array, column_label
+from circurve.data.check import check, encode
+from circurve.data.convert import Array, about, column_label
 from circurve.data.entry import as_table
 from circurve.data.recode import decode_column, original, recode
+from circurve.data.scan import LOOKED_AT
 from circurve.data.table import Table
 from circurve.data.unseen import Misfit, Unseen, check_unseen
-from circurve.errors import DataError, OptionError
+from circurve.errors import DataError, OptionError, warn_user
+from circurve.graph import Circuit
+from circurve.inputs import Family
 from circurve.schema import Coding, Schema, nearest
 
-__all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen"]
+__all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen", "prepare", "warn_of_lost_digits"]
 
 MissingColumns: TypeAlias = Literal["error", "missing"]
+
+FARTHEST = {torch.float32: 1e5, torch.float64: 1e7}
+"""So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
+the limit of float64."""
 
 
 def align(
@@ -50,6 +58,53 @@ def align(
         return table
     table, misfits = _recoded(in_order(table.to("cpu"), schema, missing_columns), schema)
     return encode(table, schema, unseen, misfits)
+
+
+def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
+    data: Any,
+    circuit: Circuit,
+    what: str,
+    *,
+    schema: Schema | None = None,
+    weights: Any = None,
+    labels: Any = None,
+    missing: int | None = None,
+    unseen: Unseen = "error",
+) -> Table:
+    """Align data to the schema, by default that of the circuit, and check them; `what` ("train") opens every message.
+
+    Without a schema, the data's own names and codings make one, with the families of the circuit.
+    """
+    with about(f"{what} data"):
+        table = as_table(data, weights=weights, labels=labels, missing=missing)
+        schema = schema or circuit.schema
+        if schema is not None:
+            table = align(table, schema, unseen=unseen)
+        table = check(table, circuit.families, circuit.outputs)
+    empty, rows = table.empty_rows, len(table)
+    if empty == rows:
+        raise DataError(f"{what} data: every value is missing")
+    if empty:
+        warn_user(f"{what} data: {empty} of {rows} rows have no observed value and say nothing")
+    return table
+
+
+def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.dtype) -> None:
+    """Warn of a column whose values lie too far from zero, and too close together, for the precision."""
+    continuous = [v for v, family in enumerate(families) if not family.discrete]
+    if not continuous:
+        return
+    values = train[:: 1 + len(train) // LOOKED_AT, continuous]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
+        mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
+        label = column_label(train.columns, continuous[number])
+        cure = ", or use precision='float64'" if abs(mean[number]) <= FARTHEST[torch.float64] * spread[number] else ""
+        return warn_user(
+            f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
+            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it{cure}"
+        )
 
 
 def decode(values: Any, schema: Schema) -> dict[str, Array]:  # (N, V)
@@ -106,27 +161,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
             f"the column {lacking[0]!r}{more} of the training data is not there; missing_columns='missing' takes its "
             "values as missing"
         )
-    return _picked(table, [place.get(name) for name in names], names)
-
-
-def _picked(table: Table, order: Sequence[int | None], names: tuple[str, ...]) -> Table:
-    """Some columns in another order; None stands for a column of missing values."""
-    source = [0 if number is None else number for number in order]
-    observed = table.observed
-    if None in order:
-        observed = torch.ones(table.shape, dtype=torch.bool) if observed is None else observed
-    if observed is not None:
-        observed = observed[:, source].clone()
-        observed[:, [number is None for number in order]] = False
-    codings = table.codings or (Coding(),) * table.shape[1]
-    return replace(
-        table,
-        values=table.values[:, source],
-        observed=observed,
-        columns=names,
-        codings=tuple(codings[number] for number in source),
-        schema=None,
-    )
+    return table.pick([place.get(name) for name in names], names)
 
 
 def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:

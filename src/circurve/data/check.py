@@ -1,11 +1,13 @@
-"""A `Table` and the families of its columns -> a table that the engine takes without more checks."""
+"""A `Table` and the families of its columns -> a table that the engine takes without more checks.
+
+`QuickCheck` does the same for a few rows of plain numbers, without the records between.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,21 +16,26 @@ from torch import Tensor
 
 from circurve.data.convert import Array
 from circurve.data.table import Table
-from circurve.data.unseen import Misfit, Unseen, find_misfits, mask_of, report
+from circurve.data.unseen import LARGEST, Misfit, Unseen, find_misfits, misfit_reason, report
 from circurve.errors import DataError
 from circurve.inputs import Family
 from circurve.schema import Schema
 
-__all__ = ["check", "encode"]
+__all__ = ["QuickCheck", "check", "encode"]
 
 INTEGERS = (np.int8, np.int16, np.int32)
-LARGEST = int(np.iinfo(np.int32).max)
 
 LARGEST_WEIGHT = 1e18
 """Weights, their squares and their inverses must be finite in float32; one this much smaller than the largest is 0."""
 
-Hidden = NDArray[np.bool_] | None
-"""Which values are missing, (N, V); None if none is."""
+NUMBERS = (
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.float32, torch.float64),
+)
+"""What torch and numpy both know."""
+
+Columns: TypeAlias = tuple[NDArray[np.float64], NDArray[np.bool_] | None]
+"""Values (V, N) with 0 where nothing is observed, and what is observed (V, N), None if everything is."""
 
 
 def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
@@ -60,12 +67,14 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
     if found and unseen == "error":
         report(found, table, schema, unseen)
     if not _all_fit(filled, hidden, schema):
-        if unseen == "error":
-            raise _first_misfit(table, filled, hidden, families)
         found += find_misfits(filled, hidden, families)
+        if unseen == "error":
+            raise _refusal(table, filled, found[0], families)
     if found:
         report(found, table, schema, unseen)
-        wrong = mask_of(found, table.shape)
+        wrong = np.zeros(table.shape, dtype=np.bool_)
+        for misfit in found:
+            wrong[misfit.rows, misfit.column] = True
         hidden = wrong if hidden is None else hidden | wrong
         filled = np.where(hidden, 0, filled)
         impossible = torch.from_numpy(wrong) if unseen == "impossible" else None
@@ -82,34 +91,28 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
     )
 
 
-def _all_fit(filled: Array, hidden: Hidden, schema: Schema) -> bool:
+def _all_fit(filled: Array, hidden: NDArray[np.bool_] | None, schema: Schema) -> bool:  # (N, V)
     """Whether all observed values fit their families; columns of equal family are looked at together."""
     for family, numbers in schema.by_family.items():
         part = slice(None) if len(numbers) == len(schema) else numbers
         block = filled[:, part]
         observed = block.reshape(-1) if hidden is None else block[~hidden[:, part]]
-        if family.check_values(observed) is not None:
+        if misfit_reason(family, observed) is not None:
             return False
     return True
 
 
-def _first_misfit(table: Table, filled: Array, hidden: Hidden, families: Sequence[Family]) -> DataError:
-    """Names the first column with a value its family refuses, and the first row where it does.
-
-    The shortest prefix of the column that is refused ends with that row; it is found by bisection.
-    """
-    present = np.ones(filled.shape, dtype=np.bool_) if hidden is None else ~hidden
-    number = next(v for v, family in enumerate(families) if family.check_values(filled[present[:, v], v]) is not None)
-    family, rows = families[number], np.flatnonzero(present[:, number])
-    column = filled[rows, number]
-    first = bisect_left(range(1, len(column)), True, key=lambda n: family.check_values(column[:n]) is not None)
-    value, cell = column[first], table.cell(int(rows[first]), number)
-    if family.discrete and not (value >= 0 and value == np.floor(value) and value <= LARGEST):
+def _refusal(table: Table, filled: Array, misfit: Misfit, families: Sequence[Family]) -> DataError:
+    """Names the first column with a value its family refuses, and the first row where it does."""
+    row, family = int(misfit.rows[0]), families[misfit.column]
+    value, cell = filled[row, misfit.column], table.cell(row, misfit.column)
+    if family.discrete and not (value >= 0 and value == np.floor(value) and float(value) <= LARGEST):
         beyond = "negative" if value < 0 else f"larger than {LARGEST}"
         reason = beyond if value == np.floor(value) else "not a whole number"
         hint = "; if -1 marks missing values, say missing=-1" if value == -1 else ""
         return DataError(f"{cell}: {value:.15g} is {reason}, but {family.name} takes whole numbers >= 0{hint}")
-    return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {family.check_values(column[first:][:1])}")
+    why = misfit_reason(family, filled[row : row + 1, misfit.column])
+    return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {why}")
 
 
 def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
@@ -135,3 +138,76 @@ def _check_labels(labels: Tensor | None, outputs: int) -> Tensor | None:  # (N,)
         row = int(wrong.nonzero()[0])
         raise DataError(f"the label of row {row} is {int(labels[row])}; the circuit has outputs 0 to {outputs - 1}")
     return labels if outputs > 1 else None
+
+
+class QuickCheck:
+    """Says which plain arrays fit the families of a circuit; made once for a model.
+
+    It accepts only what `check(as_table(data), families)` accepts, and raises nothing: what it does not accept goes
+    that longer way, which names the culprit or takes what is out of the ordinary here (frames, lists, masked arrays).
+    """
+
+    def __init__(self, families: Sequence[Family]) -> None:
+        self._width = len(families)
+        largest = [_largest(family) for family in families]
+        bounded = [family.discrete for family in families]
+        self._least = np.where(bounded, 0.0, -np.finfo(float).max)[:, None]  # (V, 1)
+        self._most = np.array([LARGEST if most is None else most for most in largest], dtype=np.float64)[:, None]
+        self._most[~np.array(bounded)] = np.finfo(float).max
+        self._whole: slice | list[int] | None = [v for v, family in enumerate(families) if family.discrete] or None
+        if self._whole is not None and len(self._whole) == self._width:
+            self._whole = slice(None)
+        self._others: dict[Family, list[int]] = {}
+        for number, (family, most) in enumerate(zip(families, largest, strict=True)):
+            if most is None:
+                self._others.setdefault(family, []).append(number)
+
+    def __call__(self, data: Any) -> Columns | None:
+        """The columns of an array, tensor or table (N, V) that fits, in memory of their own; None for all else."""
+        if isinstance(data, Table):
+            return self._of_table(data)
+        if type(data) is Tensor and data.device.type == "cpu" and data.layout == torch.strided:
+            data = data.detach().numpy() if data.dtype in NUMBERS else None
+        if type(data) is not np.ndarray or data.ndim != 2 or data.dtype.kind not in "biuf":
+            return None
+        if data.shape[1] != self._width or not len(data):
+            return None
+        columns = np.array(data.T, dtype=np.float64, order="C")
+        return self._checked(columns, ~np.isnan(columns) if data.dtype.kind == "f" else None)
+
+    def _of_table(self, table: Table) -> Columns | None:
+        if table.shape[1] != self._width or not len(table):
+            return None
+        columns = np.array(table.values.detach().cpu().numpy().T, dtype=np.float64, order="C")
+        observed = None if table.observed is None else np.ascontiguousarray(table.observed.cpu().numpy().T)
+        return self._checked(columns, observed)
+
+    def _checked(self, columns: NDArray[np.float64], observed: NDArray[np.bool_] | None) -> Columns | None:
+        if observed is not None and observed.all():
+            observed = None
+        if observed is not None:
+            columns[~observed] = 0
+        return (columns, observed) if self._fits(columns, observed) else None
+
+    def _fits(self, columns: NDArray[np.float64], observed: NDArray[np.bool_] | None) -> bool:
+        if not ((columns >= self._least) & (columns <= self._most)).all():
+            return False
+        if self._whole is not None:
+            whole = columns[self._whole]
+            if not (np.floor(whole) == whole).all():
+                return False
+        for family, numbers in self._others.items():
+            block = columns[numbers]
+            seen = block.reshape(-1) if observed is None else block[observed[numbers]]
+            if misfit_reason(family, seen) is not None:
+                return False
+        return True
+
+
+def _largest(family: Family) -> float | None:
+    """S - 1 for a family that takes exactly 0, 1, ..., S - 1; None for all others, which are asked value by value."""
+    support = family.support()
+    if not family.discrete or support is None or support != tuple(range(len(support))):
+        return None
+    taken = family.check_values(np.arange(len(support))) is None
+    return float(len(support) - 1) if taken and family.check_values(np.array([len(support)])) is not None else None

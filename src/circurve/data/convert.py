@@ -1,14 +1,16 @@
-"""Arrays and Python objects of any kind -> columns of numbers, with the coding that leads back to the originals."""
+"""Arrays, Python objects and fields of text -> columns of numbers, with the coding that leads back to the originals."""
 
 from __future__ import annotations
 
 import math
 import numbers
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -18,21 +20,24 @@ from circurve.errors import DataError
 from circurve.schema import Coding, Value
 
 __all__ = [
+    "MISSING",
     "Array",
     "Coded",
     "Names",
     "about",
-    "all_finite",
     "by_category",
     "coded_column",
     "column_label",
+    "column_of_fields",
     "dates",
     "days_since",
     "first_true",
     "from_objects",
     "is_missing",
     "native",
+    "number_of",
     "short",
+    "smallest_integer",
     "stack",
     "unmasked",
 ]
@@ -41,6 +46,11 @@ Array: TypeAlias = NDArray[Any]
 Names: TypeAlias = tuple[str, ...] | None
 
 NUMBER = Coding()
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+"""What stands for a missing value, in any case."""
+
+BOOLEANS = {"true": 1.0, "false": 0.0}
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
 """Microseconds in a day."""
 
@@ -118,12 +128,12 @@ def stack(columns: Sequence[Coded]) -> Array:  # (N, V)
     return np.stack(arrays, axis=0, dtype=np.result_type(*{array.dtype for array in arrays}), casting="unsafe").T
 
 
-def all_finite(values: Array) -> bool:
-    """False if a value is NaN or infinite (or, in rare cases, very large); only a sum is taken."""
-    if values.dtype.kind != "f":
-        return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(values.sum()))
+def smallest_integer(low: Any, high: Any) -> type[np.number]:
+    """The type for whole numbers from low to high; float64 where one is NaN, or so large that floats round it."""
+    if not (abs(low) < 2**53 and abs(high) < 2**53):
+        return np.float64
+    kinds = (np.uint8, np.int16, np.int32, np.int64)
+    return next(kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
 
 
 def dates(column: Array) -> Coded:  # (N,) datetime64
@@ -236,3 +246,54 @@ def short(value: object, most: int = 40) -> str:
     """The value as Python writes it, cut off where it is long."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= most else text[:most] + "..."
+
+
+@lru_cache(1000)  # in tables of counts the same few fields come again and again
+def number_of(field: str) -> float | None:
+    """The field as a float, NaN if missing, None if it is text."""
+    try:
+        # Python reads 20_21 as 2021; in a data file it is a label
+        return None if "_" in field else float(field)
+    except ValueError:
+        return float("nan") if field.strip().lower() in MISSING else None
+
+
+def column_of_fields(distinct: Sequence[str], codes: NDArray[np.int64], categorical: bool) -> tuple[Coded, int | None]:
+    """The column whose row n holds the field distinct[codes[n]], and the code of a stray text in it (None: none).
+
+    Text is stray where at least half of the fields are numbers, unless the column is said to be `categorical`.
+    """
+    fields = [field.strip() for field in distinct]
+    missing = np.array([field.lower() in MISSING for field in fields])
+    numbers = [number_of(field) for field in fields]
+    texts = [n for n, number in enumerate(numbers) if number is None]
+    if not texts and not (categorical and not missing.all()):
+        return Coded(np.array(numbers, dtype=np.float64)[codes]), None
+    present = [field for field, absent in zip(fields, missing, strict=True) if not absent]
+    if not categorical and all(field.lower() in BOOLEANS for field in present):
+        values = np.array([BOOLEANS.get(field.lower(), np.nan) for field in fields])
+        return Coded(_whole(values[codes]), Coding("boolean")), None
+    if not categorical and (days := _days(fields, missing)) is not None:
+        return dates(days[codes]), None
+    counts = np.bincount(codes, minlength=len(fields))
+    share = sum(counts[n] for n, number in enumerate(numbers) if number is not None and not missing[n])
+    stray = texts[0] if texts and not categorical and 2 * share >= counts[~missing].sum() else None
+    categories = tuple(sorted(set(present)))
+    place = {field: code for code, field in enumerate(categories)}
+    found = np.array([np.nan if absent else place[f] for f, absent in zip(fields, missing, strict=True)])
+    return Coded(_whole(found[codes]), Coding("category", categories)), stray
+
+
+def _days(fields: Sequence[str], missing: NDArray[np.bool_]) -> NDArray[np.datetime64] | None:
+    """The fields as dates, NaT for missing ones; None if one is something else."""
+    if not all(absent or ISO_DATE.fullmatch(field) for field, absent in zip(fields, missing, strict=True)):
+        return None
+    try:
+        texts = ["NaT" if absent else field for field, absent in zip(fields, missing, strict=True)]
+        return np.array(texts, dtype="datetime64[us]")
+    except ValueError:  # the 31st of June
+        return None
+
+
+def _whole(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:
+    return values if np.isnan(values).any() else values.astype(np.int64)

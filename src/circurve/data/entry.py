@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,20 +14,17 @@ from circurve.data.convert import (
     Array,
     Coded,
     Names,
-    all_finite,
     coded_column,
     column_label,
-    first_true,
     native,
     stack,
     unmasked,
 )
 from circurve.data.frames import as_narwhals, read_frame, read_mapping, read_records
-from circurve.data.places import Places
-from circurve.data.table import Table, table_of
+from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError, OptionError
 
-__all__ = ["Examples", "as_table", "coded_table"]
+__all__ = ["Examples", "as_table"]
 
 
 def as_table(
@@ -73,42 +70,28 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
 
 def _from_source(data: Any) -> Table:
     if isinstance(data, Mapping):
-        return coded_table(*read_mapping(data))
+        return _coded_table(*read_mapping(data))
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
-        return coded_table(*read_records(data))
+        return _coded_table(*read_records(data))
     if (frame := as_narwhals(data)) is not None:
-        return coded_table(*read_frame(frame))
+        return _coded_table(*read_frame(frame))
     array = _as_array(data)
     _check_shape(array, data)
     if isinstance(array, np.ma.MaskedArray):
         array = unmasked(array)
     if array.dtype.kind in "biuf":
-        return _finite(table_of(native(array)))
+        return table_of(native(array))
     columns = [coded_column(array[:, v], column_label(None, v)) for v in range(array.shape[1])]
-    return coded_table(None, columns)
+    return _coded_table(None, columns)
 
 
-def coded_table(
-    names: Names,
-    columns: Sequence[Coded],
-    places: Places | None = None,
-    compact: Callable[[Array], Array] = lambda values: values,
-) -> Table:
-    """A table of columns of equal length; `compact` may store its numbers (N, V) in another type."""
+def _coded_table(names: Names, columns: Sequence[Coded], places: Places | None = None) -> Table:
+    """A table of columns of equal length."""
     if not columns:
         raise DataError("data has no columns")
     if not len(columns[0].values):
         raise DataError("data has no rows")
-    codings = tuple(column.coding for column in columns)
-    table = replace(table_of(compact(stack(columns)), names), places=places)
-    return _finite(table if all(c.kind == "number" for c in codings) else replace(table, codings=codings))
-
-
-def _finite(table: Table) -> Table:
-    if not all_finite(table.values.numpy()) and bool((infinite := table.values.isinf()).any()):
-        row, column = first_true(infinite.numpy())
-        raise DataError(f"{table.cell(row, column)}: {float(table.values[row, column])} is not finite")
-    return table
+    return with_codings(table_of(stack(columns), names, places), columns)
 
 
 def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:

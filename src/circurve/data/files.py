@@ -82,15 +82,10 @@ def load_data(
     if Path(name_or_path).expanduser().is_dir():
         return read_folder(name_or_path)
     table = read_table(name_or_path, header, categorical)
-    return table if isinstance(table, Dataset) else Dataset(_name(str(name_or_path)), table)
-
-
-def _name(path: str) -> str:
-    """A file's name without its suffixes."""
-    if path == STANDARD_INPUT:
-        return "standard input"
-    name = Path(path).name
-    return Path(name.removesuffix(".gz")).stem if name.endswith(".gz") else Path(name).stem
+    if isinstance(table, Dataset):
+        return table
+    piped = str(name_or_path) == STANDARD_INPUT
+    return Dataset("standard input" if piped else Path(Path(name_or_path).name.removesuffix(".gz")).stem, table)
 
 
 def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:

@@ -17,13 +17,11 @@ from circurve.data.convert import (
     by_category,
     coded_column,
     column_label,
-    dates,
     from_objects,
     native,
 )
-from circurve.data.places import Places
+from circurve.data.table import Places
 from circurve.errors import DataError
-from circurve.schema import Coding
 
 __all__ = ["as_narwhals", "columns_of", "make_frame", "read_frame", "read_mapping", "read_records"]
 
@@ -120,7 +118,7 @@ def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
     again = [
         nw.col(name).cast(frame.schema[name])
         for name in made.columns
-        if name in frame.columns and _castable(frame.schema[name], made[name])
+        if frame.schema.get(name) in (nw.Categorical, nw.Enum) and made[name].dtype == nw.String
     ]
     made = made.with_columns(*again) if again else made
     native_frame = made.to_native()
@@ -144,10 +142,6 @@ def _from_columns(columns: Mapping[str, Array], backend: Any) -> Any:
     plain = {name: array.tolist() if array.dtype.kind == "O" else array for name, array in columns.items()}
     series = [nw.new_series(name, values, backend=backend) for name, values in plain.items()]
     return nw.from_dict({s.name: s for s in series}, backend=backend)
-
-
-def _castable(dtype: Any, made: Any) -> bool:
-    return dtype in (nw.Categorical, nw.Enum) and made.dtype == nw.String
 
 
 def _is_list(values: object) -> bool:
@@ -175,15 +169,7 @@ def _read_series(series: Any, label: str) -> Coded:
     if dtype == nw.String:
         values = series.to_list()
         return by_category(values, sorted({value for value in values if isinstance(value, str)}))
-    array = series.to_numpy()
-    if dtype == nw.Boolean and array.dtype.kind == "O":
-        hidden = series.is_null().to_numpy()
-        return Coded(np.where(hidden, np.nan, np.where(hidden, False, array).astype(np.float64)), Coding("boolean"))
-    if dtype.is_numeric() and array.dtype.kind in "iuf":
-        return Coded(native(array))
-    if array.dtype.kind == "M":
-        return dates(array)
-    return coded_column(array, label)
+    return coded_column(series.to_numpy(), label)
 
 
 def _read_categories(series: Any, label: str) -> Coded:

@@ -288,19 +288,9 @@ def _read(
     if len(kept) < first.shape[1] and first.columns is None:
         raise OptionError("types: 'drop' is for columns with names; leave the column out of the array")
     ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
-    read = _common([_kept(table, kept) if ignored else table for table in read])
+    names = tuple(name for name in first.columns or () if name not in ignored)
+    read = _common([table.pick(kept, names) if ignored else table for table in read])
     return read, ignored, {place: told[v] for place, v in enumerate(kept) if v in told}
-
-
-def _kept(table: Table, kept: list[int]) -> Table:
-    return replace(
-        table,
-        values=table.values[:, kept],
-        observed=None if table.observed is None else table.observed[:, kept],
-        columns=None if table.columns is None else tuple(table.columns[v] for v in kept),
-        codings=None if table.codings is None else tuple(table.codings[v] for v in kept),
-        schema=None,
-    )
 
 
 def _common(tables: list[Table]) -> list[Table]:
@@ -325,8 +315,9 @@ def _joint(codings: Sequence[Coding], label: str) -> Coding:
     kinds = {coding.kind for coding in codings}
     if kinds == {"category"}:
         merged = dict.fromkeys(value for coding in codings for value in coding.categories or ())
-        known = set(codings[0].categories or ())
-        return codings[0] if set(merged) == known else Coding("category", _sorted(list(merged)))
+        if set(merged) == set(codings[0].categories or ()):
+            return codings[0]
+        return Coding("category", tuple(sorted(merged, key=lambda value: (isinstance(value, str), value))))
     if kinds == {"date"}:
         return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
     if kinds <= {"number", "boolean"}:
@@ -334,13 +325,8 @@ def _joint(codings: Sequence[Coding], label: str) -> Coding:
     raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")
 
 
-def _sorted(values: list[Value]) -> tuple[Value, ...]:
-    return tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
-
-
 def _observed(tables: Sequence[Table], v: int) -> NDArray[np.float64]:
-    columns = [np.asarray(table[:, v], dtype=np.float64) for table in tables]
-    values = np.concatenate(columns)
+    values: Array = np.concatenate([np.asarray(table[:, v], dtype=np.float64) for table in tables])
     return values[~np.isnan(values)]
 
 

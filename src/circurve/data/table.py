@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 
-from circurve.data.convert import Array, Names, all_finite, column_label
-from circurve.data.places import Places
+from circurve.data.convert import Array, Coded, Names, column_label, first_true
 from circurve.errors import DataError
 from circurve.schema import Coding, Schema
 
-__all__ = ["Table", "table_of"]
+__all__ = ["Places", "Table", "table_of", "with_codings"]
 
 SHOWN_NAMES = 5
 """How many column names the one-line description of a table shows."""
@@ -25,11 +26,30 @@ WIDER = {"uint16": np.int32, "uint32": np.int64}
 """Unsigned types with few torch operations -> the signed type that holds all of their values."""
 
 
-def _delegated(name: str) -> Callable[..., Any]:
-    return lambda self, *operands: getattr(np.asarray(self), name)(*operands)
+@dataclass(frozen=True, eq=False)
+class Places:
+    """A label for each row: lines of a file, counted from 1 with the header, numbers, or the index of a data frame."""
+
+    word: str
+    """What a label is: `line`, `row` (its number in a longer table) or `index`."""
+
+    labels: Sequence[Any]
+    """One for each row."""
+
+    def at(self, row: int) -> str:
+        """`line 9`, `row 8`, or `row 8 (index 'Rome')`."""
+        label = self.labels[row]
+        label = label.item() if isinstance(label, np.generic) else label
+        return f"row {row} (index {label!r})" if self.word == "index" else f"{self.word} {label}"
+
+    def rows(self, index: slice | np.ndarray) -> Places:
+        """The labels of some rows."""
+        if isinstance(index, slice):
+            return replace(self, labels=self.labels[index])
+        return replace(self, labels=np.asarray(self.labels)[index])
 
 
-class ArrayLike:
+class ArrayLike(NDArrayOperatorsMixin):
     """Operators and methods of `np.asarray(self)`, none of which change it. A subclass defines `__array__`.
 
     Results are numpy arrays. Like an array, it compares element by element and has no hash.
@@ -44,22 +64,15 @@ class ArrayLike:
         array.flags.writeable = False  # a method that changes an array fails, even on a copy that no one would see
         return getattr(array, name)
 
-    __iter__, __contains__ = _delegated("__iter__"), _delegated("__contains__")
-    __eq__, __ne__ = _delegated("__eq__"), _delegated("__ne__")
-    __lt__, __le__ = _delegated("__lt__"), _delegated("__le__")
-    __gt__, __ge__ = _delegated("__gt__"), _delegated("__ge__")
-    __add__, __radd__ = _delegated("__add__"), _delegated("__radd__")
-    __sub__, __rsub__ = _delegated("__sub__"), _delegated("__rsub__")
-    __mul__, __rmul__ = _delegated("__mul__"), _delegated("__rmul__")
-    __truediv__, __rtruediv__ = _delegated("__truediv__"), _delegated("__rtruediv__")
-    __floordiv__, __rfloordiv__ = _delegated("__floordiv__"), _delegated("__rfloordiv__")
-    __mod__, __rmod__ = _delegated("__mod__"), _delegated("__rmod__")
-    __pow__, __rpow__ = _delegated("__pow__"), _delegated("__rpow__")
-    __matmul__, __rmatmul__ = _delegated("__matmul__"), _delegated("__rmatmul__")
-    __and__, __rand__ = _delegated("__and__"), _delegated("__rand__")
-    __or__, __ror__ = _delegated("__or__"), _delegated("__ror__")
-    __xor__, __rxor__ = _delegated("__xor__"), _delegated("__rxor__")
-    __neg__, __abs__, __invert__ = _delegated("__neg__"), _delegated("__abs__"), _delegated("__invert__")
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = (np.asarray(each) if isinstance(each, ArrayLike) else each for each in inputs)
+        return getattr(function, method)(*arrays, **options)
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(np.asarray(self))
+
+    def __contains__(self, value: object) -> bool:
+        return value in np.asarray(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,6 +182,18 @@ class Table(ArrayLike):
             return part
         return replace(part, places=self.places.rows(chosen if isinstance(chosen, slice) else chosen.cpu().numpy()))
 
+    def pick(self, order: Sequence[int | None], names: Names) -> Table:
+        """Some columns in another order, unchecked, with these names; None stands for a column of missing values."""
+        source, absent = [number or 0 for number in order], [number is None for number in order]
+        values, observed = self.values[:, source], self.observed
+        if any(absent):
+            observed = torch.ones_like(self.values, dtype=torch.bool) if observed is None else observed
+        if observed is not None:
+            observed = observed[:, source].clone()
+            observed[:, absent] = False
+        codings = None if self.codings is None else tuple(self.codings[number] for number in source)
+        return replace(self, values=values, observed=observed, columns=names, codings=codings, schema=None)
+
     def cell(self, row: int, column: int) -> str:
         """How messages name a cell: `column 2 ('age'), line 9`."""
         place = f"row {row}" if self.places is None else self.places.at(row)
@@ -198,9 +223,11 @@ class Table(ArrayLike):
         return f"<Table: {'; '.join(parts)}>"
 
 
-def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
-    """A table of numbers in the machine's byte order; NaN is missing. It shares memory where torch can read it."""
-    observed = None if all_finite(values) else ~np.isnan(values)
+def table_of(values: Array, columns: Names = None, places: Places | None = None, path: Path | None = None) -> Table:
+    """A table of numbers (N, V) in the machine's byte order; NaN is missing. It shares memory where torch can read it.
+
+    path: the file that messages name, with the line that `places` knows.
+    """
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max
         values = values.astype(np.int64 if fits else np.float64)
@@ -209,8 +236,23 @@ def table_of(values: Array, columns: Names = None) -> Table:  # (N, V)
         values = values.copy()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing is written to a table
-        tensor = torch.from_numpy(values)
-    return Table(tensor, columns, None if observed is None or observed.all() else torch.from_numpy(observed))
+        table = Table(torch.from_numpy(values), columns, places=places)
+    if values.dtype.kind != "f" or bool(table.values.sum().isfinite()):  # a sum is quicker than a look at each value
+        return table
+    if (infinite := np.isinf(values)).any():
+        row, column = first_true(infinite)
+        number, label = values[row, column], column_label(columns, column)
+        if path is not None and places is not None:
+            raise DataError(f"{path}:{places.labels[row]}: {label} is not finite ({number})")
+        raise DataError(f"{table.cell(row, column)}: {number} is not finite")
+    observed = ~np.isnan(values)
+    return table if observed.all() else replace(table, observed=torch.from_numpy(observed))
+
+
+def with_codings(table: Table, columns: Sequence[Coded]) -> Table:
+    """The table of these columns with their codings, where one of them is more than a plain number."""
+    codings = tuple(column.coding for column in columns)
+    return replace(table, codings=codings) if any(coding.kind != "number" for coding in codings) else table
 
 
 def _as_index(index: Any, rows: int, device: torch.device) -> slice | Tensor:

@@ -16,18 +16,25 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data.arrow import arrow_name, read_fields
-from circurve.data.convert import Array, Coded, Names, all_finite, column_label
-from circurve.data.entry import coded_table
-from circurve.data.fields import column_of_fields, number_of
-from circurve.data.places import Places
-from circurve.data.table import Table, table_of
+from circurve.data.arrow import arrow_name, read_fields, read_numbers
+from circurve.data.convert import (
+    Array,
+    Coded,
+    Names,
+    column_label,
+    column_of_fields,
+    number_of,
+    smallest_integer,
+    stack,
+)
+from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError
 
 __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
 
 SEPARATORS = "\t;, "
 SNIFFED_ROWS, SNIFFED_BYTES = 20, 1 << 16
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OWN_READER = "circurve"
 
 Rows: TypeAlias = Iterator[tuple[int, list[str]]]
@@ -47,6 +54,13 @@ class Layout:
 
     categorical: Collection[str]
     """Columns that hold categories, whatever their values look like."""
+
+    only_numbers: bool
+    """Whether the first row holds nothing but numbers."""
+
+    def is_forced(self, column: int) -> bool:
+        """Whether a column is one of those in `categorical`."""
+        return self.columns is not None and self.columns[column] in self.categorical
 
 
 def read_bytes(path: Path) -> bytes:
@@ -82,12 +96,29 @@ def read_text(path: Path, header: bool | None = None, categorical: Collection[st
     A table of whole numbers with nothing missing comes back in the smallest integer type.
     pyarrow reads the file where it is installed and the text is plain; `Table.source` says what did.
     """
-    return parse_text(read_bytes(path), path, header, categorical)
+    return _read_large(path, header, categorical) or parse_text(read_bytes(path), path, header, categorical)
+
+
+def _read_large(path: Path, header: bool | None, categorical: Collection[str]) -> Table | None:
+    """The table in a large file of numbers, which need not be in memory as text; None for any other file."""
+    try:
+        if not path.is_file() or path.stat().st_size < SNIFFED_BYTES or path.suffix.lower() == ".gz":
+            return None  # a pipe can be read only once
+        with path.open("rb") as file:
+            head = file.read(SNIFFED_BYTES)
+    except OSError:
+        return None
+    head = head[: head.rfind(b"\n") + 1].removeprefix(BYTE_ORDER_MARK)
+    if not head:
+        return None
+    layout = _layout(head, path, header, categorical)
+    grid = digit_grid(head) if layout.header_line == 0 else digit_grid(head, head.find(b"\n") + 1)
+    return None if grid is not None else _numbers_by_arrow(path, layout)
 
 
 def parse_text(raw: bytes, path: Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table:
     """The same for content that was read already; `path` is for messages."""
-    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    raw = raw.removeprefix(BYTE_ORDER_MARK)
     if header is not True and (grid := digit_grid(raw)) is not None:
         return _from_grid(grid, None, 0)
     layout = _layout(raw, path, header, categorical)
@@ -96,9 +127,7 @@ def parse_text(raw: bytes, path: Path, header: bool | None = None, categorical: 
         grid = digit_grid(raw, body)
         if grid is not None and grid.shape[1] == layout.width:
             return _from_grid(grid, layout.columns, 1)
-    if layout.separator != " " and layout.width > 1 and (fast := _by_arrow(raw, layout)) is not None:
-        return fast
-    return _by_csv(_decoded(raw, path), layout)
+    return _numbers_by_arrow(raw, layout) or _by_arrow(raw, layout) or _by_csv(_decoded(raw, path), layout)
 
 
 def _from_grid(grid: NDArray[np.uint8], columns: Names, header_line: int) -> Table:
@@ -130,7 +159,10 @@ def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection
     for name in columns or ():
         if fields.count(name) > 1:
             raise DataError(f"{path}:{line}: two columns have the name {name!r}; rename one of them")
-    return Layout(path, separator, columns, len(fields), line if header else 0, categorical)
+    header_line = line if header else 0
+    first = [field for line in text.splitlines()[header_line : header_line + 1] for field in line.split(separator)]
+    only_numbers = all(number_of(field) is not None for field in first)
+    return Layout(path, separator, columns, len(fields), header_line, categorical, only_numbers)
 
 
 def digit_grid(raw: bytes, start: int = 0) -> NDArray[np.uint8] | None:  # (N, V)
@@ -191,10 +223,21 @@ def _rows(text: str, separator: str, path: Path) -> Rows:
         raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
 
+def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
+    """The table of a text of plain numbers as pyarrow reads it; None for any other text, or without pyarrow."""
+    if not layout.only_numbers or layout.separator == " " or layout.width == 1:
+        return None
+    values = read_numbers(source, layout)
+    if values is None:
+        return None
+    values = _compact(values) if values.dtype.kind == "f" else values
+    places = Places("line", range(layout.header_line + 1, layout.header_line + 1 + len(values)))
+    return replace(table_of(values, layout.columns, places, layout.path), source=arrow_name())
+
+
 def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
     """The table as pyarrow reads it; None where it is not installed, or where the text is not plain."""
-    columns = read_fields(raw, layout)
-    if columns is None:
+    if layout.separator == " " or layout.width == 1 or (columns := read_fields(raw, layout)) is None:
         return None
     rows, first = len(columns[0].values), layout.header_line + 1
     ended = raw.endswith(b"\n")
@@ -248,8 +291,7 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]]:
     for v, column in enumerate(zip(*fields, strict=True)):
         places = {field: code for code, field in enumerate(dict.fromkeys(column))}
         codes = np.array([places[field] for field in column], dtype=np.int64)
-        forced = layout.columns is not None and layout.columns[v] in layout.categorical
-        coded, stray = column_of_fields(list(places), codes, forced)
+        coded, stray = column_of_fields(list(places), codes, layout.is_forced(v))
         if stray is not None:
             row = int(np.flatnonzero(codes == stray)[0])
             raise _stray_text(layout, v, lines[row], column[row].strip())
@@ -270,23 +312,13 @@ def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
 def _made(columns: list[Coded], layout: Layout, lines: range | list[int], source: str) -> Table:
     if not columns or not len(columns[0].values):
         raise DataError(f"{layout.path}: there is a header row, but no rows of numbers")
-    for v, column in enumerate(columns):
-        if not all_finite(column.values) and (wrong := np.isinf(column.values)).any():
-            row = int(wrong.argmax())
-            place = f"{layout.path}:{lines[row]}: {column_label(layout.columns, v)}"
-            raise DataError(f"{place} is not finite ({column.values[row]})")
-    places = Places("line", lines)
-    return replace(coded_table(layout.columns, columns, places, _compact), source=source)
+    table = table_of(_compact(stack(columns)), layout.columns, Places("line", lines), layout.path)
+    return replace(with_codings(table, columns), source=source)
 
 
 def _compact(values: Array) -> Array:
     """Whole numbers in the smallest type that holds them; others, and tables with NaN, as they are."""
     start = values[:1000]
-    if values.dtype.kind == "f" and not (np.floor(start) == start).all():
+    if values.dtype.kind == "f" and not ((np.floor(start) == start).all() and (np.floor(values) == values).all()):
         return values
-    low, high = values.min(), values.max()
-    whole = values.dtype.kind != "f" or (np.floor(values) == values).all()
-    if not (abs(low) < 2**53 and abs(high) < 2**53 and whole):
-        return values.astype(np.float64, copy=False)
-    kinds = (np.uint8, np.int16, np.int32, np.int64)
-    return values.astype(next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max))
+    return values.astype(smallest_integer(values.min(), values.max()), copy=False)

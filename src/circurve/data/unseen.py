@@ -15,10 +15,13 @@ from circurve.errors import DataError, OptionError, warn_user
 from circurve.inputs import Family
 from circurve.schema import Column, Schema, Value
 
-__all__ = ["Misfit", "Unseen", "check_unseen", "find_misfits", "mask_of", "report"]
+__all__ = ["LARGEST", "Misfit", "Unseen", "check_unseen", "find_misfits", "misfit_reason", "report"]
 
 Unseen: TypeAlias = Literal["impossible", "missing", "error"]
 """What to do with a value that training did not see."""
+
+LARGEST = int(np.iinfo(np.int32).max)
+"""The largest value of a discrete column."""
 
 SHOWN = 5
 """How many categories a message lists."""
@@ -45,6 +48,13 @@ def check_unseen(unseen: object) -> None:
         raise OptionError(f"unseen must be one of {', '.join(map(repr, get_args(Unseen)))}, not {unseen!r}")
 
 
+def misfit_reason(family: Family, values: Array) -> str | None:
+    """Why a family does not take one of the observed values; None if it takes all of them."""
+    if family.discrete and values.size and not (values.min() >= 0 and float(values.max()) <= LARGEST):
+        return f"only whole numbers from 0 to {LARGEST} can be stored"
+    return family.check_values(values)
+
+
 def find_misfits(filled: Array, hidden: NDArray[np.bool_] | None, families: Sequence[Family]) -> list[Misfit]:
     """The observed values that a column's family refuses, column by column.
 
@@ -52,8 +62,7 @@ def find_misfits(filled: Array, hidden: NDArray[np.bool_] | None, families: Sequ
     found = []
     for v, family in enumerate(families):
         present = np.ones(len(filled), dtype=np.bool_) if hidden is None else ~hidden[:, v]
-        distinct = np.unique(filled[present, v])
-        refused = _refused(family, distinct)
+        refused = _refused(family, np.unique(filled[present, v]))
         if refused:
             rows = np.flatnonzero(present & np.isin(filled[:, v], refused))
             values = dict.fromkeys(filled[rows, v].tolist())
@@ -63,20 +72,12 @@ def find_misfits(filled: Array, hidden: NDArray[np.bool_] | None, families: Sequ
 
 def _refused(family: Family, distinct: Array) -> list[float]:
     """Those of the values that a family refuses; halves of the list without one are passed over."""
-    if not distinct.size or family.check_values(distinct) is None:
+    if not distinct.size or misfit_reason(family, distinct) is None:
         return []
     if distinct.size == 1:
         return [distinct[0]]
     half = distinct.size // 2
     return _refused(family, distinct[:half]) + _refused(family, distinct[half:])
-
-
-def mask_of(misfits: Sequence[Misfit], shape: tuple[int, int]) -> NDArray[np.bool_]:  # (N, V)
-    """Where the unseen values are."""
-    mask = np.zeros(shape, dtype=np.bool_)
-    for misfit in misfits:
-        mask[misfit.rows, misfit.column] = True
-    return mask
 
 
 def report(misfits: Sequence[Misfit], table: Table, schema: Schema, unseen: Unseen) -> None:

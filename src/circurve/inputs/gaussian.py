@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import ClassVar, cast
 
 import numpy as np
@@ -198,12 +197,14 @@ class GaussianLayer(Gaussian):
     """The Gaussians of a layer, which differ in their smallest variance; made by `Gaussian.merged`."""
 
     floors: tuple[float, ...] = field(default=(), repr=False)  # of each of the G inputs
+    _columns: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The floors on each device in use, (G, 1) float64: a recorded CUDA step cannot copy from the host."""
 
     def _raised(self, variance: Tensor) -> Tensor:  # (R, G, K)
-        return variance.maximum(_column(self.floors, variance.device))
+        if variance.device not in self._columns:
+            column = torch.tensor(self.floors, dtype=torch.float64, device=variance.device).unsqueeze(-1)
+            self._columns[variance.device] = column
+        return variance.maximum(self._columns[variance.device])
 
-
-@lru_cache(64)
-def _column(values: tuple[float, ...], device: torch.device) -> Tensor:  # (G, 1) float64
-    """Kept between steps: a recorded CUDA step cannot copy from the host."""
-    return torch.tensor(values, dtype=torch.float64, device=device).unsqueeze(-1)
+    def __reduce__(self) -> tuple[type[GaussianLayer], tuple[float, tuple[float, ...]]]:
+        return GaussianLayer, (self.min_variance, self.floors)
