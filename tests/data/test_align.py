@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -17,6 +16,8 @@ from circurve.data import align, as_table, decode, make_frame
 from circurve.data.convert import is_missing
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.schema import Column, Schema
+
+pl = pytest.importorskip("polars")
 
 SCHEMA = Schema(
     (

@@ -4,12 +4,13 @@ import datetime
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 
 import circurve as cc
 from circurve.data import infer_schema
 from circurve.errors import CircurveWarning, DataError, OptionError
+
+pl = pytest.importorskip("polars")
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -22,6 +21,8 @@ from circurve.data import read_table
 from circurve.data.text import parse_text
 from circurve.errors import DataError
 from circurve.schema import Coding
+
+pl = pytest.importorskip("polars")
 
 PEOPLE = "age,smoker,city,born,note\n30.5,true,Rome,2024-01-31,\n,false,,2024-02-01,?\n41,,Oslo,,NA\n"
 CODES = [[30.5, 1, 1, 0, np.nan], [np.nan, 0, np.nan, 1, np.nan], [41, np.nan, 0, np.nan, np.nan]]

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import circurve as cc
 from circurve import DataError, Model, OptionError
+
+pl = pytest.importorskip("polars")
 
 CITIES = ["Oslo", "Paris", "Rome"]
 
