@@ -96,7 +96,7 @@ def prepare(case: dict[str, Any], device: Any) -> Any:
         steps = random.standard_normal((case["rows"], case["columns"]))
         x = steps.cumsum(1) + random.integers(0, 3, (case["rows"], 1))  # neighbouring columns depend on one another
         circuit = cc.hclt(x, units=case["units"])
-        return lambda: cc.fit(circuit, x, epochs=5, batch_size=case["batch"], seed=0, progress=False)
+        return lambda: cc.fit(circuit, x, epochs=20, batch_size=case["batch"], seed=0, progress=False)
     if case["step"] == "full":
         from common import EMStep
         from cpu_em import SHAPES
