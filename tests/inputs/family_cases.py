@@ -207,3 +207,16 @@ def per_run(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
 def weights(seed: int, runs: int = RUNS, dtype: torch.dtype = torch.float64) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(runs, GROUPS, UNITS, SAMPLES, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def grid_of(case: Case, parameters: Tensor) -> tuple[Tensor, float]:
+    """Points that hold all the probability of all units, and the distance between them."""
+    support = case.family.support()
+    if support is not None:
+        return torch.tensor(support, dtype=torch.float64), 1.0
+    mean = case.family.mean(parameters)
+    if case.family.discrete:
+        return torch.arange(0, 3 * mean.max().item() + 40, dtype=torch.float64), 1.0
+    sd = parameters[..., 1].sqrt()
+    low, high = (mean - 9 * sd).min().item(), (mean + 9 * sd).max().item()
+    return torch.linspace(low, high, 4001, dtype=torch.float64), (high - low) / 4000
