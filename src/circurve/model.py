@@ -262,7 +262,7 @@ class Model(Questions):
     @cached_property
     def backend(self) -> Backend:
         """What computes this model on its device: chosen once, and gone with the model."""
-        return choose_backend(self.program, self.params)
+        return choose_backend(self.program, self.params, fixed=True)
 
     def _release_if_large(self, samples: int, backward: bool) -> None:
         """Buffers of a few rows stay for the next call; large ones go, since a person may hold many models."""

@@ -22,19 +22,24 @@ BACKENDS: tuple[BackendName, ...] = ("auto", "reference", "tree", "fused")
 
 
 def choose_backend(
-    program: Program, params: Params, backend: BackendName = "auto", precision: str = "float32"
+    program: Program,
+    params: Params,
+    backend: BackendName = "auto",
+    precision: str = "float32",
+    fixed: bool = False,
 ) -> Backend:
     """A backend for parameters of this shape, on their device.
 
     "auto" takes the fastest that can compute them; "reference", "tree" and "fused" give exactly that one, or an error
     that says why it cannot be used. precision: "tf32" lets the fused kernels round factors of products to 10 bits.
+    fixed: `params` themselves are never changed in place, so that a backend may prepare them once.
     """
     if backend not in BACKENDS:
         raise OptionError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
     if backend == "fused" or (backend == "auto" and params.device.type == "cuda"):
         reason = _why_not_fused(program, params)
         if reason is None:
-            return Fused(program, params.runs, params.device, precision)
+            return Fused(program, params.runs, params.device, precision, params if fixed else None)
         if backend == "fused":
             raise OptionError(f"backend='fused' cannot be used: {reason}")
     if backend == "tree" or (backend == "auto" and params.device.type == "cpu"):

@@ -39,8 +39,9 @@ def free_memory(device: torch.device) -> int:
     return available_memory()
 
 
-SURELY_FREE = 16 << 20
-"""Bytes for which free memory is not looked up, which takes a CPU longer than a few rows."""
+SURELY_FREE = {"cpu": 16 << 20, "cuda": 256 << 20}
+"""Bytes for which free memory is not looked up, which takes longer than computing a few rows. Should they not be free
+after all, `within_memory` goes on with fewer samples at once."""
 
 
 def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None, samples: int | None = None) -> int:
@@ -51,8 +52,8 @@ def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = Non
     whole = isinstance(memory_budget, int | np.integer) and not isinstance(memory_budget, bool)
     if memory_budget is not None and not (whole and memory_budget > 0):
         raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
-    known = memory_budget is None and backend.device.type == "cpu"
-    if known and samples and samples * backend.bytes_per_sample(backward) <= SURELY_FREE:
+    little = SURELY_FREE[backend.device.type]
+    if memory_budget is None and samples and samples * backend.bytes_per_sample(backward) <= little:
         return samples
     budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(backend.device))
     fitting = max(1, budget // backend.bytes_per_sample(backward))

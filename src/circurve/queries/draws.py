@@ -15,7 +15,7 @@ from circurve.engine import Params, Program
 from circurve.engine.states import leaf_inputs
 from circurve.inputs import LOG_ZERO, Family
 
-__all__ = ["DrawTables", "RowTable", "Uniforms", "state_logs"]
+__all__ = ["DrawTables", "RowTable", "Uniforms", "state_logs", "uniform_numbers"]
 
 MAX_TABLE_STATES = 1024
 """Inputs with more states draw by their family's own method."""
@@ -24,13 +24,18 @@ LARGEST_UNIFORM = 1 - 2.0**-30
 """Uniform numbers end here: with up to 2^22 rows, i + u is then below i + 1 in float64 too."""
 
 
-class Uniforms:
-    """Uniform numbers from 0 to LARGEST_UNIFORM, float64, for all layers of a walk, made together."""
+def uniform_numbers(copies: int, groups: int, rows: int, generator: torch.Generator) -> Tensor:  # (B, groups, N)
+    """Uniform numbers from 0 to LARGEST_UNIFORM, float64, for all layers of a walk."""
+    shape = (copies, groups, rows)
+    drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
+    return drawn.clamp_max_(LARGEST_UNIFORM)
 
-    def __init__(self, copies: int, groups: int, rows: int, generator: torch.Generator) -> None:
-        shape = (copies, groups, rows)
-        drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
-        self._drawn, self._taken = drawn.clamp_max_(LARGEST_UNIFORM), 0
+
+class Uniforms:
+    """`uniform_numbers`, handed out layer by layer."""
+
+    def __init__(self, drawn: Tensor) -> None:  # (B, groups of all layers, N)
+        self._drawn, self._taken = drawn, 0
 
     def take(self, groups: int) -> Tensor:  # (B, groups, N)
         """The next ones."""
@@ -80,6 +85,7 @@ class DrawTables:
 
     sums: tuple[RowTable | None, ...]  # None: the sums draw the state of their input
     inputs: tuple[RowTable | None, ...]  # of states; None: drawn by the family
+    states: tuple[Tensor | None, ...]  # of each input layer, (S,); None where they are 0, 1, 2, ...
     parameters: tuple[Tensor, ...]  # (R B, G, K, P)
     leaves: dict[int, int]  # number of a sum layer -> of the input layer whose states it draws
     copies: int  # B
@@ -97,14 +103,28 @@ class DrawTables:
             inputs[at] = torch.matmul(params.weights[number], states)
         sums = [None if number in leaves else RowTable.of(w) for number, w in enumerate(params.weights)]
         tables = (None if states is None else RowTable.of(states) for states in inputs)
-        return cls(tuple(sums), tuple(tables), params.inputs, leaves, copies)
+        return cls(tuple(sums), tuple(tables), _state_values(program, params), params.inputs, leaves, copies)
 
     @classmethod
     def of_inputs(cls, program: Program, params: Params) -> DrawTables:
         """Tables for the inputs alone."""
         found = state_probabilities(program, params)
         tables = (None if states is None else RowTable.of(states) for states in found)
-        return cls((), tuple(tables), params.inputs, {}, 1)
+        return cls((), tuple(tables), _state_values(program, params), params.inputs, {}, 1)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all inputs are drawn from tables."""
+        return all(table is not None for table in self.inputs)
+
+
+def _state_values(program: Program, params: Params) -> tuple[Tensor | None, ...]:  # (S,) int64 each
+    supports = [layer.family.support() for layer in program.inputs]
+    plain = [support is None or support == tuple(range(len(support))) for support in supports]
+    return tuple(
+        None if as_they_are else torch.tensor(support, device=params.device)
+        for support, as_they_are in zip(supports, plain, strict=True)
+    )
 
 
 def state_probabilities(program: Program, params: Params) -> list[Tensor | None]:  # (R B, G, K, S) each

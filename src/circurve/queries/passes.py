@@ -63,9 +63,11 @@ def chunked(
     backward: whether `work` runs the reference backend in both directions, and not only the target's own upwards.
     """
     backend = target.reference if backward or evidence.soft else target.backend
-    size = chunk_size(backend, backward, target.memory_budget)
+    size = chunk_size(backend, backward, target.memory_budget, evidence.size)
 
     def run(rows: int) -> Tensor:
+        if rows >= evidence.size:
+            return work(evidence)
         starts = range(0, evidence.size, rows)
         return torch.cat([work(evidence.rows(slice(start, start + rows))) for start in starts], dim=-1)
 

@@ -24,7 +24,7 @@ from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.reference import Rows
 from circurve.inputs import Family
 from circurve.queries.checks import check_count
-from circurve.queries.draws import DrawTables, Uniforms
+from circurve.queries.draws import DrawTables, Uniforms, uniform_numbers
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.passes import own_output, require_possible
 from circurve.queries.soft_draws import draw_inside
@@ -35,6 +35,9 @@ __all__ = ["sample"]
 CPU_BYTES, CUDA_BYTES = 1 << 24, 1 << 28
 """The working set, for each run, of the draws that are made at once. It depends on the circuit and the kind of device
 alone, so that a seed gives the same rows whatever memory is free and whatever other runs there are."""
+
+RECORDED_BYTES = 1 << 27
+"""Draws without evidence whose working set is at most this are recorded as a CUDA graph, which keeps that memory."""
 
 RUNS_AT_ONCE = 16
 """Larger fleets draw in groups of so many runs."""
@@ -116,10 +119,21 @@ def _without_evidence(target: Target, given: Evidence, draws: int, random: _Rand
     labels = None if given.labels is None else given.labels.repeat(draws)
     rows, size = draws * given.size, _block_size(target, _walk_bytes(target))
     x = torch.empty(target.runs, target.variables, rows, dtype=target.dtype, device=target.device)
+    walk = partial(_walk_without_evidence, target, tables, random)
     for block in _blocks(rows, size):
-        own = None if labels is None else labels[block]
-        x[..., block] = _draw_block(target, tables, own, block.stop - block.start, random)[0]
+        count = block.stop - block.start
+        numbers = uniform_numbers(1, _groups(target), count, random.next())
+        if tables.complete and labels is None and _walk_bytes(target) * target.runs * count <= RECORDED_BYTES:
+            target.recorded_draws(walk, numbers, out=x[..., block])
+        else:
+            x[..., block] = walk(numbers, None if labels is None else labels[block])
     return x.transpose(1, 2).reshape(target.runs, draws, given.size, target.variables)
+
+
+def _walk_without_evidence(
+    target: Target, tables: DrawTables, random: _Random, numbers: Tensor, labels: Tensor | None = None
+) -> Tensor:  # (R, V, rows)
+    return _draw_block(target, tables, labels, numbers, random)[0]
 
 
 def _with_tables(target: Target, given: Evidence, draws: int, random: _Random) -> Tensor:
@@ -134,7 +148,9 @@ def _with_tables(target: Target, given: Evidence, draws: int, random: _Random) -
         for block in _blocks(draws, size):
             count = block.stop - block.start
             # the last axis holds `count` draws of each row of evidence, which is an axis beside the runs
-            x, units = _draw_block(target, tables, None, count, random, labels_by_copy=part.labels)
+            numbers = uniform_numbers(part.size, _groups(target), count, random.next())
+            labels = None if part.labels is None else part.labels.repeat(target.runs)[:, None]
+            x, units = _draw_block(target, tables, labels, numbers, random)
             x = x.reshape(target.runs, part.size, target.variables, count).transpose(1, 2).flatten(2)
             index = torch.arange(part.size, device=target.device).repeat_interleave(count)
             active = partial(_by_row, units, target.runs, part.size)
@@ -167,16 +183,13 @@ def _tilted(target: Target, given: Evidence) -> Params:
 def _draw_block(
     target: Target,
     tables: DrawTables,
-    labels: Tensor | None,
-    rows: int,
+    labels: Tensor | None,  # (rows,) or (R B, 1)
+    numbers: Tensor,  # (B, groups, rows) uniform
     random: _Random,
-    labels_by_copy: Tensor | None = None,
 ) -> tuple[Tensor, Callable[[int], Tensor]]:
     """Values (R B, V, rows), and the active units of the input layers that were not drawn through their sums."""
-    descent = target.descent
-    uniforms = Uniforms(tables.copies, _groups(target), rows, random.next())
+    descent, uniforms, rows = target.descent, Uniforms(numbers), numbers.shape[-1]
     drawn_through: dict[int, Tensor] = {}
-    own = labels if labels_by_copy is None else labels_by_copy.repeat(target.runs)[:, None]
 
     def choose(number: int, active: Tensor) -> Tensor:
         units = active if descent.certain[target.program.sums[number].block] else active.clamp_min(0)
@@ -188,7 +201,7 @@ def _draw_block(
         return table.draw(units, uniforms.take(active.shape[1]))
 
     runs = target.runs * tables.copies
-    units = descent.walk(own, (runs, rows), choose)
+    units = descent.walk(labels, (runs, rows), choose)
     x = torch.zeros(runs, target.variables, rows, dtype=target.dtype, device=target.device)
     for number in range(len(target.program.inputs)):
         active = drawn_through[number] if number in drawn_through else units(number)
@@ -213,10 +226,8 @@ def _input_draws(
     family, table = target.program.inputs[number].family, tables.inputs[number]
     units = active.clamp_min(0)
     if table is not None:
-        states = family.support()
-        assert states is not None
-        entries = table.draw(units, uniforms.take(active.shape[1]))
-        return entries if states == tuple(range(len(states))) else entries.new_tensor(states)[entries]
+        entries, states = table.draw(units, uniforms.take(active.shape[1])), tables.states[number]
+        return entries if states is None else states[entries]
     parameters = tables.parameters[number]
     gathered = parameters.gather(2, units.unsqueeze(-1).expand(-1, -1, -1, parameters.shape[-1]))
     return family_draws(family, gathered, target.runs, random.next_seed())
@@ -252,7 +263,7 @@ def _draw_rows(
     target: Target, given: Evidence, tables: DrawTables, found: Rows, random: _Random
 ) -> Tensor:  # (R, V, N)
     reference, params = target.reference, target.params
-    uniforms = Uniforms(1, _groups(target), given.size, random.next())
+    uniforms = Uniforms(uniform_numbers(1, _groups(target), given.size, random.next()))
 
     def choose(number: int, active: Tensor) -> Tensor:
         values = reference.child_values(target.program.sums[number], found)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from circurve.inputs import Family
-from circurve.queries.draws import Uniforms
+from circurve.queries.draws import uniform_numbers
 from circurve.queries.evidence import Evidence, Interval, Likelihood
 from circurve.queries.target import Target
 
@@ -26,7 +26,7 @@ def draw_inside(
 ) -> Tensor:  # (R, N) float64
     """A value for each row, from p_u(x) l(x) with u the active unit of the column; anything where none is active."""
     generator = torch.Generator(target.device).manual_seed(seed)
-    level = Uniforms(1, 1, given.size, generator).take(1)[0]  # (1, N)
+    level = uniform_numbers(1, 1, given.size, generator)[0]  # (1, N)
     found = torch.zeros(target.runs, given.size, dtype=torch.float64, device=target.device)
     for at, place in enumerate(target.places[column]):
         active = units(place.number).index_select(1, place.groups)  # (R, g, N)

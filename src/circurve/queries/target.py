@@ -13,6 +13,7 @@ from circurve.engine import Backend, Params, Program, Reference, choose_backend
 from circurve.inputs import Family
 from circurve.queries.descent import Descent
 from circurve.queries.draws import DrawTables, state_logs
+from circurve.queries.recorded import Recorded
 
 __all__ = ["Place", "Target"]
 
@@ -46,8 +47,8 @@ class Target:
 
     @classmethod
     def of(cls, program: Program, params: Params) -> Target:
-        """With the backend that suits the parameters best."""
-        return cls(program, params, choose_backend(program, params))
+        """With the backend that suits the parameters best. They must not be changed in place afterwards."""
+        return cls(program, params, choose_backend(program, params, fixed=True))
 
     @property
     def runs(self) -> int:
@@ -89,6 +90,11 @@ class Target:
     def draw_tables(self) -> DrawTables:
         """What draws without evidence come from."""
         return DrawTables.of(self.program, self.params)
+
+    @cached_property
+    def recorded_draws(self) -> Recorded:
+        """Draws without evidence on a GPU."""
+        return Recorded()
 
     @cached_property
     def places(self) -> tuple[tuple[Place, ...], ...]:

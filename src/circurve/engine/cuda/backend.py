@@ -25,7 +25,14 @@ class Fused:
 
     name = "fused"
 
-    def __init__(self, program: Program, runs: int, device: torch.device, precision: str = "float32") -> None:
+    def __init__(
+        self,
+        program: Program,
+        runs: int,
+        device: torch.device,
+        precision: str = "float32",
+        fixed: Params | None = None,
+    ) -> None:
         blueprint = blueprint_for(program)
         if isinstance(blueprint, str):
             raise ValueError(blueprint)
@@ -33,6 +40,10 @@ class Fused:
         self.engine = FusedEngine(program, blueprint, runs, device, precision)
         self.max_samples: int | None = None
         self.lock = RLock()
+        self._fixed = fixed
+        """Parameters that never change, so that they need to be copied and tabulated only once."""
+
+        self._loaded: Params | None = None
         self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
 
     def describe(self) -> str:
@@ -56,8 +67,7 @@ class Fused:
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
         """Log-probabilities of all outputs; -inf for probability zero."""
         engine = self.engine
-        engine.load(params)
-        engine.tabulate()
+        self._load(params)
         engine.reserve(batch.size, backward=False)
         states, _ = engine.accept(batch)
         engine.forward(states, batch, keep=False)
@@ -68,11 +78,18 @@ class Fused:
     def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
         """The sums of an E-step over all batches."""
         engine = self.engine
-        engine.load(params)
-        engine.tabulate()
+        self._load(params)
         sums = FusedSums(engine, request or Request())
         for batch in batches:
             engine.reserve(batch.size, backward=True)
             states, labels = engine.accept(batch)
             sums.add(states, labels, batch)
         return sums.result()
+
+    def _load(self, params: Params) -> None:
+        """Make the kernels read these parameters."""
+        if params is self._loaded:
+            return
+        self.engine.load(params)
+        self.engine.tabulate()
+        self._loaded = params if params is self._fixed else None
