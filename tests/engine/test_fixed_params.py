@@ -42,3 +42,18 @@ def test_other_parameters_may_change_in_place() -> None:
     assert not torch.allclose(before, after)
     wanted = choose_backend(case.program, changing, "reference").log_prob(changing, batch_of(case))
     torch.testing.assert_close(after, wanted, rtol=2e-4, atol=2e-4)
+
+
+def test_a_failed_call_leaves_nothing_half_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = tree(units=5, samples=7)
+    fixed, batch = on_device(case), batch_of(case)
+    backend = choose_backend(case.program, fixed, "fused", fixed=True)
+    wanted = choose_backend(case.program, fixed, "fused").log_prob(fixed, batch)
+
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(torch.OutOfMemoryError):
+        patch.setattr(backend.engine, "accept", fail)
+        backend.log_prob(fixed, batch)
+    assert torch.equal(backend.log_prob(fixed, batch), wanted)

@@ -48,7 +48,7 @@ def test_recorded_draws_follow_their_seed() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_recorded_draws_have_the_model_s_means() -> None:
     target, here = target_on("cuda"), target_on("cpu")
-    wanted = cc.queries.mean_and_variance(here, no_evidence(here))[0].flatten()
+    wanted = cc.queries.mean_and_variance(here, no_evidence(here))[0].flatten().float()
     for seed in range(3):
         found = sample(target, no_evidence(target), 40_000, seed=seed).flatten(0, 2).mean(0).cpu()
         torch.testing.assert_close(found, wanted, rtol=0, atol=0.015)  # six standard errors
