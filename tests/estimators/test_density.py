@@ -198,7 +198,7 @@ def test_strength_chosen_by_validation():
     ("wrong", "message"),
     [
         ({"method": "sgd"}, "method must be 'vanilla', 'global', 'gated'"),
-        ({"structure": "tree"}, "structure must be 'hclt', 'mixture', 'independent'"),
+        ({"structure": "tree"}, "structure must be 'hclt', 'chow_liu', 'mixture', 'independent'"),
         ({"validation_fraction": 1.0}, "validation_fraction must be None or a number from 0 to below 1, not 1.0"),
         ({"n_estimators": 0}, "n_estimators must be a whole number >= 1, not 0"),
         ({"init": "zeros"}, "init must be one of auto, random, prototypes, not 'zeros'"),

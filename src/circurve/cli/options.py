@@ -114,8 +114,8 @@ StructureOption = Annotated[
     typer.Option(
         metavar="KIND",
         rich_help_panel=MODEL,
-        help="hclt: hidden Chow-Liu tree; hmm: hidden Markov model; rat: random binary trees; mixture: of independent "
-        "variables; factorized: independent variables.",
+        help="hclt: hidden Chow-Liu tree; chow_liu: the tree without latents; hmm: hidden Markov model; rat: random "
+        "binary trees; mixture: of independent variables; factorized: independent variables.",
     ),
 ]
 UnitsOption = Annotated[

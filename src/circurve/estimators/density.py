@@ -26,8 +26,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     X is an array of numbers, NaN for missing, or a data frame, which may hold text, booleans and dates too.
 
     n_units: Units of each latent variable; n_estimators: how many circuits, from different seeds, are mixed.
-    structure: "hclt" (a hidden Chow-Liu tree of the data), "mixture" or "independent"; also a Circuit, or a function of
-    (table, n_units, schema) that returns one.
+    structure: "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (the same without latents), "mixture" or
+    "independent"; also a Circuit, or a function of (table, n_units, schema) that returns one.
     method, mu: "vanilla", "global" or "gated" EM, and the strength of the penalty of the last two; "auto" chooses it by
     held-out likelihood. Also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
     init: Start at "random", around rows of the data ("prototypes"), or what held-out likelihood prefers ("auto").

@@ -14,13 +14,13 @@ from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning import Gated, Global, Run, Vanilla, fit, fit_fleet
 from circurve.learning.checks import check_choice, check_count
-from circurve.learning.ensemble import ensemble
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
+from circurve.learning.mix import mix
 from circurve.learning.schedules import Schedule
 from circurve.model import Model
 from circurve.schema import Schema
-from circurve.structures import fully_factorized, hclt, mixture
+from circurve.structures import chow_liu, fully_factorized, hclt, mixture
 
 __all__ = ["Recipe", "build", "learn", "learn_more"]
 
@@ -29,6 +29,7 @@ Build: TypeAlias = Callable[[Table, int, Schema], Circuit]
 
 STRUCTURES: Mapping[str, Build] = {
     "hclt": lambda table, units, schema: hclt(table, units, schema=schema),
+    "chow_liu": lambda table, units, schema: chow_liu(table, schema=schema),
     "mixture": lambda table, units, schema: mixture(schema, units),
     "independent": lambda table, units, schema: fully_factorized(schema),
 }
@@ -139,7 +140,7 @@ def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
         best, epochs = chosen.run, max(1, chosen.epoch)
     members = [replace(best, seed=seed + number) for number in range(recipe.n_estimators)]
     results = fit_fleet(circuit, table, members, callbacks=[lambda event: event.epoch >= epochs], **options)
-    return Learned(ensemble([result.model for result in results if not result.failed]), epochs)
+    return Learned(mix([result.model for result in results if not result.failed]), epochs)
 
 
 def _observed_rows(table: Table) -> Table:
