@@ -30,7 +30,20 @@ from circurve.errors import (
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
-from circurve.learning import Ensemble, Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, mix, schedules
+from circurve.learning import (
+    Ensemble,
+    Gated,
+    Global,
+    Grid,
+    Run,
+    Vanilla,
+    fit,
+    fit_ensemble,
+    fit_fleet,
+    gates,
+    mix,
+    schedules,
+)
 from circurve.model import Model, load
 from circurve.schema import Column, Schema
 from circurve.structures import (
@@ -95,6 +108,7 @@ __all__ = [
     "chow_liu_tree",
     "curvature",
     "fit",
+    "fit_ensemble",
     "fit_fleet",
     "fully_factorized",
     "gates",
