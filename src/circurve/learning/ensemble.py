@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +48,9 @@ class Candidate:
     train_ll: float | None = None
     """Its mean log-likelihood on the rows that it was trained on, by which they are recognised."""
 
+    epoch: int | None = None
+    """The epoch of its training whose parameters it has."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -59,6 +62,7 @@ class Member:
     valid_ll: float | None  # its own
     # that of the ensemble minus that of the others, weighted again without it; None for a single member
     adds: float | None
+    epoch: int | None = None  # whose parameters it has, of its own training
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +89,9 @@ class Ensemble:
             import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
         except ImportError as error:
             raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
-        frame = pd.DataFrame([asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES])
+        frame = pd.DataFrame(
+            [asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES, "epoch"]
+        )
         return frame.astype(dict.fromkeys(SCORES, "float64"))
 
     def __repr__(self) -> str:
@@ -132,14 +138,16 @@ def weigh(candidates: Sequence[Candidate], scores: Scores, weighting: Weighting,
     chosen = scores.pick(kept)
     reached, own = chosen.mean_mixed(weights), scores.mean(scores.log_prob)
     listed = [
-        Member(candidates[m].number, candidates[m].name, float(weights[place]), float(own[m]), None)
+        Member(
+            candidates[m].number, candidates[m].name, float(weights[place]), float(own[m]), None, candidates[m].epoch
+        )
         for place, m in enumerate(kept)
     ]
     if len(kept) > 1:
         rest = [_without(chosen, place, weights, weighting) for place in range(len(kept))]
         # both are -inf where a row is impossible for all members
         adds = [reached - other if math.isfinite(reached) else math.inf if other != reached else 0.0 for other in rest]
-        listed = [Member(**{**asdict(m), "adds": gain}) for m, gain in zip(listed, adds, strict=True)]
+        listed = [replace(m, adds=gain) for m, gain in zip(listed, adds, strict=True)]
     return Ensemble(
         mix([candidates[m].model for m in kept], weights),
         tuple(listed),
@@ -160,7 +168,7 @@ def _without(scores: Scores, place: int, weights: Floats, weighting: Weighting) 
 def _unscored(candidates: Sequence[Candidate]) -> Ensemble:
     """Uniform weights, without held-out rows."""
     share = 1 / len(candidates)
-    members = tuple(Member(one.number, one.name, share, None, None) for one in candidates)
+    members = tuple(Member(one.number, one.name, share, None, None, one.epoch) for one in candidates)
     return Ensemble(mix([one.model for one in candidates]), members, "uniform", None)
 
 

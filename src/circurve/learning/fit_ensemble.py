@@ -149,7 +149,7 @@ def _jointly(made: Ensemble, rows: Rows, options: EnsembleOptions) -> Ensemble:
     )
     parts, _ = components(result.model) if len(made.members) > 1 else ((result.model,), None)
     named = zip(made.members, parts, strict=True)
-    candidates = [Candidate(part, member.name, member.run) for member, part in named]
+    candidates = [Candidate(part, member.name, member.run, epoch=member.epoch) for member, part in named]
     joint = ensemble_of(candidates, rows.valid, options.weighting)
     assert joint.valid_ll is not None
     assert made.valid_ll is not None

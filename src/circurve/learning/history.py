@@ -171,7 +171,7 @@ class FleetResult(Sequence[FitResult]):
         """
         self.check_any_left()
         whole = [(number, result) for number, result in enumerate(self.results) if not result.failed]
-        candidates = [Candidate(r.model, self.name(number), number, r.train_ll) for number, r in whole]
+        candidates = [Candidate(r.model, self.name(number), number, r.train_ll, r.epoch) for number, r in whole]
         return ensemble_of(candidates, valid, weights, size, missing)
 
     def to_frame(self) -> DataFrame:

@@ -18,7 +18,7 @@ from circurve.learning.methods import Vanilla
 from circurve.learning.options import Run, Settings
 from circurve.learning.schedules import by_overfitting
 
-__all__ = ["HeldOut", "check_validation", "hold_out", "say", "set_aside"]
+__all__ = ["FEWEST_ROWS", "HeldOut", "check_validation", "hold_out", "say", "set_aside"]
 
 SHARE = 0.1
 """Of the training rows, set aside unless a share is given."""
