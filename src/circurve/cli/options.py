@@ -122,6 +122,16 @@ UnitsOption = Annotated[
     int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
 ]
 
+EnsembleOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=MODEL,
+        help="Mix so many circuits: trees of resampled rows, weights by validation rows, or by cross-validation where "
+        "there are none. Epochs, step, start and pseudocount are then those of fit_ensemble.",
+    ),
+]
+
 MethodOption = Annotated[
     MethodName,
     typer.Option(
