@@ -23,6 +23,8 @@ def test_members_take_units_pseudocounts_and_trees_in_turn():
     assert [plan.tree for plan in plans] == [0, 0, 0, 0, 1, 1, 1, 1, 0]
     assert [plan.run.seed for plan in plans] == list(range(5, 14))
     assert {plan.tree for plan in plan_members(EnsembleOptions(members=9, trees="same"))} == {0}
+    grown = plan_members(EnsembleOptions(members=9, boosted=3))
+    assert [plan.run.label.partition(",")[0] for plan in grown] == ["tree 0"] * 6 + ["grown"] * 3
 
 
 def test_a_member_is_the_run_that_fit_trains():
@@ -111,6 +113,10 @@ class TestHeldOutRows:
         assert all(same_rows(train) and held is None for train, held in seen[6:])
         assert made.rows == {}
         assert made.weights.sum() == pytest.approx(1)
+
+    def test_training_rows_are_refused(self):
+        with pytest.raises(OptionError, match="these are the rows that the members were trained on"):
+            cc.fit_ensemble(TRAIN, valid=TRAIN, **FAST)
 
     def test_too_few_rows_are_refused(self):
         with pytest.raises(OptionError, match="9 training rows are too few to set some aside"):

@@ -147,10 +147,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
                 {**record, "out": None} if result.failed else _saved(outputs.folder, result, record, shared)
                 for result, record in zip(results, records, strict=True)
             ]
-            if mixed is not None:
-                path = outputs.folder / "ensemble.safetensors"
-                save_model(path, mixed[0], {**shared, **mixed[1]})
-                mixed[1]["out"] = str(path)
+            mixed = _saved_mixture(outputs.folder, mixed, shared)
         if outputs.csv is not None:
             write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
         if outputs.plot is not None:
@@ -184,6 +181,18 @@ def _mixed(results: FleetResult, data: Dataset) -> tuple[Model, dict[str, Any]]:
     """The mixture of all runs, and the fields of its report."""
     made = results.ensemble(data.valid)
     return made.model, {**describe_members(made), **describe_scores(made.model, data), "out": None}
+
+
+def _saved_mixture(
+    folder: Path, mixed: tuple[Model, dict[str, Any]] | None, shared: dict[str, Any]
+) -> tuple[Model, dict[str, Any]] | None:
+    """Write the model of the mixture, where there is one."""
+    if mixed is None:
+        return None
+    model, record = mixed
+    path = folder / "ensemble.safetensors"
+    save_model(path, model, {**shared, **record})
+    return model, {**record, "out": str(path)}
 
 
 def _draw(results: FleetResult) -> Figure:

@@ -28,7 +28,7 @@ from circurve.schema import Schema
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Candidate", "Ensemble", "Member", "ensemble_of", "held_out_scores", "weigh"]
+__all__ = ["Candidate", "Ensemble", "Member", "ensemble_of", "held_out_scores", "refuse_training_rows", "weigh"]
 
 Floats = NDArray[np.float64]
 
@@ -125,7 +125,7 @@ def ensemble_of(
             raise OptionError(f"size={size} chooses members by held-out rows: {ADVICE.partition(',')[0]}")
         return _unscored(candidates)
     scores = held_out_scores([candidate.model for candidate in candidates], valid, missing)
-    _refuse_training_rows(scores, [candidate.train_ll for candidate in candidates])
+    refuse_training_rows(scores, candidates)
     return weigh(candidates, scores, weighting, size)
 
 
@@ -189,9 +189,9 @@ def held_out_scores(models: Sequence[Model], valid: Any, missing: int | None = N
     return Scores(np.stack(rows), weights)
 
 
-def _refuse_training_rows(scores: Scores, train_lls: Sequence[float | None]) -> None:
+def refuse_training_rows(scores: Scores, candidates: Sequence[Candidate]) -> None:
     """An error if every member scores these rows as it scores the rows that it was trained on."""
-    own = scores.mean(scores.log_prob)
+    own, train_lls = scores.mean(scores.log_prob), [candidate.train_ll for candidate in candidates]
     same = [
         known is not None and math.isfinite(known) and abs(found - known) <= SAME * (1 + abs(known))
         for found, known in zip(own.tolist(), train_lls, strict=True)

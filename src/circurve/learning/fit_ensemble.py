@@ -12,7 +12,7 @@ import numpy as np
 from circurve.data import Table, align, as_table, infer_schema
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.boost import grow
-from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, weigh
+from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
 from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
 from circurve.learning.fit import fit
 from circurve.learning.history import Callback, EpochEnd
@@ -103,6 +103,7 @@ def _held_out_ensemble(rows: Rows, options: EnsembleOptions) -> Ensemble:
     trained = train_members(plans[:at_once], rows, options)
     candidates = _any(trained)
     scores = held_out_scores([candidate.model for candidate in candidates], rows.valid)
+    refuse_training_rows(scores, candidates)
     for plan in plans[at_once:]:
         if trained.interrupted:
             break

@@ -58,16 +58,20 @@ class Trained:
 
 
 def plan_members(options: EnsembleOptions) -> list[Plan]:
-    """All members: units change fastest, then pseudocounts, then trees; the seed is another one each time."""
+    """All members: units change fastest, then pseudocounts, then trees; the seed is another one each time.
+
+    Those that are grown one by one come last; their trees are found when their turn comes.
+    """
     units, pseudocounts = options.all_units, options.all_pseudocounts
-    of_tree = len(units) * len(pseudocounts)
-    trees = max(1, options.members // of_tree) if options.trees == "bootstrap" else 1
+    of_tree, at_once = len(units) * len(pseudocounts), options.members - options.boosted
+    trees = max(1, at_once // of_tree) if options.trees == "bootstrap" else 1
     plans = []
     for number in range(options.members):
         states = units[number % len(units)]
         pseudocount = pseudocounts[number // len(units) % len(pseudocounts)]
         tree = number // of_tree % trees
-        label = f"tree {tree}, {states} units, pseudocount {pseudocount:g}"
+        kind = f"tree {tree}" if number < at_once else "grown"
+        label = f"{kind}, {states} units, pseudocount {pseudocount:g}"
         run = Run(Vanilla(pseudocount), options.seed + number, label=label, init=options.init)
         plans.append(Plan(number, tree, states, run))
     return plans

@@ -82,16 +82,21 @@ def chow_liu(
     if len(tree) != len(schema):
         raise OptionError(f"tree has {len(tree)} variables, the data has {len(schema)}")
     indicators = [Indicator(own) for own in states]
-    below: list[list[Node]] = [[] for _ in states]  # the sums of the children of each variable
+    columns = [replace(column, family=own) for column, own in zip(schema.columns, indicators, strict=True)]
+    return Circuit(_root(tree, indicators), schema=Schema(tuple(columns), schema.ignored))
+
+
+def _root(tree: Tree, indicators: Sequence[Indicator]) -> Sum:
+    """The root of the circuit of a tree, built from the leaves."""
+    below: list[list[Node]] = [[] for _ in indicators]  # the sums of the children of each variable
     for v in tree.order[::-1].tolist():
-        node: Node = Input(v, indicators[v], len(states[v]), name=f"input {v}")
+        node: Node = Input(v, indicators[v], len(indicators[v].values), name=f"input {v}")
         if below[v]:
             node = Product([node, *below[v]], name=f"product {v}")
         if v != tree.root:
             parent = int(tree.parents[v])
-            below[parent].append(Sum(node, len(states[parent]), name=f"sum {v}"))
-    columns = [replace(column, family=own) for column, own in zip(schema.columns, indicators, strict=True)]
-    return Circuit(Sum(node, 1, name="root"), schema=Schema(tuple(columns), schema.ignored))
+            below[parent].append(Sum(node, len(indicators[parent].values), name=f"sum {v}"))
+    return Sum(node, 1, name="root")
 
 
 def _states(schema: Schema, variable: int) -> tuple[int, ...]:
