@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # must be there before Triton is imported
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--debd", type=Path, help="a folder with the DEBD files, for tests against published numbers")
+
+
+@pytest.fixture
+def debd(request: pytest.FixtureRequest) -> Path:
+    """The folder of DEBD; tests that need it are skipped where it is not given."""
+    folder = request.config.getoption("--debd")
+    if folder is None:
+        pytest.skip("give the folder of the DEBD files: --debd FOLDER")
+    return Path(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,10 +30,24 @@ from circurve.errors import (
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
-from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
+from circurve.learning import (
+    Ensemble,
+    Gated,
+    Global,
+    Grid,
+    Run,
+    Vanilla,
+    fit,
+    fit_ensemble,
+    fit_fleet,
+    gates,
+    mix,
+    schedules,
+)
 from circurve.model import Model, load
 from circurve.schema import Column, Schema
 from circurve.structures import (
+    chow_liu,
     chow_liu_tree,
     fully_factorized,
     hclt,
@@ -66,6 +80,7 @@ __all__ = [
     "Dataset",
     "DensityEstimator",
     "DownloadError",
+    "Ensemble",
     "Examples",
     "FileAccessError",
     "FileFormatError",
@@ -89,9 +104,11 @@ __all__ = [
     "TrainingError",
     "Vanilla",
     "__version__",
+    "chow_liu",
     "chow_liu_tree",
     "curvature",
     "fit",
+    "fit_ensemble",
     "fit_fleet",
     "fully_factorized",
     "gates",
@@ -108,6 +125,7 @@ __all__ = [
     "load_data",
     "load_dataset",
     "local_hessian",
+    "mix",
     "mixture",
     "per_sample",
     "random_binary_trees",

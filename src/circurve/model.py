@@ -34,6 +34,7 @@ from circurve.engine import (
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
+from circurve.inputs import Family
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
@@ -160,7 +161,7 @@ class Model(Questions):
     def _mixed(self) -> bool:
         """Whether a variable has inputs of families that take different values."""
         families = self.circuit.families
-        return any(node.family.layer_key != families[node.variable].layer_key for node in self.circuit.inputs)
+        return any(_takes_others(node.family, families[node.variable]) for node in self.circuit.inputs)
 
     def log_prob(
         self,
@@ -289,6 +290,14 @@ def _on_the_simplex(weights: Tensor) -> Tensor:
     """Rows divided by their sums, where these are not one to rounding."""
     total = weights.sum(-1, keepdim=True)
     return torch.where((total - 1).abs() > ROUNDING, weights / total, weights)
+
+
+def _takes_others(one: Family, other: Family) -> bool:
+    """Whether two families may take different values; those of finite support are compared by it."""
+    if one.layer_key == other.layer_key:
+        return False
+    support = one.support()
+    return support is None or support != other.support()
 
 
 def _check_precision(dtype: object) -> None:

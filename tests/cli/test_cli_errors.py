@@ -29,7 +29,7 @@ from cli_helpers import error_line, write_csv
         ("--pseudocount 1e39", "pseudocount must be a number from 0 to 1e+18, not 1e+39"),
         ("--patience 0", "patience must be a whole number >= 1, not 0"),
         ("--tolerance -1", "tolerance must be a finite number >= 0, not -1.0"),
-        ("--structure tree", "'tree' is not one of 'hclt', 'hmm', 'rat', 'mixture', 'factorized'"),
+        ("--structure tree", "'tree' is not one of 'hclt', 'chow_liu', 'hmm', 'rat', 'mixture', 'factorized'"),
         ("--method newton", "'newton' is not one of"),
         ("--select worst", "'worst' is not one of 'best', 'last'"),
         ("--init kmeans", "'kmeans' is not one of 'random', 'prototypes'"),

@@ -81,7 +81,7 @@ def test_fit_holds_out_rows_as_it_is_told(answer, table, rows, options, expected
     assert tuple(report[f"{split}_ll"] is None for split in report["rows"]) == tuple(n is None for n in expected)
 
 
-@pytest.mark.parametrize("structure", ["hclt", "hmm", "rat", "mixture", "factorized"])
+@pytest.mark.parametrize("structure", ["hclt", "chow_liu", "hmm", "rat", "mixture", "factorized"])
 def test_fit_builds_every_structure(answer, table, structure):
     report = answer(f"fit {table} {TINY} --structure {structure}")
     assert report["structure"] == structure

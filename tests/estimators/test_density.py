@@ -198,7 +198,7 @@ def test_strength_chosen_by_validation():
     ("wrong", "message"),
     [
         ({"method": "sgd"}, "method must be 'vanilla', 'global', 'gated'"),
-        ({"structure": "tree"}, "structure must be 'hclt', 'mixture', 'independent'"),
+        ({"structure": "tree"}, "structure must be 'hclt', 'chow_liu', 'mixture', 'independent'"),
         ({"validation_fraction": 1.0}, "validation_fraction must be None or a number from 0 to below 1, not 1.0"),
         ({"n_estimators": 0}, "n_estimators must be a whole number >= 1, not 0"),
         ({"init": "zeros"}, "init must be one of auto, random, prototypes, not 'zeros'"),
@@ -277,3 +277,39 @@ def test_own_structure():
     x, _ = iris()
     fitted = cc.DensityEstimator(**FAST, structure=lambda table, units, schema: cc.hmm(schema.families, units)).fit(x)
     assert np.isfinite(fitted.score(x))
+
+
+def test_ensemble_has_weights_from_held_out_rows():
+    x = people(120)
+    fitted = cc.DensityEstimator(3, ensemble=3, max_epochs=6, random_state=0).fit(x)
+    assert fitted.model_ is fitted.ensemble_.model
+    assert fitted.ensemble_.weighting == "em"
+    assert len(fitted.ensemble_.members) + len(fitted.ensemble_.left_out) == 3
+    assert len(fitted.ensemble_.rows["valid"]) == 24
+    assert 1 <= fitted.n_iter_ <= 6
+    assert np.isfinite(fitted.score(x))
+    assert cc.DensityEstimator(**FAST).fit(x).ensemble_ is None
+
+
+def test_ensemble_without_validation_rows_is_cross_validated():
+    fitted = cc.DensityEstimator(2, ensemble=2, max_epochs=3, validation_fraction=None, random_state=0).fit(people(60))
+    assert fitted.ensemble_.rows == {}
+    assert fitted.ensemble_.valid_ll is not None
+
+
+@pytest.mark.parametrize("options", [{"structure": "mixture"}, {"method": "gated"}])
+def test_ensemble_is_for_plain_trees(options):
+    with pytest.raises(cc.OptionError, match="ensemble is for structure='hclt' and method='vanilla'"):
+        cc.DensityEstimator(ensemble=2, **options).fit(iris()[0])
+
+
+def test_ensemble_in_the_other_estimators():
+    x, y = iris()
+    options = {"n_units": 2, "ensemble": 2, "max_epochs": 3, "random_state": 0}
+    classifier = cc.CircuitClassifier(**options).fit(x, y)
+    assert len(classifier.ensembles_) == 3
+    assert classifier.score(x, y) > 0.8
+    assert cc.OutlierDetector(**options).fit(x).ensemble_.model is not None
+    assert not np.isnan(cc.CircuitImputer(**options).fit(x).transform(with_holes(x))).any()
+    few = cc.DensityEstimator(**options).fit(x[:8])
+    assert few.ensemble_ is None

@@ -54,6 +54,12 @@ def test_round_trip_of_an_hclt_gives_the_same_circuit(juice: ModuleType) -> None
         np.testing.assert_allclose(back.weights(theirs), model.weights(mine), atol=1e-6)
 
 
+def test_a_mixture_of_models(juice: ModuleType) -> None:
+    x = binary(40, 7)
+    members = [trained(cc.hclt(x, units=units), x, seed=units) for units in (2, 4)]
+    assert_goes_both_ways(cc.mix([*members, trained(cc.fully_factorized(7), x)], [0.5, 0.3, 0.2]), x)
+
+
 def test_hmm_mixture_and_factorized(juice: ModuleType) -> None:
     x = np.random.default_rng(0).integers(0, 3, (20, 5))
     families = (cc.Categorical(3), 5)

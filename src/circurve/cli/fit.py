@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from circurve.cli import options
+from circurve.cli.ensemble import EnsembleJob, check_ensemble, finish_ensemble, typed_options
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_plot, check_target, save_model, save_plot
 from circurve.cli.methods import (
@@ -42,12 +43,14 @@ HISTORY = "history; train and sharpness are those of the batches, before their M
 
 
 def fit(  # noqa: PLR0913 - each parameter is an option
+    context: typer.Context,
     data: options.DataArgument,
     *,
     out: options.OutOption = None,
     plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
+    ensemble: options.EnsembleOption = None,
     method: options.MethodOption = MethodName.vanilla,
     mu: options.MuOption = None,
     gate: options.GateOption = None,
@@ -99,9 +102,13 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     check_plot(plot, (*files, out))
     if plot is not None and epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
+    if ensemble is not None:
+        check_ensemble(ensemble, job, plot)
     parts, record = load_for(job, source, held)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
+    if ensemble is not None:
+        return finish_ensemble(EnsembleJob(ensemble, job, typed_options(context)), (parts, record), out, as_json)
     result = train(job, parts)[0]
     finish(result, describe(job, parts, result, record), Outputs(out, plot), as_json)
 

@@ -10,7 +10,7 @@ from circurve.cli.tables import common_schema
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
-from circurve.structures import fully_factorized, hclt, hmm, mixture, random_binary_trees
+from circurve.structures import chow_liu, fully_factorized, hclt, hmm, mixture, random_binary_trees
 
 __all__ = ["Shape", "Structure", "build_circuit"]
 
@@ -28,6 +28,7 @@ class Structure(StrEnum):
     """The kind of circuit."""
 
     hclt = "hclt"
+    chow_liu = "chow_liu"
     hmm = "hmm"
     rat = "rat"
     mixture = "mixture"
@@ -61,6 +62,8 @@ def _build(shape: Shape, data: Dataset, seed: int) -> Circuit:
     match shape.structure:
         case Structure.hclt:
             return hclt(data.train, units, schema=schema)
+        case Structure.chow_liu:
+            return chow_liu(data.train, schema=schema)
         case Structure.hmm:
             return hmm(schema, units)
         case Structure.rat:

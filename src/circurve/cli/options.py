@@ -114,12 +114,22 @@ StructureOption = Annotated[
     typer.Option(
         metavar="KIND",
         rich_help_panel=MODEL,
-        help="hclt: hidden Chow-Liu tree; hmm: hidden Markov model; rat: random binary trees; mixture: of independent "
-        "variables; factorized: independent variables.",
+        help="hclt: hidden Chow-Liu tree; chow_liu: the tree without latents; hmm: hidden Markov model; rat: random "
+        "binary trees; mixture: of independent variables; factorized: independent variables.",
     ),
 ]
 UnitsOption = Annotated[
     int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
+]
+
+EnsembleOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=MODEL,
+        help="Mix so many circuits: trees of resampled rows, weights by validation rows, or by cross-validation where "
+        "there are none. Epochs, step, start and pseudocount are then those of fit_ensemble.",
+    ),
 ]
 
 MethodOption = Annotated[

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.ensemble import describe_members, describe_scores, print_members
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_folder, check_plot, check_target, save_model, save_plot, write_csv
 from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
@@ -23,6 +24,7 @@ from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
 from circurve.learning.gates import top_fraction
+from circurve.model import Model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +51,12 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     out_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where to write the models of all runs; made if need be.")
     ] = None,
+    ensemble: Annotated[
+        bool,
+        typer.Option(
+            "--ensemble", help="Also mix all runs into one model, with weights by validation rows; in --out-dir."
+        ),
+    ] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each run.")] = None,
     plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
@@ -106,8 +114,10 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     if out_dir is not None:
         check_folder("--out-dir", out_dir)
     parts, record = load_for(job, source, held)
+    if ensemble and parts.valid is None:
+        raise OptionError("--ensemble finds weights on validation rows: give --valid FILE or a share in --split")
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
-    finish(job, parts, train(job, parts), Outputs(csv, out_dir, plot, record), as_json)
+    finish(job, parts, train(job, parts), Outputs(csv, out_dir, plot, record, ensemble), as_json)
 
 
 @dataclass(frozen=True)
@@ -120,12 +130,16 @@ class Outputs:
     split: SplitRecord | None = None
     """How a single table was split; the model files keep it."""
 
+    ensemble: bool = False
+    """Whether to mix all runs into one model."""
+
 
 def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     shared = describe_job(job, data, outputs.split)
     records = [{**describe_run(result, data), "name": results.name(number)} for number, result in enumerate(results)]
     failure: Exception | None = None
+    mixed = _mixed(results, data) if outputs.ensemble else None
     try:
         if outputs.folder is not None:
             outputs.folder.mkdir(parents=True, exist_ok=True)
@@ -133,6 +147,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
                 {**record, "out": None} if result.failed else _saved(outputs.folder, result, record, shared)
                 for result, record in zip(results, records, strict=True)
             ]
+            mixed = _saved_mixture(outputs.folder, mixed, shared)
         if outputs.csv is not None:
             write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
         if outputs.plot is not None:
@@ -146,6 +161,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
         "seeds": seeds,
         "settings": summarise([records[i : i + len(seeds)] for i in range(0, len(records), len(seeds))]),
         "runs": records,
+        "ensemble": None if mixed is None else mixed[1],
         "parameters": results[0].model.circuit.describe().parameters,
         "seconds": round(results[0].seconds, 3),
         "device": str(results[0].model.device),
@@ -159,6 +175,24 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     if any(result.stopped == "interrupted" for result in results):
         print("circurve: interrupted, the numbers are those of what was learned so far", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+
+
+def _mixed(results: FleetResult, data: Dataset) -> tuple[Model, dict[str, Any]]:
+    """The mixture of all runs, and the fields of its report."""
+    made = results.ensemble(data.valid)
+    return made.model, {**describe_members(made), **describe_scores(made.model, data), "out": None}
+
+
+def _saved_mixture(
+    folder: Path, mixed: tuple[Model, dict[str, Any]] | None, shared: dict[str, Any]
+) -> tuple[Model, dict[str, Any]] | None:
+    """Write the model of the mixture, where there is one."""
+    if mixed is None:
+        return None
+    model, record = mixed
+    path = folder / "ensemble.safetensors"
+    save_model(path, model, {**shared, **record})
+    return model, {**record, "out": str(path)}
 
 
 def _draw(results: FleetResult) -> Figure:
@@ -236,11 +270,15 @@ def _print(report: dict[str, Any]) -> None:
     seeds = "1 seed" if count == 1 else f"mean and standard deviation over {count} seeds"
     title = f"{report['dataset']}: {report['structure']}, {report['units']} units; {seeds}"
     print_table(("method", "mu", "train", "valid", "test", "DoF", "sharpness"), rows, title)
+    mixed = report["ensemble"]
+    if mixed is not None:
+        print_members(mixed)
     marked = any(setting["chosen"] for setting in settings)
     print_facts(
         {
             "*": "best mu of its method by mean validation log-likelihood" if marked else None,
             "failed": _failures(report["runs"]),
+            "mixture": None if mixed is None else _mixture_in_words(mixed),
             "parameters": f"{report['parameters']:,}",
             "time": f"{report['seconds']:.1f} s on {report['device']} for {len(report['runs'])} runs at once",
             "runs in": report["csv"],
@@ -248,6 +286,17 @@ def _print(report: dict[str, Any]) -> None:
             "picture": report["plot"],
         }
     )
+
+
+def _mixture_in_words(mixed: dict[str, Any]) -> str:
+    """`of 4 runs: train -2.1, valid -2.3, test -2.2; in folder/ensemble.safetensors`."""
+    scores = ", ".join(
+        f"{part} {number(mixed[f'{part}_ll'], 3)}"
+        for part in ("train", "valid", "test")
+        if mixed[f"{part}_ll"] is not None
+    )
+    saved = "not saved, there is no --out-dir" if mixed["out"] is None else f"in {mixed['out']}"
+    return f"of {len(mixed['members'])} runs: {scores}; {saved}"
 
 
 def _failures(runs: list[dict[str, Any]]) -> str | None:

@@ -33,6 +33,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         n_units: int = 32,
         *,
         n_estimators: int = 4,
+        ensemble: int | None = None,
         structure: Any = "hclt",
         method: Any = "vanilla",
         mu: Any = "auto",
@@ -52,6 +53,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.n_units = n_units
         self.n_estimators = n_estimators
+        self.ensemble = ensemble
         self.structure = structure
         self.method = method
         self.mu = mu

@@ -31,7 +31,8 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
     parameters are those of `DensityEstimator`; each class has a structure of its own and stops by rows of its own.
 
     Attributes: `classes_`; `class_count_` and `class_prior_`, the weight of each class and its share; `models_`, one
-    `Model` for each class; `n_iter_`, the most epochs of any class; `n_features_in_`, `feature_names_in_`.
+    `Model` for each class; `ensembles_`, the reports of their members, None without `ensemble`; `n_iter_`, the most
+    epochs of any class; `n_features_in_`, `feature_names_in_`.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CircuitClassifier:  # noqa: N803
@@ -40,8 +41,9 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         table, y = self._rows_and_classes(X, y, sample_weight, reset=True)
         self.classes_ = np.unique(y)
         parts = [table.rows(y == label) for label in self.classes_]
-        results = [learn(recipe, build(recipe, part, self.schema_), part, seed) for part in parts]
+        results = [learn(recipe, part, self.schema_, seed) for part in parts]
         self.models_: list[Model | Circuit] = [result.model for result in results]
+        self.ensembles_ = [result.ensemble for result in results]
         self.n_iter_ = max(result.epochs for result in results)
         self.class_count_ = _weights(parts)
         self.class_prior_ = self.class_count_ / self.class_count_.sum()

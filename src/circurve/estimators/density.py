@@ -26,8 +26,12 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     X is an array of numbers, NaN for missing, or a data frame, which may hold text, booleans and dates too.
 
     n_units: Units of each latent variable; n_estimators: how many circuits, from different seeds, are mixed.
-    structure: "hclt" (a hidden Chow-Liu tree of the data), "mixture" or "independent"; also a Circuit, or a function of
-    (table, n_units, schema) that returns one.
+    ensemble: In place of n_estimators, mix so many circuits by `fit_ensemble`: trees of resampled rows, weights by EM
+    on the rows that validation_fraction sets aside (None: by cross-validation), batches of 200 and its falling step
+    unless batch_size and step_size say otherwise. For structure="hclt" and method="vanilla". Fewer than 10 rows are
+    trained in the usual way.
+    structure: "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (the same without latents), "mixture" or
+    "independent"; also a Circuit, or a function of (table, n_units, schema) that returns one.
     method, mu: "vanilla", "global" or "gated" EM, and the strength of the penalty of the last two; "auto" chooses it by
     held-out likelihood. Also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
     init: Start at "random", around rows of the data ("prototypes"), or what held-out likelihood prefers ("auto").
@@ -39,7 +43,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     unseen: A value that training did not see makes a row "impossible", is "missing", or is an "error".
     random_state, device, verbose: As usual; device "auto" is CUDA where there is one.
 
-    Attributes: `model_` (one `Model`, in the units of the data), `schema_`, `n_iter_` (epochs of the training),
+    Attributes: `model_` (one `Model`, in the units of the data), `ensemble_` (the report of its members, an `Ensemble`,
+    None without `ensemble`), `schema_`, `n_iter_` (epochs of the training),
     `n_features_in_`, `feature_names_in_`.
     """
 
@@ -47,8 +52,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         """Learn structure and parameters from X (N, V), NaN for missing; y is ignored."""
         recipe = self._recipe()
         table, _ = self._training_rows(X, sample_weight, reset=True)
-        learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
-        self.model_, self.n_iter_ = learned.model, learned.epochs
+        learned = learn(recipe, table, self.schema_, self._seed())
+        self.model_, self.n_iter_, self.ensemble_ = learned.model, learned.epochs, learned.ensemble
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
@@ -56,7 +61,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         recipe, first = self._recipe(), not hasattr(self, "model_")
         table, _ = self._training_rows(X, sample_weight, reset=first)
         start = build(recipe, table, self.schema_) if first else self.model_
-        self.n_iter_ = 0 if first else self.n_iter_
+        self.n_iter_, self.ensemble_ = 0 if first else self.n_iter_, None
         self.model_ = learn_more(recipe, start, table, self._seed(), self.n_iter_)
         self.n_iter_ += 1
         return self

@@ -16,7 +16,7 @@ from circurve.data.frames import as_narwhals
 from circurve.errors import DataError, OptionError
 from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import input_names
-from circurve.estimators.training import build, learn
+from circurve.estimators.training import learn
 from circurve.learning.checks import check_choice
 from circurve.model import Model
 from circurve.queries import IMPUTATIONS, Imputation, Target, impute, make_evidence
@@ -48,6 +48,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         strategy: Imputation = "mean",
         add_indicator: bool = False,
         n_estimators: int = 4,
+        ensemble: int | None = None,
         structure: Any = "hclt",
         method: Any = "vanilla",
         mu: Any = "auto",
@@ -68,6 +69,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         super().__init__(
             n_units,
             n_estimators=n_estimators,
+            ensemble=ensemble,
             structure=structure,
             method=method,
             mu=mu,
@@ -93,8 +95,9 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         check_choice("strategy", self.strategy, IMPUTATIONS)
         recipe, seed = self._recipe(), self._seed()
         table, _ = self._training_rows(X, sample_weight, reset=True)
-        learned = learn(recipe, build(recipe, table, self.schema_), table, seed)
-        self.model_, self.n_iter_, self._draw = learned.model, learned.epochs, seed
+        learned = learn(recipe, table, self.schema_, seed)
+        self.model_, self.n_iter_, self.ensemble_ = learned.model, learned.epochs, learned.ensemble
+        self._draw = seed
         missing = np.zeros(table.shape[1], bool) if table.observed is None else ~table.observed.numpy().all(axis=0)
         self.indicator_features_ = np.flatnonzero(missing) if self.add_indicator else np.array([], dtype=np.int64)
         return self

@@ -11,7 +11,7 @@ from sklearn.base import OutlierMixin
 
 from circurve.errors import OptionError
 from circurve.estimators.base import CircuitEstimator
-from circurve.estimators.training import build, learn
+from circurve.estimators.training import learn
 from circurve.schema import Schema
 
 __all__ = ["OutlierDetector"]
@@ -35,6 +35,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         n_units: int = 32,
         *,
         n_estimators: int = 4,
+        ensemble: int | None = None,
         contamination: Any = "auto",
         structure: Any = "hclt",
         method: Any = "vanilla",
@@ -56,6 +57,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         super().__init__(
             n_units,
             n_estimators=n_estimators,
+            ensemble=ensemble,
             structure=structure,
             method=method,
             mu=mu,
@@ -79,8 +81,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         """Learn the density of X (N, V), NaN for missing, and the threshold; y is ignored."""
         share, recipe = self._share(), self._recipe()
         table, _ = self._training_rows(X, sample_weight, reset=True)
-        learned = learn(recipe, build(recipe, table, self.schema_), table, self._seed())
-        self.model_, self.n_iter_ = learned.model, learned.epochs
+        learned = learn(recipe, table, self.schema_, self._seed())
+        self.model_, self.n_iter_, self.ensemble_ = learned.model, learned.epochs, learned.ensemble
         weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()
         self.offset_ = _least_inlier(self.model_.log_prob(table), weights, share)
         return self

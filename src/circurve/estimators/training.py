@@ -12,15 +12,16 @@ import torch
 from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.graph import Circuit
-from circurve.learning import Gated, Global, Run, Vanilla, fit, fit_fleet
+from circurve.learning import Ensemble, Gated, Global, Run, Vanilla, fit, fit_ensemble, fit_fleet
 from circurve.learning.checks import check_choice, check_count
-from circurve.learning.ensemble import ensemble
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
+from circurve.learning.mix import mix
 from circurve.learning.schedules import Schedule
+from circurve.learning.validation import FEWEST_ROWS
 from circurve.model import Model
 from circurve.schema import Schema
-from circurve.structures import fully_factorized, hclt, mixture
+from circurve.structures import chow_liu, fully_factorized, hclt, mixture
 
 __all__ = ["Recipe", "build", "learn", "learn_more"]
 
@@ -29,6 +30,7 @@ Build: TypeAlias = Callable[[Table, int, Schema], Circuit]
 
 STRUCTURES: Mapping[str, Build] = {
     "hclt": lambda table, units, schema: hclt(table, units, schema=schema),
+    "chow_liu": lambda table, units, schema: chow_liu(table, schema=schema),
     "mixture": lambda table, units, schema: mixture(schema, units),
     "independent": lambda table, units, schema: fully_factorized(schema),
 }
@@ -49,6 +51,7 @@ class Recipe:
 
     n_units: int
     n_estimators: int
+    ensemble: int | None
     structure: str | Circuit | Build
     method: str | Method
     mu: Strength
@@ -64,6 +67,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_count("n_estimators", self.n_estimators, at_least=1)
+        if self.ensemble is not None:
+            check_count("ensemble", self.ensemble, at_least=1)
+            if self.structure != "hclt" or self.method != "vanilla":
+                raise OptionError("ensemble is for structure='hclt' and method='vanilla': leave it out, or these two")
         check_choice("init", self.init, ("auto", *INITIALIZATIONS))
         share: object = self.validation_fraction
         if share is not None and not (isinstance(share, int | float) and 0 <= share < 1):
@@ -119,15 +126,19 @@ class Learned:
 
     model: Model
     epochs: int
+    ensemble: Ensemble | None = None
 
 
-def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
+def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     """Train the members of an estimator on the rows of a table; the model is their mixture.
 
     A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
     train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
     """
     table = _observed_rows(table)
+    if recipe.ensemble is not None and len(table) >= FEWEST_ROWS:
+        return _learn_ensemble(recipe, table, schema, seed)
+    circuit = build(recipe, table, schema)
     options, method = {**recipe.options, "epochs": recipe.max_epochs}, recipe.method_for(circuit)
     inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
     trials = [Run(method, seed, init=init) for init in inits]
@@ -137,9 +148,35 @@ def learn(recipe: Recipe, circuit: Circuit, table: Table, seed: int) -> Learned:
         tried = fit_fleet(circuit, train, trials, valid=valid, patience=recipe.patience, **options)
         chosen = tried.best(by="valid_ll")
         best, epochs = chosen.run, max(1, chosen.epoch)
-    members = [replace(best, seed=seed + number) for number in range(recipe.n_estimators)]
+    members = [replace(best, seed=seed + number) for number in range(recipe.ensemble or recipe.n_estimators)]
     results = fit_fleet(circuit, table, members, callbacks=[lambda event: event.epoch >= epochs], **options)
-    return Learned(ensemble([result.model for result in results if not result.failed]), epochs)
+    return Learned(mix([result.model for result in results if not result.failed]), epochs)
+
+
+def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
+    """`fit_ensemble` with the parameters of an estimator; what they leave open is as it says there."""
+    given: dict[str, Any] = {"batch_size": recipe.batch_size, "step_size": recipe.step_size}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if recipe.pseudocount != "auto":
+        options["pseudocounts"] = recipe.pseudocount
+    if recipe.init != "auto":
+        options["init"] = recipe.init
+    share = recipe.validation_fraction
+    made = fit_ensemble(
+        table,
+        valid=float(share) if share else False,
+        schema=schema,
+        members=recipe.ensemble or 1,
+        units=recipe.n_units,
+        epochs=recipe.max_epochs,
+        patience=recipe.patience,
+        seed=seed,
+        device=recipe.device,
+        precision="float64",
+        progress=bool(recipe.verbose),
+        **options,
+    )
+    return Learned(made.model, max(member.epoch or 0 for member in made.members), made)
 
 
 def _observed_rows(table: Table) -> Table:

@@ -16,6 +16,7 @@ from circurve.learning.checks import check_at_least_zero, check_choice, check_co
 from circurve.learning.gates import gate_name
 from circurve.learning.initialize import Initialization
 from circurve.learning.methods import as_gate
+from circurve.learning.recipe import BEST_EPOCHS, BEST_STEP, SMALL_EPOCHS, SMALL_ROWS, SMOOTHING
 from circurve.learning.schedules import cosine
 from circurve.model import as_device
 
@@ -50,7 +51,7 @@ class Protocol:
     small_epochs: int = 300
     """The epochs on fewer than `small_rows` training rows: there an epoch has few steps."""
 
-    small_rows: int = 5000
+    small_rows: int = SMALL_ROWS
     choose_epoch: Literal["last", "best"] = "last"
     """Whose scores count: the last epoch's, or those of each run's epoch with the best validation log-likelihood."""
 
@@ -82,11 +83,11 @@ PAPER = Protocol("paper")
 BEST = Protocol(
     "best",
     mus=(0.0001, 0.001, 0.01, 0.1, 1.0),
-    pseudocounts=(0.0, 0.003, 0.01, 0.03),
-    step=cosine(0.2, 0.005),
+    pseudocounts=(0.0, *SMOOTHING),
+    step=BEST_STEP,
     inits=("random", "prototypes"),
-    epochs=150,
-    small_epochs=100,
+    epochs=BEST_EPOCHS,
+    small_epochs=SMALL_EPOCHS,
     choose_epoch="best",
 )
 """Strengths from a hundredth of the paper's smallest on, by decades; plain EM smoothed, two starts, a falling step; the

@@ -2,13 +2,17 @@
 
 from circurve.data import Examples
 from circurve.learning import gates, schedules
+from circurve.learning.ensemble import Ensemble, Member
 from circurve.learning.fit import fit, fit_fleet
+from circurve.learning.fit_ensemble import fit_ensemble
 from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla
+from circurve.learning.mix import components, mix
 from circurve.learning.options import Run
 
 __all__ = [
     "Callback",
+    "Ensemble",
     "EpochEnd",
     "EpochRecord",
     "Examples",
@@ -18,11 +22,15 @@ __all__ = [
     "Gated",
     "Global",
     "Grid",
+    "Member",
     "Method",
     "Run",
     "Vanilla",
+    "components",
     "fit",
+    "fit_ensemble",
     "fit_fleet",
     "gates",
+    "mix",
     "schedules",
 ]

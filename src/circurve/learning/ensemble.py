@@ -1,47 +1,200 @@
-"""Several models as one: their mixture, a circuit of its own."""
+"""The members of a mixture weighted by held-out rows, and a report of what each of them adds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from circurve.engine import by_node
-from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.data import Table, align, as_table
+from circurve.errors import DataError, OptionError
+from circurve.learning.checks import check_choice, check_count
+from circurve.learning.mix import mix
+from circurve.learning.mixture_weights import (
+    WEIGHTINGS,
+    Scores,
+    Weighting,
+    find_weights,
+    forward_selection,
+    without_negligible,
+)
 from circurve.model import Model
+from circurve.schema import Schema
 
-__all__ = ["ensemble"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
+__all__ = ["Candidate", "Ensemble", "Member", "ensemble_of", "held_out_scores", "refuse_training_rows", "weigh"]
 
-def ensemble(models: Sequence[Model]) -> Model:
-    """The mixture p(x) = (1/M) sum_m p_m(x) of M models of the same columns.
+Floats = NDArray[np.float64]
 
-    One circuit, a sum over copies of the models' roots, so that every question to a model can be put to it.
-    """
-    if len(models) == 1:
-        return models[0]
-    roots: list[Node] = []
-    values: dict[Node, Tensor] = {}
-    for number, model in enumerate(models):
-        copies = _copies(model.circuit, f" of model {number}")
-        values |= {copies[node]: value for node, value in by_node(model.program, model.params).items()}
-        roots += [copies[root] for root in model.circuit.roots]
-    weights: dict[Node, Tensor] = {node: value for node, value in values.items() if isinstance(node, Sum)}
-    inputs: dict[Node, Tensor] = {node: value for node, value in values.items() if isinstance(node, Input)}
-    mixed = Circuit(Sum(roots, 1, name="mixture"), schema=models[0].schema)
-    return Model.from_parameters(mixed, weights, inputs, dtype=models[0].dtype).to(models[0].device)
+SAME = 1e-6
+"""Two mean log-likelihoods of one model that are relatively this close are those of the same rows."""
+
+ADVICE = "give valid= rows that no member was trained on, or weights='uniform'"
 
 
-def _copies(circuit: Circuit, label: str) -> dict[Node, Node]:
-    """A copy of each node, with `label` at the end of its name."""
-    found: dict[Node, Node] = {}
-    for node in circuit.nodes:
-        name = f"{node.name}{label}" if node.name else None
-        children = [found[child] for child in node.children]
-        if isinstance(node, Input):
-            found[node] = Input(node.variable, node.family, node.units, name=name)
-        elif isinstance(node, Product):
-            found[node] = Product(children, node.select, name=name)
-        else:
-            found[node] = Sum(children, node.units, node.mask, name=name)
-    return found
+@dataclass(frozen=True)
+class Candidate:
+    """A model that may become a member."""
+
+    model: Model
+    name: str
+    number: int
+    train_ll: float | None = None
+    """Its mean log-likelihood on the rows that it was trained on, by which they are recognised."""
+
+    epoch: int | None = None
+    """The epoch of its training whose parameters it has."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of an ensemble. Log-likelihoods are means over the held-out rows, in nats."""
+
+    run: int  # its number among the candidates: in `fleet.ensemble`, the number of the run
+    name: str
+    weight: float
+    valid_ll: float | None  # its own
+    # that of the ensemble minus that of the others, weighted again without it; None for a single member
+    adds: float | None
+    epoch: int | None = None  # whose parameters it has, of its own training
+
+
+@dataclass(frozen=True, repr=False)
+class Ensemble:
+    """A mixture of models as one model, and how it came about."""
+
+    model: Model
+    members: tuple[Member, ...]
+    weighting: str  # how the weights were found
+    valid_ll: float | None  # of the mixture
+    left_out: tuple[str, ...] = ()  # candidates that got no weight worth keeping, or were not selected
+    stopped: str = "epochs"  # "interrupted" if Ctrl-C ended the training
+    # the numbers of the rows of the training table by what they were used for, where `fit_ensemble` split it
+    rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, compare=False)
+
+    @property
+    def weights(self) -> Floats:  # (M,)
+        """The weights of the members, in their order."""
+        return np.array([member.weight for member in self.members])
+
+    def to_frame(self) -> DataFrame:
+        """A pandas data frame with one row for each member, in the order of the candidates."""
+        try:
+            import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
+        except ImportError as error:
+            raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
+        frame = pd.DataFrame(
+            [asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES, "epoch"]
+        )
+        return frame.astype(dict.fromkeys(SCORES, "float64"))
+
+    def __repr__(self) -> str:
+        score = "" if self.valid_ll is None else f", valid_ll {self.valid_ll:.4f}"
+        lines = [f"<Ensemble: {len(self.members)} members, weights {self.weighting}{score}>"]
+        for member in self.members:
+            own = "" if member.valid_ll is None else f", valid_ll {member.valid_ll:.4f}"
+            adds = "" if member.adds is None else f", adds {member.adds:.4f}"
+            lines.append(f"  {member.weight:.3f}  {member.name}{own}{adds}")
+        return "\n".join([*lines, *([f"  left out: {len(self.left_out)}"] if self.left_out else [])])
+
+
+SCORES = ("valid_ll", "adds")
+
+
+def ensemble_of(
+    candidates: Sequence[Candidate],
+    valid: Any = None,
+    weighting: Weighting = "em",
+    size: int | None = None,
+    missing: int | None = None,
+) -> Ensemble:
+    """The mixture of models with weights found on held-out rows (`FleetResult.ensemble`)."""
+    check_choice("weights", weighting, WEIGHTINGS)
+    if size is not None:
+        check_count("size", size, at_least=1)
+    if valid is None:
+        if weighting != "uniform":
+            raise OptionError(f"weights={weighting!r} must be found on held-out rows: {ADVICE}")
+        if size is not None and size < len(candidates):
+            raise OptionError(f"size={size} chooses members by held-out rows: {ADVICE.partition(',')[0]}")
+        return _unscored(candidates)
+    scores = held_out_scores([candidate.model for candidate in candidates], valid, missing)
+    refuse_training_rows(scores, candidates)
+    return weigh(candidates, scores, weighting, size)
+
+
+def weigh(candidates: Sequence[Candidate], scores: Scores, weighting: Weighting, size: int | None = None) -> Ensemble:
+    """The mixture with weights from the members' log-likelihoods on held-out rows."""
+    members = list(range(len(candidates)))
+    if size is not None and size < len(candidates):
+        members = sorted(forward_selection(scores, size, weighting))
+    kept, weights = without_negligible(scores, weighting, members)
+    chosen = scores.pick(kept)
+    reached, own = chosen.mean_mixed(weights), scores.mean(scores.log_prob)
+    listed = [
+        Member(
+            candidates[m].number, candidates[m].name, float(weights[place]), float(own[m]), None, candidates[m].epoch
+        )
+        for place, m in enumerate(kept)
+    ]
+    if len(kept) > 1:
+        rest = [_without(chosen, place, weights, weighting) for place in range(len(kept))]
+        # both are -inf where a row is impossible for all members
+        adds = [reached - other if math.isfinite(reached) else math.inf if other != reached else 0.0 for other in rest]
+        listed = [replace(m, adds=gain) for m, gain in zip(listed, adds, strict=True)]
+    return Ensemble(
+        mix([candidates[m].model for m in kept], weights),
+        tuple(listed),
+        weighting,
+        reached,
+        tuple(candidate.name for m, candidate in enumerate(candidates) if m not in kept),
+    )
+
+
+def _without(scores: Scores, place: int, weights: Floats, weighting: Weighting) -> float:
+    """The likelihood of all members but one, weighted again. "stacked" weights are found by plain EM here."""
+    others = [m for m in range(scores.members) if m != place]
+    start = weights[others] / weights[others].sum()
+    rest = scores.pick(others)
+    return rest.mean_mixed(find_weights(rest, "uniform" if weighting == "uniform" else "em", start))
+
+
+def _unscored(candidates: Sequence[Candidate]) -> Ensemble:
+    """Uniform weights, without held-out rows."""
+    share = 1 / len(candidates)
+    members = tuple(Member(one.number, one.name, share, None, None, one.epoch) for one in candidates)
+    return Ensemble(mix([one.model for one in candidates]), members, "uniform", None)
+
+
+def held_out_scores(models: Sequence[Model], valid: Any, missing: int | None = None) -> Scores:  # (M, N)
+    """Log-likelihoods of held-out rows; a value that training did not see counts as missing, with a warning."""
+    given = as_table(valid, missing=missing)
+    tables: list[tuple[Schema, Table]] = []
+    rows = []
+    for model in models:
+        table = next((known for schema, known in tables if schema == model.schema), None)
+        if table is None:
+            table = align(given.bare(), model.schema, unseen="missing")
+            tables.append((model.schema, table))
+        rows.append(model.log_prob(table))
+    weights = np.ones(len(given)) if given.weights is None else given.weights.cpu().numpy().astype(np.float64)
+    if not weights.sum() > 0:
+        raise DataError("valid data: all weights are zero")
+    return Scores(np.stack(rows), weights)
+
+
+def refuse_training_rows(scores: Scores, candidates: Sequence[Candidate]) -> None:
+    """An error if every member scores these rows as it scores the rows that it was trained on."""
+    own, train_lls = scores.mean(scores.log_prob), [candidate.train_ll for candidate in candidates]
+    same = [
+        known is not None and math.isfinite(known) and abs(found - known) <= SAME * (1 + abs(known))
+        for found, known in zip(own.tolist(), train_lls, strict=True)
+    ]
+    if all(same):
+        raise OptionError(f"valid: these are the rows that the members were trained on; {ADVICE}")

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.errors import OptionError, TrainingError
+from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of
 from circurve.learning.gates import gate_name
 from circurve.learning.methods import Gated, Strength, Vanilla
+from circurve.learning.mixture_weights import Weighting
 from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
@@ -152,6 +154,25 @@ class FleetResult(Sequence[FitResult]):
         self.check_any_left()
         whole = [result for result in self.results if not result.failed]
         return max(whole, key=lambda result: float(getattr(result, by)))
+
+    def ensemble(
+        self, valid: Any = None, weights: Weighting = "em", size: int | None = None, missing: int | None = None
+    ) -> Ensemble:
+        """The mixture of the runs as one model (`.model`), with a report of what each member adds.
+
+        valid: Rows that no run was trained on, as `fit_fleet` takes them. The rows by which the runs stopped will do;
+        the training rows are refused.
+        weights: "em" gives the largest likelihood of these rows (a convex problem); "stacked" the same shrunk towards
+        equal weights by as much as 5-fold cross-validation of these rows prefers, for when they are few; "uniform"
+        gives all members the same weight, and needs no rows.
+        size: At most so many members, chosen one after the other by the likelihood of these rows.
+        A member whose weight is below 0.001 is dropped, and the others are weighted again. Failed runs are left out.
+        missing: a number that marks missing values in `valid`.
+        """
+        self.check_any_left()
+        whole = [(number, result) for number, result in enumerate(self.results) if not result.failed]
+        candidates = [Candidate(r.model, self.name(number), number, r.train_ll, r.epoch) for number, r in whole]
+        return ensemble_of(candidates, valid, weights, size, missing)
 
     def to_frame(self) -> DataFrame:
         """A pandas data frame with one row for each run: its settings and its scores, in the order of the runs."""

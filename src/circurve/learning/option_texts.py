@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from circurve.errors import OptionError
 
-__all__ = ["help_of", "option", "refuse_unknown", "show_options", "shown_default"]
+__all__ = ["help_of", "option", "refuse_unknown", "show_options", "show_records", "shown_default"]
 
 T = TypeVar("T")
 
@@ -60,6 +60,21 @@ def show_options(fit: Callable[..., Any], fit_fleet: Callable[..., Any], run: ty
     fit_fleet.__signature__ = shared.replace(parameters=[*kept[:first], *fleet, *kept[first:]])  # type: ignore[attr-defined]
     if fit.__doc__ is not None:  # python -OO has none
         fit.__doc__ = fit.__doc__.format(run=_in_words(run), settings=_in_words(settings))
+
+
+def show_records(function: Callable[..., Any], **records: type) -> None:
+    """Replace `**options` in a signature by the fields of records, and `{name}` in the docstring by their texts."""
+    own = signature(function)
+    kept = [parameter for parameter in own.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+    kind = Parameter.KEYWORD_ONLY
+    added = [
+        Parameter(given.name, kind, default=given.default, annotation=given.type)
+        for record in records.values()
+        for given in fields(record)
+    ]
+    function.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    if function.__doc__ is not None:  # python -OO has none
+        function.__doc__ = function.__doc__.format(**{name: _in_words(record) for name, record in records.items()})
 
 
 def _in_words(record: type) -> str:

@@ -8,13 +8,23 @@ from contextlib import contextmanager
 
 from circurve.learning.history import Callback, EpochEnd
 
-__all__ = ["progress_bar"]
+__all__ = ["note", "progress_bar"]
+
+
+def note(text: str, shown: bool | None) -> None:
+    """One line on standard error about what goes on, where a progress bar would be shown."""
+    if _visible(shown):
+        print(f"circurve: {text}", file=sys.stderr)
+
+
+def _visible(shown: bool | None) -> bool:
+    return sys.stderr.isatty() if shown is None else shown
 
 
 @contextmanager
 def progress_bar(epochs: int, shown: bool | None) -> Iterator[Sequence[Callback]]:
     """Callbacks that keep a progress bar; none if `shown` is False, or None and standard error is not a terminal."""
-    if shown is False or (shown is None and not sys.stderr.isatty()):
+    if not _visible(shown):
         yield ()
         return
     from rich.console import Console  # noqa: PLC0415 - only needed when someone is looking

@@ -18,7 +18,7 @@ from circurve.learning.methods import Vanilla
 from circurve.learning.options import Run, Settings
 from circurve.learning.schedules import by_overfitting
 
-__all__ = ["HeldOut", "check_validation", "hold_out", "say"]
+__all__ = ["FEWEST_ROWS", "HeldOut", "check_validation", "hold_out", "say", "set_aside"]
 
 SHARE = 0.1
 """Of the training rows, set aside unless a share is given."""
@@ -54,8 +54,14 @@ def hold_out(train: Table, circuit: Circuit, runs: Sequence[Run], settings: Sett
         wanted = _need(runs, settings) is not None or (free and _more_parameters(circuit, train))
         if valid is not None or not wanted:
             return HeldOut({"train": train}, {"train": np.arange(count)})
+    return set_aside(train, share)
+
+
+def set_aside(train: Table, share: float = SHARE) -> HeldOut:
+    """A share of the rows for validation, the others for training."""
+    count = len(train)
     if not 0 < share < 1:
-        raise OptionError(f"valid must be data, a share of the training rows between 0 and 1, or False, not {valid!r}")
+        raise OptionError(f"valid must be data, a share of the training rows between 0 and 1, or False, not {share!r}")
     if count < FEWEST_ROWS:
         raise OptionError(f"{count} training rows are too few to set some aside for validation: give valid=")
     kept, held, _ = split_rows(np.arange(count), valid=share, test=0.0, seed=SEED)

@@ -2,7 +2,7 @@
 
 from circurve.data.infer import infer_families
 from circurve.data.scan import Columns, scan_columns
-from circurve.structures.chow_liu import chow_liu_tree
+from circurve.structures.chow_liu import chow_liu, chow_liu_tree
 from circurve.structures.hclt import hclt, hmm
 from circurve.structures.mixture import fully_factorized, mixture
 from circurve.structures.mutual_information import mutual_information
@@ -12,6 +12,7 @@ from circurve.structures.tree import Tree
 __all__ = [
     "Columns",
     "Tree",
+    "chow_liu",
     "chow_liu_tree",
     "fully_factorized",
     "hclt",

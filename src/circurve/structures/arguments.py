@@ -7,11 +7,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from circurve.data import Table, align, as_table, infer_schema
 from circurve.errors import OptionError
 from circurve.inputs import Bernoulli, Family
 from circurve.schema import Schema
 
-__all__ = ["Families", "as_families", "check_count", "schema_of"]
+__all__ = ["Families", "as_families", "as_table_with_schema", "check_count", "schema_of"]
 
 Families: TypeAlias = int | tuple[Family, int] | Sequence[Family] | Schema
 """One family for each variable: a sequence of them, `(family, count)`, a count alone for binary variables, or a schema,
@@ -49,6 +50,20 @@ def as_families(families: Families | Family, variables: int | None = None) -> tu
     if variables is not None and len(checked) != variables:
         raise OptionError(f"families has {len(checked)} entries for {variables} variables")
     return checked
+
+
+def as_table_with_schema(
+    data: object, families: Families | Family | None, schema: Schema | None, missing: int | None
+) -> tuple[Table, Schema]:
+    """The data as a table, and what its columns mean: `schema`, `families` of the numbers as they are, or inferred."""
+    if families is not None and schema is not None:
+        raise OptionError("give families= or schema=, not both: a schema has the families")
+    table = as_table(data, missing=missing)
+    schema = schema or (None if families is None else schema_of(families))
+    if families is None or schema is not None:
+        schema = schema or infer_schema(table)
+        return align(table, schema, unseen="error"), schema
+    return table, Schema.of(as_families(families, table.shape[1]), table.columns, table.codings)
 
 
 def check_count(option: str, value: object, at_least: int = 1) -> int:

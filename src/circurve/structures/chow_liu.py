@@ -1,16 +1,29 @@
-"""The Chow-Liu tree: the maximum spanning tree of pairwise mutual information (Chow and Liu, 1968)."""
+"""The Chow-Liu tree: the maximum spanning tree of pairwise mutual information (Chow and Liu, 1968).
+
+`chow_liu_tree` finds the tree, `chow_liu` makes it a circuit.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.inputs import Family
-from circurve.structures.arguments import Families
+from circurve.data.convert import column_label
+from circurve.errors import OptionError
+from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs import Family, Indicator
+from circurve.schema import Schema
+from circurve.structures.arguments import Families, as_table_with_schema
 from circurve.structures.mutual_information import mutual_information
 from circurve.structures.tree import Tree, root_at_centre
 
-__all__ = ["chow_liu_tree", "maximum_spanning_tree"]
+__all__ = ["chow_liu", "chow_liu_tree", "maximum_spanning_tree"]
+
+MAX_TREE_STATES = 256
+"""The most states of a column of `chow_liu`: an edge between two such columns has 65,536 weights."""
 
 DECIMALS = 12
 """Weights closer than this are ties: the last bits of a logarithm differ between machines, the tree must not."""
@@ -33,6 +46,71 @@ def chow_liu_tree(
     parents = root_at_centre(links)
     information = np.where(parents < 0, 0.0, weights[np.arange(len(parents)), parents])
     return Tree(parents, information)
+
+
+def chow_liu(
+    data: object,
+    families: Families | Family | None = None,
+    tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
+    missing: int | None = None,
+    schema: Schema | None = None,
+) -> Circuit:
+    """The Chow-Liu tree of data (N, V) as a circuit, for columns of finitely many states.
+
+    With S_v the states of variable v, u its parent and c its children in the tree:
+
+        product_v(s) = 1[x_v = s] prod_c sum_c(s),    sum_v(r) = sum_s p(x_v = s | x_u = r) product_v(s),
+
+    and the root is sum_s p(x_root = s) product_root(s). The indicators let one child of each sum be positive at a time,
+    so the circuit is deterministic. On complete rows one EM step on all of them,
+
+        cc.fit(circuit, data, method=cc.Vanilla(pseudocount), batch_size=None, epochs=1),
+
+    is the maximum likelihood solution p(s | r) = (n_rs + pseudocount / S_v) / (n_r + pseudocount), and most probable
+    completions are exact. With missing values, fit needs more epochs.
+
+    `families`, `schema` and `missing` are those of `hclt`; `tree` None is `chow_liu_tree(data)`. In the schema of the
+    circuit the family of each column is `Indicator`. A column that is not discrete, or has more than 256 states, is an
+    OptionError. The circuit has sum_v S_u S_v weights; building it is O(V), finding the tree O(N V^2).
+    """
+    table, schema = as_table_with_schema(data, families, schema, missing)
+    states = [_states(schema, v) for v in range(len(schema))]
+    if tree is None:
+        tree = chow_liu_tree(table, schema.families)
+    elif not isinstance(tree, Tree):
+        tree = Tree(tree)
+    if len(tree) != len(schema):
+        raise OptionError(f"tree has {len(tree)} variables, the data has {len(schema)}")
+    indicators = [Indicator(own) for own in states]
+    columns = [replace(column, family=own) for column, own in zip(schema.columns, indicators, strict=True)]
+    return Circuit(_root(tree, indicators), schema=Schema(tuple(columns), schema.ignored))
+
+
+def _root(tree: Tree, indicators: Sequence[Indicator]) -> Sum:
+    """The root of the circuit of a tree, built from the leaves."""
+    below: list[list[Node]] = [[] for _ in indicators]  # the sums of the children of each variable
+    for v in tree.order[::-1].tolist():
+        node: Node = Input(v, indicators[v], len(indicators[v].values), name=f"input {v}")
+        if below[v]:
+            node = Product([node, *below[v]], name=f"product {v}")
+        if v != tree.root:
+            parent = int(tree.parents[v])
+            below[parent].append(Sum(node, len(indicators[parent].values), name=f"sum {v}"))
+    return Sum(node, 1, name="root")
+
+
+def _states(schema: Schema, variable: int) -> tuple[int, ...]:
+    """The values of a column; OptionError if they are too many for a table of their own."""
+    family = schema.columns[variable].family
+    support = family.support() if family.discrete else None
+    if support is None or len(support) > MAX_TREE_STATES:
+        label = column_label(schema.names, variable)
+        problem = "not finitely many values" if support is None else f"{len(support)} values"
+        raise OptionError(
+            f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
+            "cut it into categories, leave it out, or use hclt"
+        )
+    return support
 
 
 def maximum_spanning_tree(weights: NDArray[np.float64]) -> list[tuple[int, int]]:  # (V, V) -> V-1 links

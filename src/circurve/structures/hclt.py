@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family
 from circurve.schema import Schema
-from circurve.structures.arguments import Families, as_families, check_count, schema_of
+from circurve.structures.arguments import Families, as_families, as_table_with_schema, check_count, schema_of
 from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.tree import Tree
 
@@ -37,15 +36,7 @@ def hclt(
     O(N V^2) for binary columns.
     """
     check_count("units", units)
-    if families is not None and schema is not None:
-        raise OptionError("give families= or schema=, not both: a schema has the families")
-    table = as_table(data, missing=missing)
-    schema = schema or (None if families is None else schema_of(families))
-    if families is None or schema is not None:
-        schema = schema or infer_schema(table)
-        table = align(table, schema, unseen="error")
-    else:
-        schema = Schema.of(as_families(families, table.shape[1]), table.columns, table.codings)
+    table, schema = as_table_with_schema(data, families, schema, missing)
     chosen, variables = schema.families, len(schema)
     if tree is None:
         tree = chow_liu_tree(table, chosen)

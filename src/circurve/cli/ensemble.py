@@ -1,0 +1,182 @@
+"""`circurve fit --ensemble` and `circurve sweep --ensemble`: mixtures of circuits and the tables of their members."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import typer
+
+from circurve.cli.failures import INTERRUPTED, NotSavedError
+from circurve.cli.files import save_model
+from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
+from circurve.cli.methods import describe_method
+from circurve.cli.models import Structure
+from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress
+from circurve.cli.tables import SplitRecord, common_schema, parts_of
+from circurve.cli.training import Job, describe_job
+from circurve.data import Dataset
+from circurve.errors import CircurveError, OptionError
+from circurve.learning import Ensemble, Vanilla, fit_ensemble
+from circurve.learning.recipe import BEST_STEP
+from circurve.model import Model
+
+__all__ = [
+    "EnsembleJob",
+    "check_ensemble",
+    "describe_members",
+    "describe_scores",
+    "finish_ensemble",
+    "print_members",
+    "train_ensemble",
+    "typed_options",
+]
+
+Parts: TypeAlias = tuple[Dataset, SplitRecord | None]
+"""The data, and how they were split."""
+
+OWN_DEFAULTS = ("epochs", "batch_size", "step_size", "pseudocount", "init")
+"""Options whose defaults are those of `fit_ensemble`, unless they are typed."""
+
+
+def typed_options(context: typer.Context) -> frozenset[str]:
+    """Those of OWN_DEFAULTS that the user typed."""
+    sources = {name: context.get_parameter_source(name) for name in OWN_DEFAULTS}
+    return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+
+
+def check_ensemble(members: int, job: Job, plot: Path | None) -> None:
+    """Refuse what an ensemble does not have."""
+    if members < 1:
+        raise OptionError(f"--ensemble must be a whole number >= 1, not {members}")
+    if job.shape.structure is not Structure.hclt:
+        raise OptionError(f"--ensemble mixes trees of --structure hclt; leave out --structure {job.shape.structure}")
+    if not isinstance(job.runs[0].method, Vanilla):
+        raise OptionError("--ensemble trains its members by --method vanilla; for others use sweep --ensemble")
+    if plot is not None or job.settings.track:
+        raise OptionError("--plot and --track show the epochs of one run; leave them out with --ensemble")
+
+
+def train_ensemble(members: int, job: Job, data: Dataset, typed: Collection[str]) -> Ensemble:
+    """`fit_ensemble` on the parts of a data set; without validation rows, weights are found by cross-validation."""
+    run = job.runs[0]
+    options: Any = dict(job.settings.options())
+    for name in ("epochs", "batch_size", "step_size"):
+        if name not in typed:
+            del options[name]
+    if "pseudocount" in typed:
+        options["pseudocounts"] = run.method.pseudocount
+    if "init" in typed:
+        options["init"] = run.init
+    progress(f"{data!r}\n{members} members, {job.settings.device}, {job.settings.precision}")
+    schema = data.train.schema or common_schema(data, {})
+    valid = False if data.valid is None else data.valid
+    chosen = {"members": members, "units": job.shape.units, "seed": run.seed, **options}
+    return fit_ensemble(data.train, valid=valid, schema=schema, **chosen)
+
+
+def describe_scores(model: Model, data: Dataset) -> dict[str, Any]:
+    """The log-likelihoods of a model on the parts of a data set, its sharpness and its degree of overfitting."""
+    means = {part: float(log_likelihoods(model, table, part).mean()) for part, table in parts_of(data).items()}
+    train, valid, test = (means.get(part) for part in ("train", "valid", "test"))
+    return {
+        "train_ll": train,
+        "valid_ll": valid,
+        "test_ll": test,
+        "sharpness": sharpness(model, data.train),
+        "dof": degree_of_overfitting(train, valid),
+    }
+
+
+def describe_members(made: Ensemble) -> dict[str, Any]:
+    """The fields of a report about the members of a mixture."""
+    return {
+        "weighting": made.weighting,
+        "held_out_ll": made.valid_ll,
+        "members": [asdict(member) for member in made.members],
+        "left_out": list(made.left_out),
+    }
+
+
+def describe_ensemble(job: Job, parts: Parts, made: Ensemble, typed: Collection[str]) -> dict[str, Any]:
+    """All fields of the report of `fit --ensemble` but `seconds` and `out`."""
+    data, split = parts
+    epochs = max(member.epoch or 0 for member in made.members)
+    falling = {} if "step_size" in typed else {"step_size": f"cosine:{BEST_STEP.start:g}:{BEST_STEP.end:g}"}
+    return {
+        "command": "fit",
+        **describe_job(job, data, split),
+        **falling,
+        **describe_method(job.runs[0].method),
+        "seed": job.runs[0].seed,
+        "epochs": epochs,
+        "epoch": epochs,
+        "stopped": made.stopped,
+        **describe_scores(made.model, data),
+        "failure": None,
+        "ensemble": describe_members(made),
+        "parameters": made.model.circuit.describe().parameters,
+        "device": str(made.model.device),
+        "plot": None,
+    }
+
+
+@dataclass(frozen=True)
+class EnsembleJob:
+    """What `fit --ensemble` trains."""
+
+    members: int
+    job: Job
+    typed: Collection[str]
+    """The options whose defaults are not those of `fit_ensemble`."""
+
+
+def finish_ensemble(asked: EnsembleJob, parts: Parts, out: Path | None, as_json: bool) -> None:
+    """Train, write the model, print the report, and say how it ended."""
+    started = time.perf_counter()
+    made = train_ensemble(asked.members, asked.job, parts[0], asked.typed)
+    report = describe_ensemble(asked.job, parts, made, asked.typed)
+    report["seconds"] = round(time.perf_counter() - started, 3)
+    failure: Exception | None = None
+    try:
+        if out is not None:
+            save_model(out, made.model, report)
+    except (CircurveError, OSError) as error:
+        out, failure = None, error
+    report["out"] = None if out is None else str(out)
+    print_json(report) if as_json else _print(report)
+    if failure is not None:
+        raise NotSavedError(str(failure)) from failure
+    if made.stopped == "interrupted":
+        kept = "nothing was saved, there is no --out" if out is None else f"the mixture so far is saved in {out}"
+        print(f"circurve: interrupted; {kept}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+
+
+def print_members(ensemble: Mapping[str, Any]) -> None:
+    """One row for each member of a mixture."""
+    rows = [
+        (member["name"], f"{member['weight']:.3f}", number(member["valid_ll"]), number(member["adds"]))
+        for member in ensemble["members"]
+    ]
+    print_table(("member", "weight", "valid", "adds"), rows, "members; adds is what the mixture loses without it")
+
+
+def _print(report: dict[str, Any]) -> None:
+    print_members(report["ensemble"])
+    title = f"{report['dataset']}: mixture of {len(report['ensemble']['members'])} hclt, {report['units']} units"
+    print_scores(title, report)
+    left = len(report["ensemble"]["left_out"])
+    print_facts(
+        {
+            **measured(report),
+            "left out": f"{left} members of negligible weight" if left else None,
+            "held-out rows": number(report["ensemble"]["held_out_ll"]) if report["valid_ll"] is None else None,
+            "time": f"{report['seconds']:.1f} s on {report['device']}",
+            "saved in": report["out"],
+        }
+    )

@@ -1,0 +1,208 @@
+"""`fit_ensemble`: members trained as fleets, mixed by held-out rows, and trained further together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from inspect import signature
+from typing import Any, Unpack
+
+import numpy as np
+
+from circurve.data import Table, align, as_table, infer_schema
+from circurve.errors import OptionError, TrainingError
+from circurve.learning.boost import grow
+from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
+from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
+from circurve.learning.fit import fit
+from circurve.learning.history import Callback, EpochEnd
+from circurve.learning.members import Rows, Trained, plan_members, train_members
+from circurve.learning.methods import Vanilla
+from circurve.learning.mix import components
+from circurve.learning.mixture_weights import Scores
+from circurve.learning.option_texts import refuse_unknown, show_records
+from circurve.learning.options import Settings, TrainingOptions
+from circurve.learning.progress import note
+from circurve.learning.recipe import BEST_STEP, best_epochs
+from circurve.learning.schedules import cosine
+from circurve.learning.validation import HeldOut, say, set_aside
+from circurve.schema import Schema
+
+__all__ = ["fit_ensemble"]
+
+JOINT_STEP, JOINT_PATIENCE = cosine(0.05, 0.005), 5
+"""Joint training starts near a maximum: small steps, and an early stop."""
+
+
+def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all other options go into records at once
+    train: Any,
+    *,
+    valid: Any = None,
+    weights: Any = None,
+    missing: int | None = None,
+    schema: Schema | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+    **options: Unpack[EnsembleKeywords],
+) -> Ensemble:
+    """Train several hidden Chow-Liu trees and mix them into one model (`.model`), with a report of each member.
+
+    Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
+    validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
+
+    train: As `fit` takes it; `weights` are those of its rows, `missing` marks missing values, `schema` says what the
+    columns mean (None infers it).
+    valid: Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds`
+    parts of the training rows out in turn, weights the members by the rows that were held out, and trains them again
+    on all rows for the median of their epochs: `folds` + 1 times the work.
+    {ensemble}
+    Joint training goes on with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
+    where it does not help. It and boosted members need validation rows.
+
+    The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
+    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows).
+    {settings}
+    Ctrl-C ends the training and mixes the members that are there (`ensemble.stopped == "interrupted"`).
+    """
+    refuse_unknown(options, signature(fit_ensemble).parameters, "fit_ensemble")
+    chosen, training = split_options(options)
+    table = as_table(train, weights=weights, missing=missing)
+    schema = schema or infer_schema(table)
+    table = align(table, schema, unseen="error")
+    if valid is False:
+        if chosen.boosted or chosen.joint_epochs:
+            raise OptionError("boosted and joint_epochs stop by validation rows: leave valid=False out")
+        return _cross_validated(Rows(table, None, schema, _settings(training, table), callbacks, progress), chosen)
+    held = _held_out(table, valid, schema, missing)
+    if "valid" in held.rows and progress is not False:
+        say(held, table)
+    kept = held.parts["train"]
+    rows = Rows(kept, held.parts["valid"], schema, _settings(training, kept), callbacks, progress)
+    return replace(_held_out_ensemble(rows, chosen), rows=held.rows)
+
+
+def _settings(training: TrainingOptions, table: Table) -> Settings:
+    """The options of training with the defaults of protocol `best`."""
+    best: TrainingOptions = {"step_size": BEST_STEP, "epochs": best_epochs(len(table))}
+    return Settings.of({**best, **training})
+
+
+def _held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut:
+    if valid is None:
+        return set_aside(table)
+    if isinstance(valid, float | bool):
+        return set_aside(table, valid)
+    part = align(as_table(valid, missing=missing), schema, unseen="missing")
+    return HeldOut({"train": table, "valid": part}, {"train": np.arange(len(table))})
+
+
+def _held_out_ensemble(rows: Rows, options: EnsembleOptions) -> Ensemble:
+    """Fleets, then members grown one by one, then joint training; all of them judged by the validation rows."""
+    plans = plan_members(options)
+    at_once = options.members - options.boosted
+    trained = train_members(plans[:at_once], rows, options)
+    candidates = _any(trained)
+    scores = held_out_scores([candidate.model for candidate in candidates], rows.valid)
+    refuse_training_rows(scores, candidates)
+    for plan in plans[at_once:]:
+        if trained.interrupted:
+            break
+        mixture = weigh(candidates, scores, options.weighting)
+        result = grow(plan, mixture.model, len(candidates), rows, options)
+        trained = Trained({plan.number: result}, result.stopped == "interrupted")
+        if not result.failed and result.history:
+            candidates = [*candidates, *trained.candidates()]
+            new = held_out_scores([result.model], rows.valid)
+            scores = Scores(np.concatenate([scores.log_prob, new.log_prob]), scores.row_weights)
+    made = weigh(candidates, scores, options.weighting, options.size)
+    if trained.interrupted:
+        return replace(made, stopped="interrupted")
+    return _jointly(made, rows, options) if options.joint_epochs else made
+
+
+def _any(trained: Trained) -> list[Candidate]:
+    candidates = trained.candidates()
+    if not candidates:
+        raise TrainingError("no member of the ensemble is left: all runs failed")
+    return candidates
+
+
+def _jointly(made: Ensemble, rows: Rows, options: EnsembleOptions) -> Ensemble:
+    """EM on the whole mixture from where its members are; the weights are found again on the validation rows."""
+    note(f"joint training of {len(made.members)} members", rows.progress)
+    given = rows.settings.step_size
+    settings = replace(
+        rows.settings,
+        epochs=options.joint_epochs,
+        step_size=JOINT_STEP if given == BEST_STEP else given,
+        patience=rows.settings.patience or JOINT_PATIENCE,
+    )
+    result = fit(
+        made.model.circuit,
+        rows.train,
+        method=Vanilla(min(options.all_pseudocounts)),
+        seed=options.seed,
+        valid=rows.valid,
+        start=made.model,
+        callbacks=rows.callbacks,
+        progress=rows.progress,
+        **settings.options(),
+    )
+    parts, _ = components(result.model) if len(made.members) > 1 else ((result.model,), None)
+    named = zip(made.members, parts, strict=True)
+    candidates = [Candidate(part, member.name, member.run, epoch=member.epoch) for member, part in named]
+    joint = ensemble_of(candidates, rows.valid, options.weighting)
+    assert joint.valid_ll is not None
+    assert made.valid_ll is not None
+    left = (*made.left_out, *joint.left_out)
+    best = replace(joint, left_out=left) if joint.valid_ll > made.valid_ll else made
+    return replace(best, stopped=result.stopped if result.stopped == "interrupted" else best.stopped)
+
+
+def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
+    """Weights from rows that were held out in turn; then all members once more on all rows."""
+    plans, count = plan_members(options), len(rows.train)
+    if count < 2 * options.folds:
+        raise OptionError(f"{count} training rows are too few for folds={options.folds}: give valid=, or fewer folds")
+    parts = np.array_split(np.random.default_rng(options.seed).permutation(count), options.folds)
+    log_prob = np.full((len(plans), count), -np.inf)
+    epochs: dict[tuple[int, int], list[int]] = {}
+    for number, part in enumerate(parts):
+        note(f"fold {number + 1} of {options.folds}", rows.progress)
+        rest = np.sort(np.concatenate([other for other in parts if other is not part]))
+        inside = replace(rows, train=rows.train.rows(rest), valid=rows.train.rows(part))
+        trained = train_members(plans, inside, options)
+        candidates = _any(trained)
+        scores = held_out_scores([candidate.model for candidate in candidates], inside.valid)
+        if trained.interrupted:
+            return replace(weigh(candidates, scores, options.weighting, options.size), stopped="interrupted")
+        for candidate, row in zip(candidates, scores.log_prob, strict=True):
+            log_prob[candidate.number, part] = row
+            plan = plans[candidate.number]
+            epochs.setdefault((plan.tree, plan.units), []).append(trained.results[candidate.number].epoch)
+    note("all rows", rows.progress)
+    trained, settings = Trained(), replace(rows.settings, patience=None, select="last")
+    for key, found in epochs.items():
+        group = [plan for plan in plans if (plan.tree, plan.units) == key]
+        callbacks = (*rows.callbacks, _until(max(1, int(np.median(found)))))
+        more = train_members(group, replace(rows, settings=settings, callbacks=callbacks), options)
+        trained = Trained({**trained.results, **more.results}, more.interrupted)
+        if more.interrupted:
+            break
+    final = _any(trained)
+    row_weights = np.ones(count) if rows.train.weights is None else rows.train.weights.cpu().numpy().astype(np.float64)
+    held = Scores(log_prob[[candidate.number for candidate in final]], row_weights)
+    made = weigh(final, held, options.weighting, options.size)
+    return replace(made, stopped="interrupted") if trained.interrupted else made
+
+
+def _until(epoch: int) -> Callback:
+    """A callback that ends the training after so many epochs."""
+
+    def stop(event: EpochEnd) -> bool:
+        return event.epoch >= epoch
+
+    return stop
+
+
+show_records(fit_ensemble, ensemble=EnsembleOptions, settings=Settings)

@@ -1,0 +1,127 @@
+"""The members of an ensemble: which circuits they have, and their training as fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from circurve.data import Table
+from circurve.graph import Circuit
+from circurve.learning.ensemble import Candidate
+from circurve.learning.ensemble_options import EnsembleOptions
+from circurve.learning.fit import fit_fleet
+from circurve.learning.history import Callback, FitResult
+from circurve.learning.methods import Vanilla
+from circurve.learning.options import Run, Settings
+from circurve.learning.progress import note
+from circurve.schema import Schema
+from circurve.structures import Tree, chow_liu_tree, hclt
+
+__all__ = ["Plan", "Rows", "Trained", "plan_members", "resampled_tree", "train_members"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One member to train."""
+
+    number: int
+    tree: int
+    units: int
+    run: Run
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a training, and how to train on them."""
+
+    train: Table
+    valid: Table | None
+    schema: Schema
+    settings: Settings
+    callbacks: Sequence[Callback] = ()
+    progress: bool | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The results of members, by their numbers; those that failed are left out."""
+
+    results: dict[int, FitResult] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def candidates(self) -> list[Candidate]:
+        """The members in the order of their numbers, as candidates of an ensemble."""
+        listed = sorted(self.results.items())
+        return [Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch) for number, r in listed]
+
+
+def plan_members(options: EnsembleOptions) -> list[Plan]:
+    """All members: units change fastest, then pseudocounts, then trees; the seed is another one each time.
+
+    Those that are grown one by one come last; their trees are found when their turn comes.
+    """
+    units, pseudocounts = options.all_units, options.all_pseudocounts
+    of_tree, at_once = len(units) * len(pseudocounts), options.members - options.boosted
+    trees = max(1, at_once // of_tree) if options.trees == "bootstrap" else 1
+    plans = []
+    for number in range(options.members):
+        states = units[number % len(units)]
+        pseudocount = pseudocounts[number // len(units) % len(pseudocounts)]
+        tree = number // of_tree % trees
+        kind = f"tree {tree}" if number < at_once else "grown"
+        label = f"{kind}, {states} units, pseudocount {pseudocount:g}"
+        run = Run(Vanilla(pseudocount), options.seed + number, label=label, init=options.init)
+        plans.append(Plan(number, tree, states, run))
+    return plans
+
+
+def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -> Trained:
+    """Train members as fleets, one for each tree and number of units. Ctrl-C ends all of it with what is there."""
+    groups: dict[tuple[int, int], list[Plan]] = {}
+    for plan in plans:
+        groups.setdefault((plan.tree, plan.units), []).append(plan)
+    trees = {tree: _tree(rows, tree, options.seed) for tree, _ in groups}
+    done = Trained()
+    for place, ((tree, units), group) in enumerate(groups.items()):
+        note(f"fleet {place + 1} of {len(groups)}: tree {tree}, {units} units, {len(group)} runs", rows.progress)
+        circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
+        results = train_fleet(circuit, [plan.run for plan in group], rows)
+        kept = {plan.number: result for plan, result in zip(group, results, strict=True) if not result.failed}
+        interrupted = any(result.stopped == "interrupted" for result in results)
+        if interrupted and done.results:  # a run without a whole epoch has learned nothing
+            kept = {number: result for number, result in kept.items() if result.history}
+        done = Trained({**done.results, **kept}, interrupted)
+        if interrupted:
+            break
+    return done
+
+
+def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> Sequence[FitResult]:
+    """`fit_fleet` on these rows."""
+    return fit_fleet(
+        circuit,
+        rows.train,
+        runs,
+        valid=False if rows.valid is None else rows.valid,
+        callbacks=rows.callbacks,
+        progress=rows.progress,
+        **rows.settings.options(),
+    )
+
+
+def _tree(rows: Rows, number: int, seed: int) -> Tree:
+    """Tree 0 is that of all rows, the others are of as many rows drawn with replacement."""
+    if number == 0:
+        return chow_liu_tree(rows.train, rows.schema.families)
+    return resampled_tree(rows, None, np.random.default_rng([seed, number]))
+
+
+def resampled_tree(rows: Rows, weights: np.ndarray | None, rng: np.random.Generator) -> Tree:
+    """The Chow-Liu tree of rows drawn with replacement, in proportion to their weights (N,)."""
+    count = len(rows.train)
+    if weights is None and rows.train.weights is not None:
+        weights = rows.train.weights.cpu().numpy()
+    shares = None if weights is None else weights / weights.sum()
+    return chow_liu_tree(rows.train.rows(rng.choice(count, count, p=shares)), rows.schema.families)
