@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from test_fused import batch_of, on_device, tree
 
 from circurve.engine import choose_backend
 from circurve.engine.cuda.compile_ahead import Kernels, compile_ahead
-from test_fused import batch_of, on_device, tree
 
 pytest.importorskip("triton")
 
@@ -51,7 +51,7 @@ def test_launches_compile_and_do_not_run_while_compiling_ahead() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_after_compiling_ahead_nothing_is_left_to_compile(tmp_path: Any) -> None:
-    import triton  # noqa: PLC0415
+    import triton
 
     case = tree(units=37, samples=9)  # a width that no other test has
     found: list[str] = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from test_fused import batch_of, on_device, tree
 
 from circuits import ALL, all_sums
 from circurve.engine import choose_backend
-from test_fused import batch_of, on_device, tree
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
@@ -53,7 +53,8 @@ def test_a_failed_call_leaves_nothing_half_prepared(monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError
 
-    with monkeypatch.context() as patch, pytest.raises(torch.OutOfMemoryError):
+    with monkeypatch.context() as patch:
         patch.setattr(backend.engine, "accept", fail)
-        backend.log_prob(fixed, batch)
+        with pytest.raises(torch.OutOfMemoryError):
+            backend.log_prob(fixed, batch)
     assert torch.equal(backend.log_prob(fixed, batch), wanted)
