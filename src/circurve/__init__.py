@@ -32,6 +32,7 @@ from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
 from circurve.learning import Gated, Global, Grid, Run, Vanilla, fit, fit_fleet, gates, schedules
 from circurve.model import Model, load
+from circurve.models import Models
 from circurve.schema import Column, Schema
 from circurve.structures import (
     chow_liu_tree,
@@ -76,6 +77,7 @@ __all__ = [
     "Indicator",
     "Input",
     "Model",
+    "Models",
     "OptionError",
     "OutlierDetector",
     "ParameterError",

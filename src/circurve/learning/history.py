@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -16,6 +17,7 @@ from circurve.learning.methods import Gated, Strength, Vanilla
 from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
+from circurve.models import Models
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -152,6 +154,17 @@ class FleetResult(Sequence[FitResult]):
         self.check_any_left()
         whole = [result for result in self.results if not result.failed]
         return max(whole, key=lambda result: float(getattr(result, by)))
+
+    @cached_property
+    def models(self) -> Models:
+        """The models of all runs, which can be asked together: `fleet.models.conditional(...)`; see `Models`.
+
+        Answers call the runs by their labels where all have different ones, else by their numbers.
+        """
+        labels = [result.run.label for result in self.results]
+        named = [label for label in labels if label is not None]
+        unique = len(set(named)) == len(self.results)
+        return Models([result.model for result in self.results], named if unique else None)
 
     def to_frame(self) -> DataFrame:
         """A pandas data frame with one row for each run: its settings and its scores, in the order of the runs."""

@@ -1,0 +1,118 @@
+"""How unusual a value is among those that its column could have had: the probability of all that are not more probable.
+
+    tail(x) = P(p(X) <= p(x)),        X distributed as p(x_v | e).
+
+It is 1 for the most probable value, and at most t with probability t at most: in every column, whatever its unit and
+however many values it has. Of columns with finitely many values it is a sum. Of others it is a sum over the cells of a
+grid that the input units determine, on each of which the logarithm of the density is taken as linear: of a cell of mass
+m with densities a < b at its ends, the part that is at most as dense as p has the mass m (p - a) / (b - a). Masses are
+exact, so that only the places are approximate at which the density passes p; the error is about 1 % of the tail. Whole
+numbers have cells of their own as far as MAX_POINTS allow, and are exact then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from circurve.inputs import LOG_ZERO
+from circurve.queries.distributions import unit_log_prob
+from circurve.queries.target import Target
+
+__all__ = ["log_tail"]
+
+EQUAL = 1e-6
+"""Values whose log-probabilities differ by less are taken as equally probable."""
+
+STEPS = (0, 0.15, 0.3, 0.5, 0.7, 0.9, 1.1, 1.35, 1.6, 1.9, 2.2, 2.6, 3, 3.5, 4, 5, 6, 8, 10, 15, 25, 50)
+"""Where the points of a grid are, in standard deviations from the mean of a unit, on both sides."""
+
+MAX_POINTS = 1 << 10
+"""Points of a grid; where units give more, they are thinned out."""
+
+TERMS_AT_ONCE = 1 << 22
+"""Rows times cells of a grid that are held at once, for each run."""
+
+
+def log_tail(target: Target, column: int, shares: Sequence[Tensor], log_prob: Tensor) -> Tensor:  # (R, N) -> (R, N)
+    """log P(p(X) <= p(x)) of a column's value in each row, float64.
+
+    shares: of the units at each of the column's places, (R, g, K, N), summing to one. log_prob: log p(x), -inf for an
+    impossible value, whose tail is -inf too.
+    """
+    flat = torch.cat([share.double().flatten(1, 2) for share in shares], dim=1)  # (R, U, N)
+    if target.states[column] is not None:
+        tables = [torch.cat([logs.double().flatten(1, 2) for logs in target.state_logs(column)], dim=1)]
+    else:
+        tables = _tables(target, column)
+    size = max(1, TERMS_AT_ONCE // tables[0].shape[-1])
+    starts = range(0, flat.shape[-1], size)
+    parts = [_rows(tables, flat[..., s : s + size], log_prob[:, s : s + size].double()) for s in starts]
+    return torch.cat(parts, dim=1).clamp_max(0.0)
+
+
+def _rows(tables: Sequence[Tensor], shares: Tensor, log_prob: Tensor) -> Tensor:  # (R, N) -> (R, N)
+    """log of the mass that is at most as dense as each row's value.
+
+    tables: log p of each state; or of cells, as `_tables` returns them.
+    """
+    level = log_prob.unsqueeze(-1)
+    mass, *ends = (_mixed(table, shares) for table in tables)  # (R, N, M)
+    first, last = ends or (mass, mass)
+    least, most = torch.minimum(first, last), torch.maximum(first, last)
+    # log((p - a) / (b - a)) where a < p < b
+    part = level - most + torch.log1p(-(least - level).clamp_max(0).exp()) - torch.log1p(-(least - most).exp())
+    part = torch.where(level >= most - EQUAL, 0.0, torch.where(level <= least, -torch.inf, part))
+    return (mass + part).logsumexp(-1)
+
+
+def _mixed(table: Tensor, shares: Tensor) -> Tensor:  # (R, U, M), (R, U, N) -> (R, N, M)
+    """log sum_u F_u exp(table_um)."""
+    largest = table.amax(1, keepdim=True)  # (R, 1, M)
+    return torch.matmul(shares.transpose(1, 2), (table - largest).exp()).log() + largest
+
+
+def _tables(target: Target, column: int) -> list[Tensor]:
+    """log of the mass of each cell under each unit, and of the densities at the cells' ends: (R, U, M) each."""
+    bounds = _cells(target, column)
+    found: tuple[list[Tensor], ...] = ([], [], [])
+    for place in target.places[column]:
+        parameters = target.parameters(place).double()
+        low, high = (end.unsqueeze(1).expand(-1, parameters.shape[1], -1) for end in bounds)  # (R, g, M)
+        mass = place.family.log_mass(parameters, low, high)
+        found[0].append(mass.masked_fill((low > high).unsqueeze(2), LOG_ZERO))
+        for at, end in enumerate((low, high)):
+            logs = unit_log_prob(place.family, parameters, end.masked_fill(end.isinf(), 0.0))
+            found[at + 1].append(logs.masked_fill(end.isinf().unsqueeze(2), LOG_ZERO))
+    return [torch.cat([table.flatten(1, 2) for table in part], dim=1) for part in found]
+
+
+def _cells(target: Target, column: int) -> tuple[Tensor, Tensor]:  # (R, M) each
+    """The ends of cells that together hold all values, with points around the mean of each unit between them.
+
+    Cells of whole numbers may be empty: they begin after their end.
+    """
+    pairs = [(place.family, target.parameters(place).double()) for place in target.places[column]]
+    mean = torch.cat([family.mean(p).flatten(1) for family, p in pairs], dim=1)  # (R, U)
+    deviation = torch.cat([family.variance(p).flatten(1) for family, p in pairs], dim=1).sqrt()
+    steps = mean.new_tensor(STEPS)
+    points = (mean.unsqueeze(-1) + deviation.unsqueeze(-1) * torch.cat([-steps.flip(0), steps[1:]])).flatten(1)
+    points = points.sort(1).values  # (R, P)
+    if points.shape[1] > MAX_POINTS:
+        kept = torch.linspace(0, points.shape[1] - 1, MAX_POINTS, device=points.device).round().long()
+        points = points[:, kept]
+    infinite = torch.full_like(points[:, :1], torch.inf)
+    if not pairs[0][0].discrete:
+        return torch.cat([-infinite, points], dim=1), torch.cat([points, infinite], dim=1)
+    points = _whole(points.ceil().clamp_min(0))
+    return torch.cat([torch.zeros_like(infinite), points + 1], dim=1), torch.cat([points, infinite], dim=1)
+
+
+def _whole(points: Tensor) -> Tensor:  # (R, P) -> (R, MAX_POINTS)
+    """Every whole number up to the last point in runs where they are few enough, else the points; the last repeated."""
+    last = points[:, -1:]
+    every = torch.arange(MAX_POINTS, dtype=points.dtype, device=points.device).minimum(last)
+    padded = torch.cat([points, last.expand(-1, MAX_POINTS - points.shape[1])], dim=1)
+    return torch.where(last < MAX_POINTS, every, padded)
