@@ -6,8 +6,8 @@ It is 1 for the most probable value, and at most t with probability t at most: i
 however many values it has. Of columns with finitely many values it is a sum. Of others it is a sum over the cells of a
 grid that the input units determine, on each of which the logarithm of the density is taken as linear: of a cell of mass
 m with densities a < b at its ends, the part that is at most as dense as p has the mass m (p - a) / (b - a). Masses are
-exact, so that only the places are approximate at which the density passes p; the error is about 1 % of the tail. Whole
-numbers have cells of their own as far as MAX_POINTS allow, and are exact then.
+exact, so that only the places are approximate at which the density passes p; the error is about 0.01 of -log tail.
+Whole numbers have cells of their own as far as MAX_POINTS allow, and are exact then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["log_tail"]
 EQUAL = 1e-6
 """Values whose log-probabilities differ by less are taken as equally probable."""
 
-STEPS = (0, 0.15, 0.3, 0.5, 0.7, 0.9, 1.1, 1.35, 1.6, 1.9, 2.2, 2.6, 3, 3.5, 4, 5, 6, 8, 10, 15, 25, 50)
+STEPS = (0, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1, 1.25, 1.5, 1.8, 2.1, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 25, 50)
 """Where the points of a grid are, in standard deviations from the mean of a unit, on both sides."""
 
 MAX_POINTS = 1 << 10
