@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -94,7 +93,7 @@ def test_columns_with_many_values_do_not_rank_high_for_that_alone() -> None:
 
 
 def test_surprise_is_as_rare_as_it_says_in_columns_of_all_kinds() -> None:
-    """Rows drawn from a model: a surprise above s has probability e^-s in a continuous column, at most that elsewhere."""
+    """Of rows drawn from a model. A surprise above s has probability e^-s in a continuous column, less in others."""
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 3, 600)
     frame = pd.DataFrame(
