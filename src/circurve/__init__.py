@@ -45,6 +45,7 @@ from circurve.learning import (
     schedules,
 )
 from circurve.model import Model, load
+from circurve.models import Models
 from circurve.schema import Column, Schema
 from circurve.structures import (
     chow_liu,
@@ -91,6 +92,7 @@ __all__ = [
     "Indicator",
     "Input",
     "Model",
+    "Models",
     "OptionError",
     "OutlierDetector",
     "ParameterError",

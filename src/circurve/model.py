@@ -39,7 +39,7 @@ from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
 
-__all__ = ["Model", "as_device", "load"]
+__all__ = ["Model", "as_device", "load", "score_rows"]
 
 Array = NDArray[np.float64]
 
@@ -197,25 +197,11 @@ class Model(Questions):
         if few is not None:
             return torch.from_numpy(few).to(x.device, self.dtype) if isinstance(x, Tensor) else few
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
-        values = self._scores(computing, table.to(self.device), memory_budget)  # (N, outputs)
+        values = score_rows(computing, self.params, table.to(self.device), memory_budget)[0].T  # (N, outputs)
         if extra is not None:
             values = values + extra[:, None].to(values)
         values = values[:, 0] if self.circuit.outputs == 1 else values
         return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
-
-    def _scores(self, backend: Backend, table: Table, memory_budget: int | None) -> Tensor:  # (N, outputs)
-        """log p of the rows of a checked table, as many at once as memory holds."""
-        chunk = chunk_size(backend, backward=False, memory_budget=memory_budget, samples=len(table))
-
-        def score(size: int) -> Tensor:  # (outputs, N)
-            starts = range(0, len(table), size)
-            rows = (Batch.rows(table, start, min(start + size, len(table)), self.dtype) for start in starts)
-            return torch.cat([backend.log_prob(self.params, batch)[0] for batch in rows], dim=1)
-
-        values = within_memory(backend, max(1, min(chunk, len(table))), score).T
-        if backend is self.backend:
-            self._release_if_large(len(table), backward=False)
-        return values
 
     def _few_rows(self, x: Any) -> Array | None:
         """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.
@@ -265,12 +251,6 @@ class Model(Questions):
         """What computes this model on its device: chosen once, and gone with the model."""
         return choose_backend(self.program, self.params, fixed=True)
 
-    def _release_if_large(self, samples: int, backward: bool) -> None:
-        """Buffers of a few rows stay for the next call; large ones go, since a person may hold many models."""
-        if samples * self.backend.bytes_per_sample(backward) > MAX_KEPT_BYTES:
-            with self.backend.lock:
-                self.backend.release()
-
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what can be made again."""
         return {name: value for name, value in self.__dict__.items() if name not in MADE_AGAIN}
@@ -284,6 +264,25 @@ class Model(Questions):
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
+
+
+def score_rows(backend: Backend, params: Params, table: Table, memory_budget: int | None) -> Tensor:  # (R, outputs, N)
+    """log p of the rows of a checked table, as many at once as memory holds.
+
+    Buffers of a few rows stay with the backend for the next call; large ones go, since a person may hold many models.
+    """
+    rows = len(table)
+    chunk = chunk_size(backend, backward=False, memory_budget=memory_budget, samples=rows)
+
+    def score(size: int) -> Tensor:  # (R, outputs, N)
+        parts = (Batch.rows(table, start, min(start + size, rows), params.dtype) for start in range(0, rows, size))
+        return torch.cat([backend.log_prob(params, part) for part in parts], dim=2)
+
+    found = within_memory(backend, max(1, min(chunk, rows)), score)
+    if rows * backend.bytes_per_sample(backward=False) > MAX_KEPT_BYTES:
+        with backend.lock:
+            backend.release()
+    return found
 
 
 def _on_the_simplex(weights: Tensor) -> Tensor:

@@ -56,6 +56,13 @@ def test_wrong_options_of_fit(invoke, table, rows, options, expected):
     assert expected in error_line(invoke(f"fit {table} {options}"))
 
 
+def test_a_circuit_that_free_memory_does_not_hold_is_refused(invoke, table, monkeypatch):
+    """Free memory is asked for in one place, which knows every system and the limits of containers."""
+    monkeypatch.setattr("circurve.cli.models.available_memory", lambda: 1000)
+    line = error_line(invoke(f"fit {table} --units 3 --out m"))
+    assert "parameters are more than this machine's memory holds" in line
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

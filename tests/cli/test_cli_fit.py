@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from cli_helpers import FIELDS, error_line, strict_json, write_csv
 
@@ -142,12 +143,31 @@ def test_a_mark_for_missing_values_is_understood(answer, invoke, rows):
     )
 
 
-def test_a_category_seen_only_in_held_out_rows_is_no_error(answer, rows):
-    write_csv("train.csv", rows)
-    rows[0, 0] = 4
-    write_csv("valid.csv", rows)
-    answer(f"fit train.csv --valid valid.csv {TINY} --out m.safetensors")
-    assert cc.load("m.safetensors").circuit.families[0] == cc.Categorical(5)
+@pytest.mark.parametrize("command", ["fit", "sweep --methods vanilla --seeds 1"])
+def test_the_model_knows_what_the_training_file_holds_and_other_values_are_unseen(command, answer, invoke, folder):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"city": rng.choice(["Oslo", "Rome"], 40), "age": rng.normal(40, 9, 40)})
+    frame.to_csv("train.csv", index=False)
+    frame.assign(city=["Kyiv", *frame["city"][1:]]).to_csv("test.csv", index=False)
+    line = f"{command} train.csv --test test.csv {TINY} --precision float64"
+
+    def scores(options):
+        report = answer(f"{line} {options}")
+        return (report if command == "fit" else report["runs"][0]) | {"variables": report["variables"]}
+
+    left_out = scores("")["test_ll"]
+    assert "'Kyiv' was not seen in training ('Oslo', 'Rome'); 1 row in all" in invoke(line).stderr
+    assert scores("--unseen missing")["test_ll"] == left_out
+    assert scores("--unseen impossible")["test_ll"] is None
+    error = error_line(invoke(f"{line} --unseen error"))
+    assert "test data: column 0 ('city'), line 2: 'Kyiv' was not seen in training" in error
+    assert "pass --unseen missing" in error
+    if command == "fit":
+        answer(f"{line} --out m.safetensors")
+        model = cc.load("m.safetensors")
+        assert model.schema.columns[0].categories == ("Oslo", "Rome")
+        test = pd.read_csv("test.csv").replace("Kyiv", None)
+        assert left_out == pytest.approx(model.log_prob(test).mean(), rel=1e-6)
 
 
 def test_warnings_are_one_line_each_and_leave_the_json_alone(invoke, folder):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from latent_trees import trees
 
-from circuits import Case, cases
+from circuits import Case, Truth, cases
 from circurve.data import QuickCheck
 from circurve.engine import Params, Reference, SmallBatches, compile, from_nodes
 from circurve.engine.numerics import WEAK_SUM
@@ -42,6 +42,15 @@ def test_equals_the_reference_in_both_precisions(case):
     assert_same_as_reference(case, torch.float32, 2e-4)
     computed = assert_same_as_reference(case, torch.float64, 1e-10)
     assert computed or case.params.may_underflow()
+
+
+@given(case=cases(zeros=False))
+@settings(max_examples=40, deadline=None)
+def test_log_prob_is_that_of_the_definition(case):
+    """What the contract asks of every backend. This is none: it belongs to one set of parameters and may give up."""
+    found, _ = found_and_wanted(case, torch.float64)
+    if found is not None:
+        np.testing.assert_allclose(found, Truth.of(case).outputs.log(), rtol=1e-11, atol=1e-13)
 
 
 @given(case=cases(zeros=True))

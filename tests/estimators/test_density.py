@@ -313,3 +313,25 @@ def test_ensemble_in_the_other_estimators():
     assert not np.isnan(cc.CircuitImputer(**options).fit(x).transform(with_holes(x))).any()
     few = cc.DensityEstimator(**options).fit(x[:8])
     assert few.ensemble_ is None
+
+
+def test_sample_takes_a_seed_of_its_own():
+    x, _ = iris()
+    fitted = cc.DensityEstimator(**FAST).fit(x)
+    again = [fitted.sample(20, random_state=seed) for seed in (1, 1, 2, np.random.RandomState(1))]
+    np.testing.assert_array_equal(again[0], again[1])
+    np.testing.assert_array_equal(again[0], again[3])
+    assert not np.array_equal(again[0], again[2])
+    assert not np.array_equal(again[0], fitted.sample(20))
+
+
+def test_all_rows_train_the_final_model_also_where_fit_would_set_some_aside():
+    x = np.random.default_rng(0).normal(size=(250, 2))
+    circuit = cc.hclt(x, 32)
+    assert "valid" in cc.fit(circuit, x, epochs=2, progress=False).rows
+    fitted = cc.DensityEstimator(
+        structure=circuit, n_estimators=1, init="random", validation_fraction=None, max_epochs=5, random_state=0
+    ).fit(x)
+    options = {"seed": fitted._seed(), "epochs": 5, "batch_size": None, "precision": "float64", "progress": False}
+    on_all_rows = cc.fit(circuit, x, valid=False, **options).model
+    np.testing.assert_allclose(fitted.score_samples(x), on_all_rows.log_prob(x), rtol=1e-9)

@@ -78,6 +78,17 @@ def test_ten_thousand_conditionals_take_two_upward_passes() -> None:
             torch.testing.assert_close(found[0, some][chosen].double(), wanted, rtol=1e-3, atol=1e-4)
 
 
+def test_a_fleet_is_asked_in_the_passes_of_one_model() -> None:
+    x = np.random.default_rng(0).integers(0, 2, (200, 5))
+    runs = [cc.Run(seed=seed) for seed in range(4)]
+    models = cc.fit_fleet(cc.hclt(x, 3), x, runs, epochs=1, progress=False, valid=False).models
+    models.backend = Counting(models.program, models.params)
+    assert models.conditional({0: 1}, {1: x[:, 1].tolist()}).shape == (4, 200)
+    assert models.backend.rows == 2 * 200
+    assert models.log_prob(x).shape == (4, 200)
+    assert models.backend.rows == 3 * 200
+
+
 def test_parts_of_any_size_give_the_same_answers() -> None:
     target, data = hidden_tree(variables=6, units=4, rows=40)
     x = data.astype(float)

@@ -76,6 +76,27 @@ def test_a_gpu_gives_the_answers_of_a_cpu(pair: tuple[Model, Model], name: str) 
             assert np.asarray(found[column]).tolist() == np.asarray(values).tolist()
 
 
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_several_runs_on_a_gpu_answer_as_each_alone(pair: tuple[Model, Model], name: str) -> None:
+    _, model = pair
+    blurred = model.params.map(lambda values: values.clone())
+    for weights in blurred.weights:
+        weights.mul_(0.7).add_(0.3 / weights.shape[-1])
+    runs = [model, Model(model.circuit, blurred, model.program, model.schema)]
+    together = QUESTIONS[name](cc.Models(runs))
+    tolerance = 1e-9 if model.dtype == torch.float64 else 2e-4
+    for run, alone in enumerate(map(QUESTIONS[name], runs)):
+        if isinstance(alone, float | np.ndarray):
+            np.testing.assert_allclose(together[run], alone, rtol=tolerance, atol=tolerance)
+            continue
+        found = columns_of(together)
+        own = np.asarray(found["run"]) == run
+        for column, values in columns_of(alone).items():
+            if np.asarray(values).dtype.kind == "f":
+                part = np.asarray(found[column])[own]
+                np.testing.assert_allclose(part, values, rtol=tolerance, atol=tolerance, err_msg=column)
+
+
 def test_draws_on_a_gpu_follow_the_conditional_and_their_seed(pair: tuple[Model, Model]) -> None:
     _, model = pair
     first, again = (columns_of(model.sample(4000, {"city": "Rome"}, seed=1)) for _ in range(2))

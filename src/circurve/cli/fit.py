@@ -78,6 +78,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     no_split: options.NoSplitOption = False,
     missing: options.MissingOption = None,
     types: options.TypesOption = None,
+    unseen: options.UnseenInPartsOption = options.Unseen.missing,
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -95,7 +96,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
     job = Job.of(Shape(structure, units), [run], typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing, options.parse_types(types))
+    source = Source(data, data_dir, header, missing, options.parse_types(types), unseen=unseen.value)
     files = (*files_of(source), valid, test)
     if out is not None:
         check_target("--out", out, files)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 
 from circurve.cli.tables import common_schema
 from circurve.data import Dataset
+from circurve.engine.host_memory import available_memory
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.structures import chow_liu, fully_factorized, hclt, hmm, mixture, random_binary_trees
@@ -51,14 +51,14 @@ def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
     """The circuit for a data set, if there is memory for its parameters."""
     circuit = _build(shape, data, seed)
     parameters = circuit.describe().parameters
-    if BYTES * parameters > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+    if BYTES * parameters > available_memory():
         raise OptionError(f"--units {shape.units}: {parameters:,} parameters are more than this machine's memory holds")
     return circuit
 
 
 def _build(shape: Shape, data: Dataset, seed: int) -> Circuit:
-    """The schema covers the values of all parts, the tree comes from `train`."""
-    schema, units = data.train.schema or common_schema(data, {}), shape.units
+    """The schema is that of the training table, the tree comes from its rows."""
+    schema, units = data.train.schema or common_schema(Dataset(data.name, data.train), {}), shape.units
     match shape.structure:
         case Structure.hclt:
             return hclt(data.train, units, schema=schema)

@@ -258,6 +258,15 @@ UnseenOption = Annotated[
         help="A value that training did not see: its row is impossible, the value counts as missing, or is an error.",
     ),
 ]
+UnseenInPartsOption = Annotated[
+    Unseen,
+    typer.Option(
+        "--unseen",
+        rich_help_panel=DATA,
+        help="A value of a validation or test table that the training table does not hold: it counts as missing, "
+        "its row is impossible, or it is an error.",
+    ),
+]
 UnseenToFillOption = Annotated[
     UnseenToFill,
     typer.Option(

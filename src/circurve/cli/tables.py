@@ -80,6 +80,9 @@ class Source:
     dropped: frozenset[str] = frozenset()
     """Columns to leave out of a table that is read for a model."""
 
+    unseen: Unseen = "missing"
+    """What becomes of values in validation and test tables that the training table does not hold."""
+
 
 def source_for(model: Model, source: Source) -> Source:
     """The source, read with what the model knows of its columns."""
@@ -154,15 +157,15 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
     if held.valid or held.test:
         files = {"valid": held.valid, "test": held.test}
         read = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
-        return _aligned(_with_parts(data, read), source.types), None
+        return _aligned(_with_parts(data, read), source), None
     in_parts = len(parts_of(data)) > 1
     if in_parts and (held.shares is not None or held.no_split):
         raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
     if in_parts or held.no_split:
-        return _aligned(data, source.types), None
+        return _aligned(data, source), None
     _, valid, test = held.shares or DEFAULT_SHARES
     with about(source.data):  # find values that no family takes while rows have the numbers that they have in the file
-        whole = _aligned(data, source.types)
+        whole = _aligned(data, source)
     trains, valids, tests = split_rows(whole.train, valid, test, seed)
     record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": fingerprint(data.train)}
     return replace(whole, train=trains, valid=valids, test=tests), record
@@ -199,11 +202,18 @@ def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
     return infer_schema(*parts_of(data).values(), types=cast("Types", types))
 
 
-def _aligned(data: Dataset, types: Mapping[str, str]) -> Dataset:
-    """The parts in the schema of all of them."""
-    schema = common_schema(data, types)
-    parts = {split: align(part, schema, unseen="error") for split, part in parts_of(data).items()}
+def _aligned(data: Dataset, source: Source) -> Dataset:
+    """The parts in the schema of the training table: the model knows the values that it holds."""
+    schema = common_schema(Dataset(data.name, data.train), source.types)
+    parts = {split: _in_schema(split, part, schema, source.unseen) for split, part in parts_of(data).items()}
     return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
+
+
+def _in_schema(split: str, part: Table, schema: Schema, unseen: Unseen) -> Table:
+    if split == "train":
+        return align(part, schema, unseen="error")
+    with about(f"{split} data"):
+        return align(part, schema, unseen=unseen)
 
 
 def _categorical(source: Source) -> frozenset[str]:

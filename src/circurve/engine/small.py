@@ -10,6 +10,9 @@ The sums are those of `reference.upward`: with m_n the largest log-value among t
 
 with log-values in float64 and products in the precision of the parameters. Where a sum could lose its children to
 rounding, nothing is returned, and a backend computes the rows.
+
+It is no backend itself: a backend is given parameters with every call and always answers, while this belongs to one set
+of parameters, whose tables it keeps.
 """
 
 from __future__ import annotations

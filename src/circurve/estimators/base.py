@@ -74,8 +74,10 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
     def _recipe(self) -> Recipe:
         return Recipe(**{name: getattr(self, name) for name in (f.name for f in fields(Recipe))})
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+    def _seed(self, random_state: Any = None) -> int:
+        """A seed from `random_state`, or from that of the estimator where it is None."""
+        state = self.random_state if random_state is None else random_state
+        return int(check_random_state(state).randint(np.iinfo(np.int32).max))
 
     def _training_rows(self, x: Any, sample_weight: Any, *, reset: bool) -> tuple[Table, Array]:
         """The rows of X of weight above zero, in the estimator's schema, and which they are, (N,) boolean.

@@ -76,15 +76,16 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         """The mean log-likelihood of the rows."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1) -> Any:
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Rows drawn from the density, (n_samples, V): numbers, or a data frame where a column holds text or dates.
 
-        An integer `random_state` gives the same rows at every call.
+        random_state: As usual; an integer gives the same rows at every call. None takes that of the estimator.
         """
         check_is_fitted(self)
         check_count("n_samples", n_samples, at_least=1)
+        seed = self._seed(random_state)
         target = Target.of(self.model_.program, self.model_.params)
-        drawn = sample(target, no_evidence(target), draws=n_samples, seed=self._seed())[0, :, 0].double().cpu().numpy()
+        drawn = sample(target, no_evidence(target), draws=n_samples, seed=seed)[0, :, 0].double().cpu().numpy()
         columns = decode(drawn, self.schema_)
         if all(column.dtype.kind in "biuf" for column in columns.values()):
             return np.stack(list(columns.values()), axis=1, dtype=np.float64)

@@ -149,7 +149,8 @@ def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
         chosen = tried.best(by="valid_ll")
         best, epochs = chosen.run, max(1, chosen.epoch)
     members = [replace(best, seed=seed + number) for number in range(recipe.ensemble or recipe.n_estimators)]
-    results = fit_fleet(circuit, table, members, callbacks=[lambda event: event.epoch >= epochs], **options)
+    enough = [lambda event: event.epoch >= epochs]
+    results = fit_fleet(circuit, table, members, valid=False, callbacks=enough, **options)
     return Learned(mix([result.model for result in results if not result.failed]), epochs)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -18,6 +19,7 @@ from circurve.learning.mixture_weights import Weighting
 from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
+from circurve.models import Models
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -173,6 +175,17 @@ class FleetResult(Sequence[FitResult]):
         whole = [(number, result) for number, result in enumerate(self.results) if not result.failed]
         candidates = [Candidate(r.model, self.name(number), number, r.train_ll, r.epoch) for number, r in whole]
         return ensemble_of(candidates, valid, weights, size, missing)
+
+    @cached_property
+    def models(self) -> Models:
+        """The models of all runs, which can be asked together: `fleet.models.conditional(...)`; see `Models`.
+
+        Answers call the runs by their labels where all have different ones, else by their numbers.
+        """
+        labels = [result.run.label for result in self.results]
+        named = [label for label in labels if label is not None]
+        unique = len(set(named)) == len(self.results)
+        return Models([result.model for result in self.results], named if unique else None)
 
     def to_frame(self) -> DataFrame:
         """A pandas data frame with one row for each run: its settings and its scores, in the order of the runs."""

@@ -26,8 +26,12 @@ SHARE = 0.1
 FEWEST_ROWS, FEWEST_ROWS_UNASKED = 10, 200
 """Fewer rows are not split; without a need for validation rows, only tables of FEWEST_ROWS_UNASKED rows are."""
 
-SEED = 0
-"""Which rows are set aside does not depend on the seeds of the runs: all runs are compared on the same rows."""
+SEED = 760_218_834
+"""Which rows are set aside does not depend on the seeds of the runs: all runs are compared on the same rows.
+
+Nor should it depend on the data: rows that were themselves drawn with the seed of the split would be set aside by the
+numbers that made them, the smallest ones say. People do not choose this seed.
+"""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ __all__ = [
     "column_distribution",
     "distribution",
     "state_probabilities",
+    "unit_log_prob",
 ]
 
 BISECTIONS, RESOLUTION = 100, 1e-12
@@ -98,6 +99,16 @@ class MixtureDistribution:
             moments=(self.moments[0][:, at], self.moments[1][:, at]),
         )
 
+    def run(self, number: int) -> MixtureDistribution:
+        """The distributions of one run."""
+        at = slice(number, number + 1)
+        return replace(
+            self,
+            parameters=tuple(values[at] for values in self.parameters),
+            shares=tuple(share[at] for share in self.shares),
+            moments=(self.moments[0][at], self.moments[1][at]),
+        )
+
     def mean(self) -> Tensor:  # (R, N)
         """The expected value."""
         return self.moments[0]
@@ -110,7 +121,7 @@ class MixtureDistribution:
         """The density, or the probability of whole numbers, at each point of a grid."""
         if self.interval is None:
             points = grid.to(self.shares[0])
-            return self._mixed(lambda family, p: _log_prob(family, p, points.expand(1, p.shape[1], -1)))
+            return self._mixed(lambda family, p: unit_log_prob(family, p, points.expand(1, p.shape[1], -1)))
         return torch.stack([self._density(point.double().expand(1, self._rows)) for point in grid], dim=-1)
 
     def cdf(self, grid: Tensor) -> Tensor:  # (M,) -> (R, N, M)
@@ -186,7 +197,7 @@ class MixtureDistribution:
     def _density(self, x: Tensor) -> Tensor:  # (R or 1, N) -> (R, N)
         total = x.new_zeros(self.shares[0].shape[0], self._rows)
         for family, parameters, share in zip(self.families, self.parameters, self.shares, strict=True):
-            value = _log_prob(family, parameters, x.unsqueeze(1).expand(-1, parameters.shape[1], -1))
+            value = unit_log_prob(family, parameters, x.unsqueeze(1).expand(-1, parameters.shape[1], -1))
             total = total + (share * (value - self._log_mass(family, parameters)).exp()).sum((1, 2))
         if self.interval is not None:
             total = total * ((x >= self.interval[0]) & (x <= self.interval[1]))
@@ -311,8 +322,8 @@ def _moments(
     """Mean and variance of a mixture of units."""
     units = [unit_moments(target, given, place.number) for place in places]
     chosen = [[m.index_select(1, p.groups) for m in pair] for pair, p in zip(units, places, strict=True)]
-    shift = chosen[0][0].mean()
-    mean = shift.expand(shares[0].shape[0], given.size)
+    shift = chosen[0][0].mean((1, 2, 3), keepdim=True)  # (R, 1, 1, 1)
+    mean = shift[:, 0, 0].expand(-1, given.size)
     for (m, _), share in zip(chosen, shares, strict=True):
         mean = mean + (share * (m - shift)).sum((1, 2))
     variance = torch.zeros_like(mean)
@@ -321,7 +332,7 @@ def _moments(
     return mean, variance
 
 
-def _log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (R, g, K, P), (R or 1, g, N) -> (R, g, K, N)
+def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (R or 1, g, N) -> (R, g, K, N)
     """log p of any number; LOG_ZERO for what the family does not take."""
     support = family.support()
     if family.discrete:

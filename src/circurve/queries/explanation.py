@@ -6,7 +6,8 @@ With F_u the flow of the units of column v and f_u(x_v) their densities,
 
 so one pass up and one down give all cells of a row, in float64. Flow that was lost to rounding, and all of it in rows
 or units of probability zero, would be missing from that sum. Such cells get a pass of their own, in which the cell is
-left out: the flows of that pass are F_u / f_u(x_v) divided by their sum.
+left out: the flows of that pass are F_u / f_u(x_v) divided by their sum. These shares are those of the mixture
+p(x_v | x_-v), which has the mean, the variance and the tail (`tails.py`) that are returned beside it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from circurve.engine.numerics import FLUSH, IMPOSSIBLE, WEAK_SUM
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.passes import Posterior, chunked, log_prob, posterior
+from circurve.queries.tails import log_tail
 from circurve.queries.target import Target
 from circurve.queries.units import unit_moments
 
@@ -38,6 +40,8 @@ class Explanation:
     log_conditional: Tensor  # log p(x_v | x_-v), (R, N, V) float64; -inf where it is impossible
     mean: Tensor  # E[x_v | x_-v], (R, N, V) float64
     variance: Tensor  # Var[x_v | x_-v], (R, N, V) float64
+    # log P(p(X | x_-v) <= p(x_v | x_-v)) of a value X in place of x_v, (R, N, V) float64; -inf where it is impossible
+    log_tail: Tensor
 
 
 @torch.no_grad()
@@ -48,19 +52,17 @@ def explain(target: Target, rows: Evidence) -> Explanation:
     """
     exact, given = target.exact, rows.to(torch.float64)
 
-    def work(part: Evidence) -> Tensor:  # (R, V, 3, N)
-        found = _from_flows(exact, part)
-        unsure = (found[:, :, 3] > 0) & (part.observed > 0)  # (R, V, N)
-        return _left_out(exact, part, unsure, found[:, :, :3])
+    def work(part: Evidence) -> Tensor:  # (R, V, 4, N)
+        found, unsure = _from_flows(exact, part)
+        return _left_out(exact, part, unsure & (part.observed > 0), found)
 
     found = chunked(exact, given, work)
     found = torch.where((given.observed > 0).unsqueeze(2), found, torch.nan)
-    log_conditional, mean, variance = (part.transpose(1, 2) for part in found.unbind(2))
-    return Explanation(log_conditional, mean, variance)
+    return Explanation(*(part.transpose(1, 2) for part in found.unbind(2)))
 
 
-def _from_flows(target: Target, part: Evidence) -> Tensor:  # (R, V, 4, N)
-    """log p(x_v | x_-v), mean, variance, and 1 where the flows do not tell."""
+def _from_flows(target: Target, part: Evidence) -> tuple[Tensor, Tensor]:  # (R, V, 4, N), (R, V, N)
+    """log p(x_v | x_-v), mean, variance and log-tail; and where the flows do not tell."""
     leaves = leaf_values(target, part)
     found = posterior(target, part, leaves)
     shape = (target.runs, target.variables, part.size)
@@ -77,9 +79,23 @@ def _from_flows(target: Target, part: Evidence) -> Tensor:  # (R, V, 4, N)
     total = _sum_by_column(target, [share.sum(2) for share in posteriors], shape)
     log_conditional = -(total.log() + largest)
     mean, variance = _moments(target, part, posteriors, total)
+    tails = torch.full_like(log_conditional, torch.nan)
+    for column in _observed_columns(part):
+        tails[:, column] = _tail(target, column, posteriors, total[:, column], log_conditional[:, column])
     impossible = ~(found.log_evidence > -torch.inf).unsqueeze(1)
     unsure = impossible | (lost.log() + log_conditional > torch.log(torch.tensor(TOLERANCE)))
-    return torch.stack([log_conditional, mean, variance, unsure.double()], dim=2)
+    return torch.stack([log_conditional, mean, variance, tails], dim=2), unsure
+
+
+def _observed_columns(part: Evidence) -> list[int]:
+    """The columns with a known cell in some row."""
+    return (part.observed > 0).any(-1).any(0).nonzero()[:, 0].tolist()
+
+
+def _tail(target: Target, column: int, shares: list[Tensor], total: Tensor, log_prob: Tensor) -> Tensor:  # (R, N) each
+    """The log-tail of a column under shares of its units that sum to `total`."""
+    own = [shares[place.number].index_select(1, place.groups) / total[:, None, None] for place in target.places[column]]
+    return log_tail(target, column, own, log_prob)
 
 
 def _lost(flow: Tensor, value: Tensor) -> Tensor:  # (R, G, K, N) -> (R, G, N)
@@ -117,7 +133,7 @@ def _moments(
     return mean, _sum_by_column(target, second, shape) / total
 
 
-def _left_out(target: Target, part: Evidence, unsure: Tensor, found: Tensor) -> Tensor:  # (R, V, N), (R, V, 3, N)
+def _left_out(target: Target, part: Evidence, unsure: Tensor, found: Tensor) -> Tensor:  # (R, V, N), (R, V, 4, N)
     """The same with the cells that are unsure in some run computed by a pass each, in which the cell is left out."""
     column, row = unsure.any(0).nonzero(as_tuple=True)  # (P,) each
     if not len(column):
@@ -125,12 +141,12 @@ def _left_out(target: Target, part: Evidence, unsure: Tensor, found: Tensor) -> 
     found = found.clone()
     for start in range(0, len(column), part.size):
         chosen = slice(start, start + part.size)
-        one = _cells(target, part, column[chosen], row[chosen])  # (R, 3, P)
+        one = _cells(target, part, column[chosen], row[chosen])  # (R, 4, P)
         found[:, column[chosen], :, row[chosen]] = one.movedim(-1, 0)
     return found
 
 
-def _cells(target: Target, part: Evidence, column: Tensor, row: Tensor) -> Tensor:  # (P,), (P,) -> (R, 3, P)
+def _cells(target: Target, part: Evidence, column: Tensor, row: Tensor) -> Tensor:  # (P,), (P,) -> (R, 4, P)
     cells = part.rows(row)
     observed = cells.observed.clone()
     observed[:, column, torch.arange(len(row), device=row.device)] = 0
@@ -141,6 +157,12 @@ def _cells(target: Target, part: Evidence, column: Tensor, row: Tensor) -> Tenso
     total = _sum_by_column(target, [flow.sum(2) for flow in without.flows], shape)
     mean, variance = _moments(target, rest, list(without.flows), total)
     at = column.expand(target.runs, 1, -1)
-    parts = [whole - without.log_evidence, mean.gather(1, at).squeeze(1), variance.gather(1, at).squeeze(1)]
+    log_conditional = whole - without.log_evidence
+    tails = torch.empty_like(log_conditional)
+    for one in sorted(set(column.tolist())):
+        cell = (column == one).nonzero()[:, 0]
+        flows = [flow[..., cell] for flow in without.flows]
+        tails[:, cell] = _tail(target, one, flows, total[:, one, cell], log_conditional[:, cell])
+    parts = [log_conditional, mean.gather(1, at).squeeze(1), variance.gather(1, at).squeeze(1), tails]
     possible = without.log_evidence > -torch.inf
     return torch.stack([torch.where(possible, value, torch.nan) for value in parts], dim=1)

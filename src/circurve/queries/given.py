@@ -46,6 +46,11 @@ class Given:
     log_share: Tensor | None = None  # (N,) float64
     """What reserved shares for unseen values, and values never seen, add to the log-probability; None: nothing."""
 
+    @property
+    def frame(self) -> Any:
+        """What answers by row look like; None for a single row of values."""
+        return None if self.single else self.source
+
 
 def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "error") -> Given:
     """Evidence from `{column: value}`, a data frame, an array or None, checked against the schema."""

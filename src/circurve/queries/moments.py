@@ -79,8 +79,8 @@ def _covariance_row(
     """Cov[x_a, x_b | e] for one column a and all others; nothing of use for b = a."""
     places = target.places[column]
     means = [units[place.number][0].index_select(1, place.groups) for place in places]  # (R, g, K, N or 1)
-    low = torch.stack([m.amin() for m in means]).amin()
-    high = torch.stack([m.amax() for m in means]).amax()
+    low = torch.stack([m.flatten(1).amin(1) for m in means]).amin(0).view(-1, 1, 1, 1)  # of each run
+    high = torch.stack([m.flatten(1).amax(1) for m in means]).amax(0).view(-1, 1, 1, 1)
     shift = low - (high - low) - 1e-3 * (1 + low.abs())
     known = evidence.observed[:, column, None, None] > 0  # (R or 1, 1, 1, N)
     tilted = list(leaves)
@@ -90,22 +90,22 @@ def _covariance_row(
             1, place.groups, torch.where(known, values, values + (m - shift).log())
         )
     moved = _mean(target, posterior(target, evidence, tilted), units)
-    return (first[:, column] - shift).unsqueeze(1) * (moved - first)
+    return (first[:, column] - shift[:, 0, 0]).unsqueeze(1) * (moved - first)
 
 
 def _mean(target: Target, found: Posterior, units: Units) -> Tensor:  # (R, V, N)
     """E[x_v | e] of all columns."""
     shifts = _shifts(target, units)
-    total, first = _sums(target, found, [m - shifts[at][:, None, None] for (m, _), at in _with_columns(target, units)])
-    return shifts[:, None] + first / total
+    total, first = _sums(target, found, [m - shifts[:, at, None, None] for (m, _), at in _with_columns(target, units)])
+    return shifts.unsqueeze(-1) + first / total
 
 
 def _variance(target: Target, found: Posterior, units: Units, mean: Tensor) -> Tensor:  # (R, V, N)
     """sum_u F_u (s_u^2 + (m_u - c)^2) - (E - c)^2, with c among the means of the column's units."""
     shifts = _shifts(target, units)
     pairs = _with_columns(target, units)
-    total, second = _sums(target, found, [v + (m - shifts[at][:, None, None]).square() for (m, v), at in pairs])
-    return (second / total - (mean - shifts[:, None]).square()).clamp_min(0)
+    total, second = _sums(target, found, [v + (m - shifts[:, at, None, None]).square() for (m, v), at in pairs])
+    return (second / total - (mean - shifts.unsqueeze(-1)).square()).clamp_min(0)
 
 
 def _with_columns(target: Target, units: Units) -> list[tuple[tuple[Tensor, Tensor], Tensor]]:
@@ -131,9 +131,9 @@ def _weighted(flow: Tensor, value: Tensor) -> Tensor:  # (R, G, K, N), (R, G, K,
     return torch.matmul(value.transpose(-1, -2), flow).squeeze(2)
 
 
-def _shifts(target: Target, units: Units) -> Tensor:  # (V,)
+def _shifts(target: Target, units: Units) -> Tensor:  # (R, V)
     """For each column a number among the means of its units: what is added up stays as small as their spread."""
-    shifts = torch.zeros(target.variables, dtype=torch.float64, device=target.device)
+    shifts = torch.zeros(target.runs, target.variables, dtype=torch.float64, device=target.device)
     for number, (first, _) in enumerate(units):
-        shifts[target.reference.variables[number]] = first.mean((0, 2, 3))
+        shifts[:, target.reference.variables[number]] = first.mean((2, 3))
     return shifts

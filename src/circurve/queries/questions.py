@@ -1,5 +1,7 @@
 """The questions that a model answers, by column name: the methods of `Model` that are not about training or files.
 
+`Models` has the same methods for several runs of one circuit, which are asked together: the passes are those of one.
+
 Evidence is `{column: value}`, a data frame, or None (see `given.py`). A single row given as values has a single answer;
 several rows have one answer each, in a frame of the same kind as the evidence. Circuits with several outputs answer
 through their numeric functions in `circurve.queries`, which take labels.
@@ -7,8 +9,7 @@ through their numeric functions in `circurve.queries`, which take labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,9 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve import queries
-from circurve.data import make_frame
-from circurve.data.recode import decode_column
 from circurve.errors import DataError, OptionError
+from circurve.queries.answers import Completion, Estimate, Writer, together
 from circurve.queries.given import Given, read_given
 from circurve.queries.target import Target
 from circurve.schema import Schema
@@ -35,31 +35,14 @@ Columns = str | int | Sequence[str | int]
 How = Literal["mean", "mode", "sample"]
 
 
-@dataclass(frozen=True)
-class Completion:
-    """Rows without gaps, and how good they are. No completion of row n has a higher log-probability than bound[n]."""
-
-    rows: Any  # a data frame
-    log_prob: Array  # (N,)
-    bound: Array  # (N,), equal to log_prob where the completion is exact
-    exact: NDArray[np.bool_]  # (N,)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number in nats: exact, or the mean over draws with its standard error."""
-
-    value: float
-    standard_error: float
-    exact: bool
-
-
 class Questions:
-    """What can be asked of a model."""
+    """What can be asked of a model, or of several runs of one circuit."""
 
     program: Program
     params: Params
     schema: Schema
+    _run_names: NDArray[Any] | None = None
+    """What answers call each run; None for a single model, whose answers have no run in front."""
 
     if TYPE_CHECKING:
 
@@ -69,12 +52,20 @@ class Questions:
 
     @cached_property
     def _target(self) -> Target:
-        if self.params.runs != 1 or self.program.circuit.outputs != 1:
+        if self.program.circuit.outputs != 1:
             raise OptionError("questions by column name are for circuits with one output; see circurve.queries")
         return Target(self.program, self.params, self.backend, columns=self.schema.names)
 
+    @property
+    def _writer(self) -> Writer:
+        return Writer(self.schema)
+
     def _read(self, given: Any, unseen: Unseen = "error") -> Given:
         return read_given(self._target, self.schema, given, unseen)
+
+    def _by_run(self, answer: Callable[[int], Any]) -> Any:
+        """The answer, given that of each run by its number."""
+        return together([answer(run) for run in range(self.params.runs)], self._run_names)
 
     def marginal(self, rows: Any, *, log: bool = False, unseen: Unseen = "impossible") -> Any:
         """Probability of what is known of each row, everything else summed or integrated out.
@@ -84,7 +75,7 @@ class Questions:
         """
         asked = self._read(rows, unseen)
         found = queries.marginal(self._target, asked.evidence)
-        return self._answer(_with_share(found, asked), asked.single, log)
+        return self._probabilities(_with_share(found, asked), asked.single, log)
 
     def conditional(self, target: Any, given: Any = None, *, log: bool = False) -> Any:
         """Probability of the target given the evidence: `conditional({"income": "high"}, given={"age": 30})`.
@@ -94,7 +85,7 @@ class Questions:
         """
         asked, known = self._read(target), self._read(given)
         found = queries.conditional(self._target, asked.evidence, known.evidence)
-        return self._answer(_with_share(found, asked), asked.single and known.single, log)
+        return self._probabilities(_with_share(found, asked), asked.single and known.single, log)
 
     def interval(self, ranges: Mapping[Any, tuple[Any, Any]], given: Any = None, *, log: bool = False) -> Any:
         """Probability that columns lie in intervals, both ends included: `interval({"age": (30, 40)}, given=...)`."""
@@ -102,6 +93,11 @@ class Questions:
         if wrong is not None:
             raise DataError(f"column {wrong!r}: an interval is (low, high), not {ranges[wrong]!r}")
         return self.conditional(ranges, given, log=log)
+
+    def _probabilities(self, log_prob: Tensor, single: bool, log: bool) -> Any:  # (R, N)
+        values: Array = log_prob.double().cpu().numpy()
+        values = values if log else np.exp(values)
+        return self._by_run(lambda run: float(values[run, 0]) if single else values[run])
 
     def distribution(self, column: str | int, given: Any = None, *, points: int = 201) -> Any:
         """The distribution of one column, as a data frame.
@@ -111,32 +107,11 @@ class Questions:
         probability (for counts: every whole number in it), for several rows one grid after the other, with the number
         of the row in front. `quantile` gives single quantiles. One pass up and one down.
         """
-        number, known = self.schema.position(column), self._read(given)
+        number, known, write = self.schema.position(column), self._read(given), self._writer
         found = queries.distribution(self._target, number, known.evidence)
-        name = self._name(number)
         if isinstance(found, queries.StateDistribution):
-            probability = found.probability[0].cpu().numpy()
-            values = self._decoded(number, found.states.cpu().numpy())
-            if known.single:
-                return make_frame({name: values, "probability": probability[0]})
-            return make_frame({str(v): probability[:, at] for at, v in enumerate(values.tolist())}, like=known.source)
-        return self._grids(number, found, known.single, points)
-
-    def _grids(self, number: int, found: queries.MixtureDistribution, single: bool, points: int) -> Any:
-        ends = [found.quantile(level)[0].cpu().numpy() for level in (0.001, 0.999)]
-        grids = [_grid(low, high, found.discrete, points) for low, high in zip(*ends, strict=True)]
-        table: dict[str, list[Array]] = {"density": [], "cumulative": []}
-        for row, grid in enumerate(grids):
-            own = found.row(row)
-            at = own.shares[0].new_tensor(grid)
-            table["density"].append(own.density(at)[0, 0].cpu().numpy())
-            table["cumulative"].append(own.cdf(at)[0, 0].cpu().numpy())
-        rows = {} if single else {"row": np.repeat(np.arange(len(grids)), [len(grid) for grid in grids])}
-        value = {self._name(number): self._decoded(number, np.concatenate(grids))}
-        height = "probability" if found.discrete else "density"
-        return make_frame(
-            rows | value | {height: np.concatenate(table["density"]), "cumulative": np.concatenate(table["cumulative"])}
-        )
+            return self._by_run(lambda run: write.states(number, found, run, known))
+        return self._by_run(lambda run: write.grids(number, found, run, known.single, points))
 
     def quantile(self, column: str | int, levels: float | Sequence[float], given: Any = None) -> Any:
         """Where the distribution function of a column reaches each level, in the column's own values.
@@ -145,13 +120,15 @@ class Questions:
         """
         number, known = self.schema.position(column), self._read(given)
         if self.schema.columns[number].kind == "category":
-            raise DataError(f"column {self._name(number)!r} holds categories, which have no order and no quantiles")
+            name = self._writer.name(number)
+            raise DataError(f"column {name!r} holds categories, which have no order and no quantiles")
         found = queries.distribution(self._target, number, known.evidence)
         wanted = [float(levels)] if isinstance(levels, int | float) else [float(level) for level in levels]
-        table = np.stack([found.quantile(level)[0].cpu().numpy() for level in wanted], axis=1)  # (N, levels)
-        values = self._decoded(number, table.ravel()).reshape(table.shape)
-        values = values[0] if known.single else values
-        return values[..., 0][()] if isinstance(levels, int | float) else values
+        table = np.stack([found.quantile(level).cpu().numpy() for level in wanted], axis=2)  # (R, N, levels)
+        values = self._writer.decoded(number, table.ravel()).reshape(table.shape)
+        values = values[:, 0] if known.single else values
+        values = values[..., 0] if isinstance(levels, int | float) else values
+        return self._by_run(lambda run: values[run])
 
     def mean(self, given: Any = None) -> Any:
         """The expected value of every column that holds numbers, dates or true and false, as a data frame.
@@ -159,13 +136,14 @@ class Questions:
         What is given comes back as it is. The mean of true and false is the probability of true.
         """
         known = self._read(given)
-        values = queries.mean(self._target, known.evidence)[0].cpu().numpy()
-        return self._numbers_frame(values, known, dates=True)
+        values = queries.mean(self._target, known.evidence).cpu().numpy()
+        return self._by_run(lambda run: self._writer.numbers(values[run], known.frame, dates=True))
 
     def variance(self, given: Any = None) -> Any:
         """The variance of every column that holds numbers, dates (in days) or true and false; 0 for what is given."""
         known = self._read(given)
-        return self._numbers_frame(queries.variance(self._target, known.evidence)[0].cpu().numpy(), known, dates=False)
+        values = queries.variance(self._target, known.evidence).cpu().numpy()
+        return self._by_run(lambda run: self._writer.numbers(values[run], known.frame, dates=False))
 
     def covariance(self, given: Any = None) -> Any:
         """Covariances of all columns that hold numbers, dates (in days) or true and false.
@@ -173,13 +151,9 @@ class Questions:
         A single row: a data frame with the names in its first column; several rows: an array of (rows, columns,
         columns). One pass up and one down for each column, in float64.
         """
-        known, chosen = self._read(given), self._numeric()
-        table = queries.covariance(self._target, known.evidence)[0].cpu().numpy()[:, chosen][:, :, chosen]
-        if not known.single:
-            return table
-        names = [self._name(v) for v in chosen]
-        labels = np.array(names, dtype=object)
-        return make_frame({"column": labels} | {name: table[0, :, at] for at, name in enumerate(names)})
+        known, chosen = self._read(given), self._writer.numeric()
+        table = queries.covariance(self._target, known.evidence).cpu().numpy()[:, :, chosen][..., chosen]
+        return self._by_run(lambda run: self._writer.covariances(table[run, 0]) if known.single else table[run])
 
     def sample(self, n: int = 1, given: Any = None, *, seed: int | None = None) -> Any:
         """Independent rows as a data frame: n of them, or n for each row of evidence, one after the other.
@@ -189,9 +163,9 @@ class Questions:
         known = self._read(given)
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise OptionError(f"n must be a whole number >= 1, not {n!r}")
-        drawn = queries.sample(self._target, known.evidence, int(n), _seed(seed))[0]  # (n, N, V)
-        rows = np.stack([_as_given(table, known) for table in drawn], axis=1)  # (N, n, V)
-        return self._frame(rows.reshape(-1, rows.shape[-1]), None if known.single else known.source)
+        drawn = _as_given(queries.sample(self._target, known.evidence, int(n), _seed(seed)), known)  # (R, n, N, V)
+        rows = drawn.swapaxes(1, 2).reshape(len(drawn), -1, drawn.shape[-1])  # (R, N n, V)
+        return self._frames(rows, known.frame)
 
     def impute(self, rows: Any, how: How = "mean", *, draws: int = 1, seed: int | None = None) -> Any:
         """The rows with every hole filled; what is known stays as it is.
@@ -204,144 +178,87 @@ class Questions:
             raise OptionError(f"how must be 'mean', 'mode' or 'sample', not {how!r}")
         if how != "sample" and draws != 1:
             raise OptionError(f"draws={draws} has no effect with how={how!r}; use how='sample'")
-        known = self._read(rows)
+        known, averaged = self._read(rows), self._averaged() if how == "mean" else []
         if how == "sample":
-            drawn = queries.sample(self._target, known.evidence, draws, _seed(seed))[0]
-            tables = [self._frame(_as_given(table, known), known.source) for table in drawn]
-            return tables if draws > 1 else tables[0]
-        averaged = [v for v, c in enumerate(self.schema.columns) if how == "mean" and c.kind in ("number", "date")]
+            found = queries.sample(self._target, known.evidence, draws, _seed(seed))  # (R, draws, N, V)
+        else:
+            found = self._expected(known, averaged).unsqueeze(1)
+        whole = _as_given(found, known)
+        tables = [self._frames(whole[:, draw], known.source, averaged) for draw in range(draws)]
+        return tables if draws > 1 else tables[0]
+
+    def _frames(self, rows: Array, like: Any, averaged: Sequence[int] = ()) -> Any:  # (R, N, V)
+        return self._by_run(lambda run: self._writer.rows(rows[run], like, averaged))
+
+    def _averaged(self) -> list[int]:
+        return [v for v, column in enumerate(self.schema.columns) if column.kind in ("number", "date")]
+
+    def _expected(self, known: Given, averaged: Sequence[int]) -> Tensor:  # (R, N, V)
+        """Means of these columns, most probable values of the others."""
         others = [v for v in range(len(self.schema)) if v not in averaged]
-        found = queries.mean(self._target, known.evidence)[0] if averaged else known.evidence.x[0].T.double()
+        if not averaged:
+            return queries.modes(self._target, known.evidence)
+        found = queries.mean(self._target, known.evidence)
         if others:
-            found[:, others] = queries.modes(self._target, known.evidence, others)[0][:, others].double()
-        return self._frame(_as_given(found, known), known.source, averaged)
+            found[..., others] = queries.modes(self._target, known.evidence, others)[..., others].double()
+        return found
 
     def most_probable(self, given: Any = None) -> Completion:
         """The most probable values of all that is not given, taken together, for one row or many; see `Completion`."""
         known = self._read(given)
         found = queries.most_probable(self._target, known.evidence)
-        score, bound, exact = (part[0].cpu().numpy() for part in (found.log_prob, found.upper_bound, found.exact))
-        rows = self._frame(_as_given(found.values[0], known), None if known.single else known.source)
-        return Completion(rows, score.astype(np.float64), bound.astype(np.float64), exact)
+        values = _as_given(found.values, known)  # (R, N, V)
+        score, bound = (part.double().cpu().numpy() for part in (found.log_prob, found.upper_bound))  # (R, N)
+        exact = found.exact.cpu().numpy()
+
+        def answer(run: int) -> Completion:
+            return Completion(self._writer.rows(values[run], known.frame), score[run], bound[run], exact[run])
+
+        completion: Completion = self._by_run(answer)
+        return completion
 
     def mutual_information(self, a: Columns, b: Columns, *, draws: int = 10_000, seed: int = 0) -> Estimate:
         """I(a; b) of two columns, or two lists of columns, in nats; see `Estimate`."""
-        found = queries.mutual_information(self._target, self._positions(a), self._positions(b), draws, seed)
-        return _estimate(found)
+        first, second = (self._positions(columns) for columns in (a, b))
+        return self._estimate(queries.mutual_information(self._target, first, second, draws, seed))
 
     def entropy(self, columns: Columns | None = None, *, draws: int = 10_000, seed: int = 0) -> Estimate:
         """The entropy of a column, of some or of all columns, in nats (differential if continuous); see `Estimate`."""
         chosen = range(len(self.schema)) if columns is None else self._positions(columns)
-        return _estimate(queries.entropy(self._target, list(chosen), draws, seed))
+        return self._estimate(queries.entropy(self._target, list(chosen), draws, seed))
+
+    def _estimate(self, found: queries.Estimate) -> Estimate:
+        pairs = list(zip(found.value.tolist(), found.standard_error.tolist(), strict=True))
+        estimate: Estimate = self._by_run(lambda run: Estimate(*pairs[run], found.exact))
+        return estimate
 
     def explain(self, rows: Any) -> Any:
         """How surprising each known cell is given the other cells of its row: a data frame, the worst of a row first.
 
         Columns: row, column, value, log_prob (log p(cell | the rest of its row), exact), the mean and standard
         deviation that the rest of the row gives for columns that hold numbers or true and false, and surprise, which
-        rows are sorted by: -log_prob, for numbers and dates -log(probability or density x standard deviation), so
-        that no column is surprising only because its values are many or its unit is small.
+        rows are sorted by: -log P(a value at most as probable as this one | the rest of its row). If the model is
+        right, a cell of any column has a surprise above s with probability e^-s at most.
         """
         known = self._read(rows)
         found = queries.explain(self._target, known.evidence)
-        return self._explained(found, known)
-
-    def _explained(self, found: queries.Explanation, known: Given) -> Any:
-        log_prob = found.log_conditional[0].cpu().numpy()  # (N, V)
-        observed = known.evidence.observed[0].T.cpu().numpy() > 0
-        shares = np.log1p([-c.unseen_share for c in self.schema.columns])
-        log_prob = log_prob + shares  # each value that training saw shares the rest of its column's probability
-        surprise = -log_prob - self._log_spread(found.variance[0].cpu().numpy())
-        row, column = np.nonzero(observed)
-        order = np.lexsort((-surprise[row, column], row))
-        row, column = row[order], column[order]
-        cells = known.table.values.double().numpy()
-        numeric = np.array([c.kind in ("number", "boolean") for c in self.schema.columns])
-        expected, spread = (part[0].cpu().numpy()[row, column] for part in (found.mean, found.variance))
-        texts = [
-            np.array([str(x) for x in self._decoded(v, cells[:, v])], dtype=object) for v in range(len(self.schema))
-        ]
-        return make_frame(
-            {
-                "row": row,
-                "column": np.array([self._name(v) for v in range(len(self.schema))], dtype=object)[column],
-                "value": np.stack(texts, axis=1)[row, column],
-                "log_prob": log_prob[row, column],
-                "mean": np.where(numeric[column], expected, np.nan),
-                "standard_deviation": np.where(numeric[column], np.sqrt(spread), np.nan),
-                "surprise": surprise[row, column],
-            },
-            like=None if known.single else known.source,
-        )
-
-    def _log_spread(self, variance: Array) -> Array:  # (N, V)
-        """The logarithm of the standard deviation of numbers and dates, at least 0 for whole numbers; 0 for others."""
-        spread = np.zeros_like(variance)
-        for v, column in enumerate(self.schema.columns):
-            if column.kind in ("number", "date"):
-                floor = 1.0 if column.family.discrete else np.finfo(np.float64).tiny
-                spread[:, v] = 0.5 * np.log(np.maximum(variance[:, v], floor))
-        return spread
-
-    # --- from numbers to what people see ---
-
-    def _name(self, number: int) -> str:
-        return self.schema.columns[number].name or str(number)
-
-    def _numeric(self) -> list[int]:
-        chosen = [v for v, column in enumerate(self.schema.columns) if column.kind != "category"]
-        if not chosen:
-            raise DataError("every column holds categories, which have no mean; ask for distribution(column)")
-        return chosen
-
-    def _decoded(self, number: int, values: Array) -> Any:
-        column = self.schema.columns[number]
-        return decode_column(values, column.coding, column.family.discrete)
-
-    def _frame(self, array: Array, like: Any, averaged: Sequence[int] = ()) -> Any:  # (N, V)
-        """A frame of coded values; averaged: columns whose numbers need not be whole."""
-        columns = {}
-        for v, column in enumerate(self.schema.columns):
-            broken = v in averaged and column.kind == "number" and bool((array[:, v] != np.rint(array[:, v])).any())
-            columns[self._name(v)] = array[:, v] if broken else self._decoded(v, array[:, v])
-        return make_frame(columns, like=like)
-
-    def _numbers_frame(self, values: Array, known: Given, dates: bool) -> Any:  # (N, V)
-        columns: dict[str, Any] = {}
-        for v in self._numeric():
-            is_date = self.schema.columns[v].kind == "date"
-            columns[self._name(v)] = self._decoded(v, values[:, v]) if dates and is_date else values[:, v]
-        return make_frame(columns, like=None if known.single else known.source)
+        return self._by_run(lambda run: self._writer.explained(found, run, known))
 
     def _positions(self, columns: Columns) -> list[int]:
         listed = [columns] if isinstance(columns, str | int) else columns
         return [self.schema.position(column) for column in listed]
 
-    @staticmethod
-    def _answer(log_prob: Tensor, single: bool, log: bool) -> Any:  # (1, N)
-        values: Array = log_prob[0].double().cpu().numpy()
-        values = values if log else np.exp(values)
-        return float(values[0]) if single else values
 
-
-def _with_share(log_prob: Tensor, asked: Given) -> Tensor:  # (1, N)
+def _with_share(log_prob: Tensor, asked: Given) -> Tensor:  # (R, N)
     return log_prob if asked.log_share is None else log_prob.double() + asked.log_share.to(log_prob.device)
 
 
-def _as_given(values: Tensor, known: Given) -> Array:  # (N, V)
+def _as_given(values: Tensor, known: Given) -> Array:  # (..., N, V)
     """The values, with what was given in its own digits: the model may compute in float32."""
     table = known.table
     given = table.values.double().numpy()
     observed = np.ones(given.shape, dtype=np.bool_) if table.observed is None else table.observed.numpy()
     return np.where(observed, given, values.double().cpu().numpy())
-
-
-def _estimate(found: queries.Estimate) -> Estimate:
-    return Estimate(float(found.value[0]), float(found.standard_error[0]), found.exact)
-
-
-def _grid(low: float, high: float, whole: bool, points: int) -> Array:
-    return np.arange(low, high + 1) if whole else np.linspace(low, high, points)
 
 
 def _seed(seed: int | None) -> int:

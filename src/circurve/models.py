@@ -1,0 +1,108 @@
+"""Several models of one circuit, asked together: every question is answered for all of them in the passes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+from torch import Tensor
+
+from circurve.data import log_unseen
+from circurve.data.align import MissingColumns
+from circurve.data.unseen import Unseen
+from circurve.engine import Backend, BackendName, Params, choose_backend, stack, wants_gradient
+from circurve.errors import OptionError
+from circurve.model import Model, score_rows
+from circurve.queries.questions import Questions
+
+__all__ = ["Models"]
+
+
+class Models(Questions, Sequence[Model]):
+    """Models that share a circuit, such as the runs of a fleet.
+
+    It has the questions of `Model`, and answers them for all runs at once. Numbers and arrays get a leading axis R;
+    frames a first column "run" with the labels of the runs, or their numbers. Each answer is that of the model alone:
+    with the same seed all of them draw with the same random numbers. Evidence that is impossible under one of them is
+    an error that names the run by its number.
+    """
+
+    def __init__(self, models: Sequence[Model], labels: Sequence[str] | None = None) -> None:
+        self._models = tuple(models)
+        if not self._models:
+            raise OptionError("models: there is none; give at least one Model")
+        first = self._models[0]
+        for number, model in enumerate(self._models):
+            _refuse_difference(first, model, number)
+        if labels is not None and len(labels) != len(self._models):
+            raise OptionError(f"there are {len(labels)} labels for {len(self._models)} models")
+        self.labels = None if labels is None else tuple(labels)
+        """What answers call the models; None: their numbers, from 0 on."""
+
+        self.circuit, self.program, self.schema = first.circuit, first.program, first.schema
+        self.params: Params = stack(model.params for model in self._models)
+        names = np.arange(len(self._models))
+        self._run_names = names if self.labels is None else np.array(self.labels, dtype=object)
+
+    @cached_property
+    def backend(self) -> Backend:
+        """What computes all of them on their device."""
+        return choose_backend(self.program, self.params)
+
+    @overload
+    def __getitem__(self, index: int) -> Model: ...
+    @overload
+    def __getitem__(self, index: slice) -> Models: ...
+    def __getitem__(self, index: int | slice) -> Model | Models:
+        if isinstance(index, slice):
+            return Models(self._models[index], None if self.labels is None else self.labels[index])
+        return self._models[index]
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def log_prob(
+        self,
+        x: Any,
+        *,
+        missing: int | None = None,
+        unseen: Unseen = "impossible",
+        missing_columns: MissingColumns = "error",
+        memory_budget: int | None = None,
+        backend: BackendName = "auto",
+    ) -> Any:
+        """Log-probability of each row under each model: (R, N), or (R, N, outputs). Options as in `Model.log_prob`."""
+        if wants_gradient(x, self.params):
+            raise OptionError("several models give no gradients: ask each Model, or call within torch.no_grad()")
+        table = self._models[0].align(x, missing=missing, unseen=unseen, missing_columns=missing_columns)
+        extra = log_unseen(table)
+        computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
+        found = score_rows(computing, self.params, table.to(self.params.device), memory_budget)
+        values = found.transpose(1, 2)  # (R, N, outputs)
+        if extra is not None:
+            values = values + extra[:, None].to(values)
+        values = values[..., 0] if self.circuit.outputs == 1 else values
+        return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+
+    def __reduce__(self) -> tuple[Callable[..., Models], tuple[Any, ...]]:
+        return Models, (self._models, self.labels)
+
+    def __repr__(self) -> str:
+        return f"<Models: {len(self)} of {self.circuit!r}>"
+
+
+def _refuse_difference(first: Model, other: Model, number: int) -> None:
+    """Models are asked together only if they differ in nothing but their parameters."""
+    if not isinstance(other, Model):
+        raise OptionError(f"model {number} is a {type(other).__name__}, not a Model")
+    same = {
+        "circuit": other.circuit is first.circuit,
+        "schema": other.schema == first.schema,
+        "device": other.device == first.device,
+        "dtype": other.dtype == first.dtype,
+    }
+    wrong = next((what for what, equal in same.items() if not equal), None)
+    if wrong is not None:
+        raise OptionError(f"model {number} has another {wrong} than model 0: such models have to be asked one by one")
