@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +25,11 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-PART, BLOCK = 1 << 25, 1 << 20
-"""Bytes of a text that are read at a time, by all threads and by one."""
+FIRST_PART, PART, BLOCK = 1 << 20, 1 << 23, 1 << 20
+"""Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
+
+WORTH_AN_IMPORT = 1 << 29
+"""Bytes of a text from which on polars saves more time than its import takes."""
 
 
 def arrow_name() -> str:
@@ -32,66 +39,131 @@ def arrow_name() -> str:
     return f"pyarrow {pyarrow.__version__}"
 
 
-def read_numbers(source: bytes | Path, layout: Layout) -> Array | None:  # (N, V)
-    """The values of a text of numbers without blank lines, NaN for missing ones; None for any other text.
+def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | None:  # (N, V)
+    """The values of a text of numbers without blank lines, NaN for missing ones, and what read them; None for any other.
 
-    The text is read in parts, so that memory is used again and again; a file need not be copied into memory at all.
+    A short first part shows the types of the columns: to guess them in every part takes longer than to read it. Threads
+    then read the other parts while this one puts them together; a file is never in memory as a whole.
     """
     if find_spec("pyarrow") is None:
         return None
-    import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
-
-    text = pa.py_buffer(source) if isinstance(source, bytes) else pa.memory_map(str(source)).read_buffer()
-    values, rows, start = np.empty((layout.width, 0), dtype=np.uint8), 0, 0
-    with ThreadPoolExecutor() as pool:
-        while start < len(text):
-            end = _line_end(text, start + PART)
-            part = text[start:end]
-            table = _parsed(part, layout, start == 0, quote_char=False, ignore_empty_lines=False)
-            if table is None or (dtype := _common_type(table, part, pool)) is None:
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    cuts = _cuts(source, size)
+    first = _part_of_numbers(_piece(source, *cuts[:2]), layout, skipped=layout.header_line)
+    if first is None:
+        return None
+    types, polars = _types(first[0]), _polars_for(first[0], size) if len(cuts) > 2 else None
+    values, rows = np.empty((layout.width, 0), dtype=np.uint8), 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        others = pool.map(
+            lambda start, end: _part_of_numbers(_piece(source, start, end), layout, types, polars), cuts[1:], cuts[2:]
+        )
+        for end, part in zip(cuts[1:], chain([first], others), strict=True):
+            if part is None:
+                pool.shutdown(cancel_futures=True)
                 return None
-            start, filled, rows = end, rows, rows + len(table)
+            table, dtype = part
+            filled, rows = rows, rows + len(table)
             dtype = np.promote_types(dtype, values.dtype)
             if rows > values.shape[1] or dtype != values.dtype:
-                room = rows if end == len(text) else int(1.02 * rows * len(text) / end)
-                grown = np.empty((layout.width, room), dtype=dtype)
+                room = rows if end == size else int(1.02 * rows * size / end)
+                grown = np.empty((layout.width, max(room, values.shape[1])), dtype=dtype)
                 grown[:, :filled] = values[:, :filled]
                 values = grown
-            list(pool.map(_copy, table.columns, values[:, filled:rows]))
-    return values[:, :rows].T
+            for column, target in zip(table.columns, values[:, filled:rows], strict=True):
+                _copy(column, target)
+    return values[:, :rows].T, arrow_name() + ("" if polars is None else f" and polars {polars.__version__}")
 
 
-def _line_end(text: Any, near: int) -> int:
-    """The end of the last line that ends just before this place, or of the text."""
-    if near >= len(text):
-        return len(text)
-    line_end = text[near - BLOCK // 8 : near].to_pybytes().rfind(b"\n") + 1
-    return near - BLOCK // 8 + line_end if line_end else len(text)
+def _cuts(source: bytes | Path, size: int) -> list[int]:
+    """Where parts begin and end, at ends of lines: a short one, then parts of PART bytes."""
+    cuts = [0]
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        while cuts[-1] < size:
+            file.seek(cuts[-1] + (PART if len(cuts) > 1 else FIRST_PART))
+            file.readline()
+            cuts.append(min(file.tell(), size))
+    return cuts
 
 
-def _common_type(table: Any, part: Any, pool: ThreadPoolExecutor) -> np.dtype[Any] | None:
+def _piece(source: bytes | Path, start: int, end: int) -> bytes:
+    if isinstance(source, bytes):
+        return source[start:end]
+    with source.open("rb", buffering=0) as file:
+        file.seek(start)
+        return file.read(end - start)
+
+
+def _part_of_numbers(
+    text: bytes, layout: Layout, types: dict[str, Any] | None = None, polars: Any = None, skipped: int = 0
+) -> tuple[Any, np.dtype[Any]] | None:
+    """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
+    table = None if polars is None else _parsed_by_polars(polars, text, layout)
+    if table is None:
+        plain = {"quote_char": False, "ignore_empty_lines": False}
+        table = _parsed(text, layout, types, skipped, **plain)
+        if table is None and types is not None:
+            table = _parsed(text, layout, None, skipped, **plain)
+    dtype = None if table is None else _common_type(table, text)
+    return None if dtype is None else (table, dtype)
+
+
+def _types(table: Any) -> dict[str, Any]:
+    """The types of the columns; a column in which nothing was observed so far may hold any number."""
+    import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
+
+    return {field.name: pa.float64() if pa.types.is_null(field.type) else field.type for field in table.schema}
+
+
+def _polars_for(table: Any, size: int) -> Any:
+    """The module polars, where it reads the rest of a text that begins with these columns sooner than pyarrow does.
+
+    That is so for real numbers with nothing missing, once polars is imported; the import takes longer than a file of
+    less than WORTH_AN_IMPORT bytes.
+    """
+    real = any(str(kind) == "double" for kind in table.schema.types)
+    if not real or any(column.null_count for column in table.columns) or find_spec("polars") is None:
+        return None
+    if "polars" not in sys.modules and size < WORTH_AN_IMPORT:
+        return None
+    return import_module("polars")
+
+
+def _parsed_by_polars(polars: Any, text: bytes, layout: Layout) -> Any:
+    """The columns of a part as real numbers; None for whatever polars refuses, and where something is missing.
+
+    polars fills short rows with missing values, so the other reader has to look at these.
+    """
+    try:
+        frame = polars.read_csv(
+            text,
+            has_header=False,
+            schema={str(v): polars.Float64 for v in range(layout.width)},
+            separator=layout.separator,
+            quote_char=None,
+        )
+    except polars.exceptions.PolarsError:
+        return None
+    table = frame.to_arrow()
+    return None if any(column.null_count for column in table.columns) else table
+
+
+def _common_type(table: Any, text: bytes) -> np.dtype[Any] | None:
     """The type for the numbers in all columns; None if there are other values, or a blank line, or a number like 0x1f.
 
     pyarrow takes a blank line for a row of missing values, and 0x1f for a number.
     """
+    from pyarrow import compute  # noqa: PLC0415 - optional, and slow to import
+
     columns, kinds = table.columns, {str(kind) for kind in table.schema.types}
     if not kinds <= {"int64", "double", "null"} or all(column.null_count for column in columns):
         return None
-    pieces = (part[start : start + BLOCK].to_pybytes() for start in range(0, len(part), BLOCK))
-    if "int64" in kinds and any(b"x" in piece or b"X" in piece for piece in pieces):
+    if "int64" in kinds and (b"x" in text or b"X" in text):
         return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)
-    ends = list(pool.map(_ends, columns))
-    return np.dtype(smallest_integer(min(low for low, _ in ends), max(high for _, high in ends)))
-
-
-def _ends(column: Any) -> tuple[int, int]:
-    """The smallest and the largest number of a column of whole numbers."""
-    from pyarrow import compute  # noqa: PLC0415 - optional, and slow to import
-
-    low, high = compute.min_max(column).as_py().values()
-    return low, high
+    ends = [compute.min_max(column).as_py() for column in columns]
+    return np.dtype(smallest_integer(min(end["min"] for end in ends), max(end["max"] for end in ends)))
 
 
 def _copy(column: Any, target: Array) -> None:  # (N,)
@@ -112,32 +184,37 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
     if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):
         return None
-    table = _parsed(raw, layout, newlines_in_values=quoted)
+    table = _parsed(raw, layout, None, layout.header_line, newlines_in_values=quoted)
     columns = [] if table is None else [_column(table[v], layout.is_forced(v)) for v in range(layout.width)]
     found = [column for column in columns if column is not None]
     return found if found and len(found) == len(columns) else None
 
 
-def _parsed(text: Any, layout: Layout, from_start: bool = True, **parsing: Any) -> Any:
-    """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it."""
+def _parsed(text: bytes, layout: Layout, types: dict[str, Any] | None, skipped: int, **parsing: Any) -> Any:
+    """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it.
+
+    types: of the columns by number; None: found by pyarrow, but text for those that are said to be categorical.
+    """
     if find_spec("pyarrow") is None:
         return None
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import csv  # noqa: PLC0415
 
-    skipped = layout.header_line if from_start else 0
     names = [str(v) for v in range(layout.width)]
+    guessed = types is None  # parts with known types are read by several threads already
+    if types is None:
+        types = {name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)}
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK),
+            csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK, use_threads=guessed),
             csv.ParseOptions(delimiter=layout.separator, **parsing),
             csv.ConvertOptions(
                 null_values=MARKS,
                 true_values=TRUE,
                 false_values=FALSE,
                 strings_can_be_null=True,
-                column_types={name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)},
+                column_types=types,
             ),
         )
     except pa.ArrowException:

@@ -227,12 +227,13 @@ def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
     """The table of a text of plain numbers as pyarrow reads it; None for any other text, or without pyarrow."""
     if not layout.only_numbers or layout.separator == " " or layout.width == 1:
         return None
-    values = read_numbers(source, layout)
-    if values is None:
+    found = read_numbers(source, layout)
+    if found is None:
         return None
+    values, reader = found
     values = _compact(values) if values.dtype.kind == "f" else values
     places = Places("line", range(layout.header_line + 1, layout.header_line + 1 + len(values)))
-    return replace(table_of(values, layout.columns, places, layout.path), source=arrow_name())
+    return replace(table_of(values, layout.columns, places, layout.path), source=reader)
 
 
 def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
