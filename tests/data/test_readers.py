@@ -186,10 +186,10 @@ def test_a_pipe_is_read(tmp_path):
 
 def test_lines_are_counted_as_people_count_them():
     fast, own = both("a,b\n\nx,1\ny,2\n")
-    assert fast.cell(0, 1) == own.cell(0, 1) == "column 1 ('b'), line 3"
-    assert fast[1:].cell(0, 0) == "column 0 ('a'), line 4"
+    assert fast.cell(0, 1) == own.cell(0, 1) == "column 2 ('b'), line 3"
+    assert fast[1:].cell(0, 0) == "column 1 ('a'), line 4"
     model = cc.fit(cc.hclt(fast, 2, [cc.Categorical(2), cc.Categorical(3)]), fast, epochs=1, progress=False).model
-    with pytest.raises(DataError, match=r"column 1 \('b'\), line 4: value 7 does not fit"):
+    with pytest.raises(DataError, match=r"column 2 \('b'\), line 4: value 7 does not fit"):
         model.log_prob(parse_text(b"a,b\nx,1\n\ny,7\n", "x.csv"), unseen="error")
 
 

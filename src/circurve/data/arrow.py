@@ -40,7 +40,7 @@ def arrow_name() -> str:
 
 
 def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | None:  # (N, V)
-    """The values of a text of numbers without blank lines, NaN for missing ones, and what read them; None for any other.
+    """The values of a text of numbers without blank lines, NaN for missing ones, and what read them; else None.
 
     A short first part shows the types of the columns: to guess them in every part takes longer than to read it. Threads
     then read the other parts while this one puts them together; a file is never in memory as a whole.

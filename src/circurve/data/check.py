@@ -119,7 +119,7 @@ def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
     wrong = ~(weights.isfinite() & (weights >= 0))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise DataError(f"the weight of row {row} is {float(weights[row]):g}; weights are finite and >= 0")
+        raise DataError(f"the weight of row {row + 1} is {float(weights[row]):g}; weights are finite and >= 0")
     largest = float(weights.max())
     if largest == 0:
         raise DataError("all weights are zero")
@@ -136,7 +136,7 @@ def _check_labels(labels: Tensor | None, outputs: int) -> Tensor | None:  # (N,)
     wrong = (labels < 0) | (labels >= outputs)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise DataError(f"the label of row {row} is {int(labels[row])}; the circuit has outputs 0 to {outputs - 1}")
+        raise DataError(f"the label of row {row + 1} is {int(labels[row])}; the circuit has outputs 0 to {outputs - 1}")
     return labels if outputs > 1 else None
 
 

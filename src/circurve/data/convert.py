@@ -73,8 +73,8 @@ def about(what: object) -> Iterator[None]:
 
 
 def column_label(columns: Names, number: int) -> str:
-    """`column 3`, or `column 3 ('age')` where columns have names; numbers count from 0."""
-    return f"column {number}" if columns is None else f"column {number} ({columns[number]!r})"
+    """`column 3`, or `column 3 ('age')` where columns have names, for the number 2: people count from 1."""
+    return f"column {number + 1}" if columns is None else f"column {number + 1} ({columns[number]!r})"
 
 
 def first_true(wrong: NDArray[np.bool_]) -> tuple[int, int]:
@@ -95,7 +95,7 @@ def coded_column(column: Array, label: str) -> Coded:  # (N,)
     if kind == "m":
         raise DataError(f"{label} holds durations ({column.dtype}); turn them into numbers first, such as seconds")
     if kind == "c":
-        raise DataError(f"{label}, row 0: {column[0]} is a complex number, expected a real one")
+        raise DataError(f"{label}, row 1: {column[0]} is a complex number, expected a real one")
     if kind == "V":
         raise DataError(f"{label} holds records ({column.dtype}), expected numbers")
     return from_objects(column.tolist(), label)
@@ -162,7 +162,7 @@ def is_missing(value: object) -> bool:
     )
 
 
-def from_objects(values: Sequence[object], label: str, row_word: str = "row") -> Coded:
+def from_objects(values: Sequence[object], label: str) -> Coded:
     """A column of Python objects: all numbers, all true or false, all text, or all dates; None and NaN are missing."""
     alone = values[0] if len(values) == 1 else None
     if type(alone) is float or (
@@ -173,14 +173,14 @@ def from_objects(values: Sequence[object], label: str, row_word: str = "row") ->
     found = dict.fromkeys(kind for kind in kinds if kind is not None)
     unknown = next((row for row, kind in enumerate(kinds) if kind == "other"), None)
     if unknown is not None:
-        raise _not_a_value(values[unknown], f"{label}, {row_word} {unknown}")
+        raise _not_a_value(values[unknown], f"{label}, row {unknown + 1}")
     if set(found) == {"boolean", "number"}:
         found = {"number": None}
     if len(found) > 1:
         first, second = ((kinds.index(kind), kind) for kind in list(found)[:2])
         raise DataError(
-            f"{label} holds {WORDS[first[1]]} ({row_word} {first[0]}: {short(values[first[0]])}) and "
-            f"{WORDS[second[1]]} ({row_word} {second[0]}: {short(values[second[0]])}); "
+            f"{label} holds {WORDS[first[1]]} (row {first[0] + 1}: {short(values[first[0]])}) and "
+            f"{WORDS[second[1]]} (row {second[0] + 1}: {short(values[second[0]])}); "
             "turn all of them into text or numbers"
         )
     kind = next(iter(found), "number")

@@ -203,7 +203,7 @@ def _text(found: _Found) -> Column:
         return _with_categories(found, categories, f"{len(categories)} declared categories")
     if used > MAX_CATEGORIES or (rows > FEW_VALUES and used > 0.9 * rows):
         example = categories[int(found.observed[0])]
-        key = found.name if found.name is not None else int(found.label.split()[1])
+        key = found.name if found.name is not None else int(found.label.split()[1]) - 1
         raise DataError(
             f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
             f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
