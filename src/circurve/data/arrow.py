@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,8 @@ MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), 
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
 FIRST_PART, PART, BLOCK = 1 << 20, 1 << 23, 1 << 20
 """Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
+
+UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
 
 WORTH_AN_IMPORT = 1 << 29
 """Bytes of a text from which on polars saves more time than its import takes."""
@@ -47,101 +52,71 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     """
     if find_spec("pyarrow") is None:
         return None
-    size = len(source) if isinstance(source, bytes) else source.stat().st_size
-    cuts = _cuts(source, size)
-    first = _part_of_numbers(_piece(source, *cuts[:2]), layout, skipped=layout.header_line)
-    if first is None:
+    text = source if isinstance(source, bytes) else _mapped(source)
+    cuts = [0, text.find(b"\n", FIRST_PART) + 1 or len(text)]
+    while cuts[-1] < len(text):
+        cuts.append(text.find(b"\n", cuts[-1] + PART) + 1 or len(text))
+    first = _parsed(text[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
+    if first is None or (kind := _common_type(first, text[: cuts[1]])) is None:
         return None
-    types, polars = _types(first[0]), _polars_for(first[0], size) if len(cuts) > 2 else None
+    polars = _polars_for(first, len(text)) if len(cuts) > 2 else None
+    read = partial(_part_of_numbers, text=text, layout=layout, kinds=first.schema.types, polars=polars)
     values, rows = np.empty((layout.width, 0), dtype=np.uint8), 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        others = pool.map(
-            lambda start, end: _part_of_numbers(_piece(source, start, end), layout, types, polars), cuts[1:], cuts[2:]
-        )
-        for end, part in zip(cuts[1:], chain([first], others), strict=True):
+        for end, part in zip(cuts[1:], chain([(first, kind)], pool.map(read, cuts[1:], cuts[2:])), strict=True):
             if part is None:
                 pool.shutdown(cancel_futures=True)
                 return None
-            table, dtype = part
-            filled, rows = rows, rows + len(table)
-            dtype = np.promote_types(dtype, values.dtype)
+            filled, rows = rows, rows + len(part[0])
+            dtype = np.promote_types(part[1], values.dtype)
             if rows > values.shape[1] or dtype != values.dtype:
-                room = rows if end == size else int(1.02 * rows * size / end)
-                grown = np.empty((layout.width, max(room, values.shape[1])), dtype=dtype)
+                room = rows if end == len(text) else int(1.02 * rows * len(text) / end)
+                grown = np.empty((layout.width, max(room, rows)), dtype=dtype)
                 grown[:, :filled] = values[:, :filled]
                 values = grown
-            for column, target in zip(table.columns, values[:, filled:rows], strict=True):
-                _copy(column, target)
+            for column, target in zip(part[0].columns, values, strict=True):
+                target[filled:rows] = column.to_numpy()
     return values[:, :rows].T, arrow_name() + ("" if polars is None else f" and polars {polars.__version__}")
 
 
-def _cuts(source: bytes | Path, size: int) -> list[int]:
-    """Where parts begin and end, at ends of lines: a short one, then parts of PART bytes."""
-    cuts = [0]
-    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
-        while cuts[-1] < size:
-            file.seek(cuts[-1] + (PART if len(cuts) > 1 else FIRST_PART))
-            file.readline()
-            cuts.append(min(file.tell(), size))
-    return cuts
-
-
-def _piece(source: bytes | Path, start: int, end: int) -> bytes:
-    if isinstance(source, bytes):
-        return source[start:end]
-    with source.open("rb", buffering=0) as file:
-        file.seek(start)
-        return file.read(end - start)
+def _mapped(path: Path) -> mmap:
+    with path.open("rb") as file:
+        return mmap(file.fileno(), 0, access=ACCESS_READ)
 
 
 def _part_of_numbers(
-    text: bytes, layout: Layout, types: dict[str, Any] | None = None, polars: Any = None, skipped: int = 0
+    start: int, end: int, text: bytes | mmap, layout: Layout, kinds: Sequence[Any], polars: Any
 ) -> tuple[Any, np.dtype[Any]] | None:
     """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
-    table = None if polars is None else _parsed_by_polars(polars, text, layout)
+    part = text[start:end]
+    table = None if polars is None else _parsed_by_polars(polars, part, layout)
     if table is None:
-        plain = {"quote_char": False, "ignore_empty_lines": False}
-        table = _parsed(text, layout, types, skipped, **plain)
-        if table is None and types is not None:
-            table = _parsed(text, layout, None, skipped, **plain)
-    dtype = None if table is None else _common_type(table, text)
+        table = _parsed(part, layout, kinds, **UNQUOTED)
+    if table is None:  # a column of whole numbers may hold others from here on
+        table = _parsed(part, layout, **UNQUOTED)
+    dtype = None if table is None else _common_type(table, part)
     return None if dtype is None else (table, dtype)
 
 
-def _types(table: Any) -> dict[str, Any]:
-    """The types of the columns; a column in which nothing was observed so far may hold any number."""
-    import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
-
-    return {field.name: pa.float64() if pa.types.is_null(field.type) else field.type for field in table.schema}
-
-
-def _polars_for(table: Any, size: int) -> Any:
+def _polars_for(first: Any, size: int) -> Any:
     """The module polars, where it reads the rest of a text that begins with these columns sooner than pyarrow does.
 
-    That is so for real numbers with nothing missing, once polars is imported; the import takes longer than a file of
-    less than WORTH_AN_IMPORT bytes.
+    That is so for real numbers with nothing missing, once polars is imported; to import it takes longer than to read a
+    text of less than WORTH_AN_IMPORT bytes.
     """
-    real = any(str(kind) == "double" for kind in table.schema.types)
-    if not real or any(column.null_count for column in table.columns) or find_spec("polars") is None:
-        return None
-    if "polars" not in sys.modules and size < WORTH_AN_IMPORT:
-        return None
-    return import_module("polars")
+    real = "double" in map(str, first.schema.types) and not any(column.null_count for column in first.columns)
+    loaded = "polars" in sys.modules or (size >= WORTH_AN_IMPORT and find_spec("polars") is not None)
+    return import_module("polars") if real and loaded else None
 
 
 def _parsed_by_polars(polars: Any, text: bytes, layout: Layout) -> Any:
-    """The columns of a part as real numbers; None for whatever polars refuses, and where something is missing.
+    """The columns of a part as real numbers; None where polars refuses it, or finds something missing.
 
-    polars fills short rows with missing values, so the other reader has to look at these.
+    polars fills short rows with missing values, so pyarrow has to look at these.
     """
+    schema = {str(v): polars.Float64 for v in range(layout.width)}
     try:
-        frame = polars.read_csv(
-            text,
-            has_header=False,
-            schema={str(v): polars.Float64 for v in range(layout.width)},
-            separator=layout.separator,
-            quote_char=None,
-        )
+        frame = polars.read_csv(text, has_header=False, schema=schema, separator=layout.separator, quote_char=None)
     except polars.exceptions.PolarsError:
         return None
     table = frame.to_arrow()
@@ -166,14 +141,6 @@ def _common_type(table: Any, text: bytes) -> np.dtype[Any] | None:
     return np.dtype(smallest_integer(min(end["min"] for end in ends), max(end["max"] for end in ends)))
 
 
-def _copy(column: Any, target: Array) -> None:  # (N,)
-    start = 0
-    for chunk in (chunk for chunk in column.chunks if len(chunk)):
-        end = start + len(chunk)
-        target[start:end] = np.nan if chunk.null_count == len(chunk) else chunk.to_numpy(zero_copy_only=False)
-        start = end
-
-
 def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
@@ -184,16 +151,16 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
     if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):
         return None
-    table = _parsed(raw, layout, None, layout.header_line, newlines_in_values=quoted)
+    table = _parsed(raw, layout, skipped=layout.header_line, newlines_in_values=quoted)
     columns = [] if table is None else [_column(table[v], layout.is_forced(v)) for v in range(layout.width)]
     found = [column for column in columns if column is not None]
     return found if found and len(found) == len(columns) else None
 
 
-def _parsed(text: bytes, layout: Layout, types: dict[str, Any] | None, skipped: int, **parsing: Any) -> Any:
+def _parsed(text: bytes, layout: Layout, kinds: Sequence[Any] | None = None, skipped: int = 0, **parsing: Any) -> Any:
     """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it.
 
-    types: of the columns by number; None: found by pyarrow, but text for those that are said to be categorical.
+    kinds: the types of the columns, where they are known; several threads then read one part each.
     """
     if find_spec("pyarrow") is None:
         return None
@@ -201,13 +168,16 @@ def _parsed(text: bytes, layout: Layout, types: dict[str, Any] | None, skipped: 
     from pyarrow import csv  # noqa: PLC0415
 
     names = [str(v) for v in range(layout.width)]
-    guessed = types is None  # parts with known types are read by several threads already
-    if types is None:
+    if kinds is None:
         types = {name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)}
+        reading = csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK)
+    else:
+        types = {name: pa.float64() if pa.types.is_null(k) else k for name, k in zip(names, kinds, strict=True)}
+        reading = csv.ReadOptions(column_names=names, block_size=max(BLOCK, len(text)), use_threads=False)
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK, use_threads=guessed),
+            reading,
             csv.ParseOptions(delimiter=layout.separator, **parsing),
             csv.ConvertOptions(
                 null_values=MARKS,
