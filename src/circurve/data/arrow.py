@@ -56,11 +56,12 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     cuts = [0, text.find(b"\n", FIRST_PART) + 1 or len(text)]
     while cuts[-1] < len(text):
         cuts.append(text.find(b"\n", cuts[-1] + PART) + 1 or len(text))
-    first = _parsed(text[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
-    if first is None or (kind := _common_type(first, text[: cuts[1]])) is None:
+    view = memoryview(text)
+    first = _parsed(view[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
+    if first is None or (kind := _common_type(first, view[: cuts[1]])) is None:
         return None
     polars = _polars_for(first, len(text)) if len(cuts) > 2 else None
-    read = partial(_part_of_numbers, text=text, layout=layout, kinds=first.schema.types, polars=polars)
+    read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types, polars=polars)
     values, rows = np.empty((layout.width, 0), dtype=np.uint8), 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for end, part in zip(cuts[1:], chain([(first, kind)], pool.map(read, cuts[1:], cuts[2:])), strict=True):
@@ -85,7 +86,7 @@ def _mapped(path: Path) -> mmap:
 
 
 def _part_of_numbers(
-    start: int, end: int, text: bytes | mmap, layout: Layout, kinds: Sequence[Any], polars: Any
+    start: int, end: int, text: memoryview, layout: Layout, kinds: Sequence[Any], polars: Any
 ) -> tuple[Any, np.dtype[Any]] | None:
     """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
     part = text[start:end]
@@ -109,21 +110,23 @@ def _polars_for(first: Any, size: int) -> Any:
     return import_module("polars") if real and loaded else None
 
 
-def _parsed_by_polars(polars: Any, text: bytes, layout: Layout) -> Any:
+def _parsed_by_polars(polars: Any, text: memoryview, layout: Layout) -> Any:
     """The columns of a part as real numbers; None where polars refuses it, or finds something missing.
 
     polars fills short rows with missing values, so pyarrow has to look at these.
     """
     schema = {str(v): polars.Float64 for v in range(layout.width)}
     try:
-        frame = polars.read_csv(text, has_header=False, schema=schema, separator=layout.separator, quote_char=None)
+        frame = polars.read_csv(
+            bytes(text), has_header=False, schema=schema, separator=layout.separator, quote_char=None
+        )
     except polars.exceptions.PolarsError:
         return None
     table = frame.to_arrow()
     return None if any(column.null_count for column in table.columns) else table
 
 
-def _common_type(table: Any, text: bytes) -> np.dtype[Any] | None:
+def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
     """The type for the numbers in all columns; None if there are other values, or a blank line, or a number like 0x1f.
 
     pyarrow takes a blank line for a row of missing values, and 0x1f for a number.
@@ -133,7 +136,8 @@ def _common_type(table: Any, text: bytes) -> np.dtype[Any] | None:
     columns, kinds = table.columns, {str(kind) for kind in table.schema.types}
     if not kinds <= {"int64", "double", "null"} or all(column.null_count for column in columns):
         return None
-    if "int64" in kinds and (b"x" in text or b"X" in text):
+    pieces = (bytes(text[start : start + BLOCK]) for start in range(0, len(text), BLOCK))
+    if "int64" in kinds and any(b"x" in piece or b"X" in piece for piece in pieces):
         return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)
@@ -157,7 +161,9 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     return found if found and len(found) == len(columns) else None
 
 
-def _parsed(text: bytes, layout: Layout, kinds: Sequence[Any] | None = None, skipped: int = 0, **parsing: Any) -> Any:
+def _parsed(
+    text: bytes | memoryview, layout: Layout, kinds: Sequence[Any] | None = None, skipped: int = 0, **parsing: Any
+) -> Any:
     """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it.
 
     kinds: the types of the columns, where they are known; several threads then read one part each.

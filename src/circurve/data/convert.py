@@ -36,6 +36,7 @@ __all__ = [
     "is_missing",
     "native",
     "number_of",
+    "refuse_repeated",
     "short",
     "smallest_integer",
     "stack",
@@ -75,6 +76,13 @@ def about(what: object) -> Iterator[None]:
 def column_label(columns: Names, number: int) -> str:
     """`column 3`, or `column 3 ('age')` where columns have names, for the number 2: people count from 1."""
     return f"column {number + 1}" if columns is None else f"column {number + 1} ({columns[number]!r})"
+
+
+def refuse_repeated(names: Sequence[object]) -> None:
+    """Raise DataError if two columns have the same name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"two columns have the name {twice!r}; rename one of them")
 
 
 def first_true(wrong: NDArray[np.bool_]) -> tuple[int, int]:
