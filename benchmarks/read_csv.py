@@ -2,14 +2,16 @@
 
     python benchmarks/read_csv.py [--rows 1000000] [--columns 16]
 
-`circurve` is `circurve.data.read_table`, which has pyarrow read the file where it is installed; `own reader` is the
-same without pyarrow, on a tenth of the rows. Both check the numbers and put them into one table; pandas keeps columns.
-`pyarrow` is `pyarrow.csv.read_csv` alone.
+`circurve` is `circurve.data.read_table`, which has pyarrow read the file where it is installed, and polars most of it
+where that is imported, as it is here; `without polars` is the same where it is not; `own reader` is the same without
+either, on a tenth of the rows. All check the numbers and put them into one table; pandas keeps columns. `pyarrow` is
+`pyarrow.csv.read_csv` alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,10 +22,11 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+import polars  # noqa: F401 - read_table uses it where it is imported
 from common import interleaved, medians, ratio_in_turns, write_result
 from pyarrow import csv
 
-from circurve.data import read_table
+from circurve.data import Dataset, Table, read_table
 
 KINDS: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
     "reals": lambda rng, size: rng.normal(size=size).round(6),
@@ -43,6 +46,7 @@ def measure(kind: str, rows: int, columns: int, repeats: int) -> dict[str, Any]:
         sides = {
             "circurve": lambda: read_table(path),
             "pandas": lambda: pd.read_csv(path),
+            "without polars": lambda: _without_polars(path),
             "pyarrow": lambda: csv.read_csv(path),
         }
         times = interleaved(sides, repeats)
@@ -60,8 +64,14 @@ def measure(kind: str, rows: int, columns: int, repeats: int) -> dict[str, Any]:
         "times": times,
         "processor_seconds": processor,
         "pandas_over_circurve": ratio_in_turns(times["pandas"], times["circurve"]),
+        "pandas_over_circurve_without_polars": ratio_in_turns(times["pandas"], times["without polars"]),
         "own_reader_seconds_for_a_tenth": own["own reader"][0],
     }
+
+
+def _without_polars(path: Path) -> Table | Dataset:
+    with mock.patch("circurve.data.arrow._polars_for", return_value=None):
+        return read_table(path)
 
 
 def _processor_seconds(run: Callable[[], Any]) -> float:
@@ -84,8 +94,9 @@ def main() -> None:
     results = [measure(kind, options.rows, options.columns, options.repeats) for kind in KINDS]
     for row in results:
         print(f"{row['kind']}: {row['seconds']}, pandas / circurve {row['pandas_over_circurve']:.2f}")
-    versions = {name: metadata.version(name) for name in ("pandas", "pyarrow", "numpy")}
-    print(write_result("read_csv", {"versions": versions, "files": results}, options.out))
+    versions = {name: metadata.version(name) for name in ("pandas", "pyarrow", "polars", "numpy")}
+    facts = {"versions": versions, "load_average_5_minutes": os.getloadavg()[1], "files": results}
+    print(write_result("read_csv", facts, options.out))
 
 
 if __name__ == "__main__":

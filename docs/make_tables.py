@@ -235,6 +235,7 @@ def reading() -> str:
             f"{f['rows']:,} x {f['columns']}",
             f["read_by"],
             f"{f['seconds']['circurve']:.2f}",
+            f"{f['seconds']['without polars']:.2f}",
             f"{f['seconds']['pandas']:.2f}",
             f"{f['own_reader_seconds_for_a_tenth']:.2f}",
         ]
@@ -246,12 +247,20 @@ def reading() -> str:
         f"{f['pandas_over_circurve']:.1f} times faster than pandas for {f['kind']}" for f in files if f not in slower
     ]
     said = [f"takes {listed(behind)}"] * bool(behind) + [f"is {listed(ahead)}"] * bool(ahead)
-    heads = ["numbers", "size", "read by", "seconds", "pandas.read_csv", "a tenth of the file without pyarrow"]
+    load_average = found["results"]["load_average_5_minutes"]
+    busy = ""
+    if load_average > found["environment"]["cores"]:
+        used = [f"{f['processor_seconds'][side]:.2f}" for f in files for side in ("circurve", "pandas")]
+        busy = (
+            f"Other programs kept the cores busy (load average {load_average:.1f}), so these seconds are no measure of "
+            f"either reader. Processor seconds, Circurve and pandas in turn: {listed(used)}. "
+        )
+    heads = ["numbers", "size", "read by", "seconds", "without polars", "pandas.read_csv", "a tenth without pyarrow"]
     return f"""Reading a CSV file {listed(said)}; every number is checked and put into one table.
 
 {table(heads, body)}
 
-pandas {found["results"]["versions"]["pandas"]}. {origin(found["environment"])}"""
+{busy}pandas {found["results"]["versions"]["pandas"]}. {origin(found["environment"])}"""
 
 
 PARTS: dict[str, Callable[[], str]] = {

@@ -74,10 +74,10 @@ def test_scores_of_a_call_do_not_change_with_the_next():
 @pytest.mark.parametrize("kind", [np.array, torch.tensor])
 def test_a_row_that_does_not_fit_is_named_as_in_a_large_table(kind):
     bad = np.array([[0.0, 1.0], [1.0, 3.0]])
-    with pytest.warns(CircurveWarning, match=r"column 1: 3 was not seen in training .* first in row 1"):
+    with pytest.warns(CircurveWarning, match=r"column 2: 3 was not seen in training .* first in row 2"):
         scores = model().log_prob(kind(bad))
     assert [np.isfinite(float(score)) for score in scores] == [True, False]
-    with pytest.raises(DataError, match=r"column 1, row 1: value 3 does not fit Bernoulli"):
+    with pytest.raises(DataError, match=r"column 2, row 2: value 3 does not fit Bernoulli"):
         model().log_prob(kind(bad), unseen="error")
     with pytest.raises(DataError, match="data has 1 dimension"):
         model().log_prob(kind(bad[0]))

@@ -233,7 +233,7 @@ def test_integers_may_mark_missing_values_by_minus_one():
     found = Model.from_parameters(Circuit(Product(leaves)), None, {leaves[0]: [[0.25]], leaves[1]: [[0.5]]})
     x = np.array([[1, 1], [1, -1], [-1, -1]], dtype=np.int8)
     np.testing.assert_allclose(np.exp(found.log_prob(x, missing=-1)), [0.125, 0.25, 1.0])
-    with pytest.raises(DataError, match=r"column 0, row 2: -1 is negative.* say missing=-1"):
+    with pytest.raises(DataError, match=r"column 1, row 3: -1 is negative.* say missing=-1"):
         found.log_prob(x, unseen="error")
     with pytest.warns(CircurveWarning, match=r"-1 was not seen in training .* pass missing=-1"):
         assert np.isneginf(found.log_prob(x)).tolist() == [False, True, True]
@@ -284,7 +284,7 @@ def test_a_value_must_fit_every_family_of_its_variable():
     ("x", "message"),
     [
         ([[0.0]], "data has 1 columns, the circuit has 2 variables"),
-        ([[np.inf, 1.0]], "column 0, row 0: inf is not finite"),
+        ([[np.inf, 1.0]], "column 1, row 1: inf is not finite"),
         ([0.0, 1.0], "data has 1 dimension"),
     ],
 )
@@ -295,11 +295,11 @@ def test_data_that_do_not_fit(x, message):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(0.5, r"column 1, row 1: 0\.5 is not a whole number"), (2.0, r"row 1: value 2 does not fit Bernoulli\(\)")],
+    [(0.5, r"column 2, row 2: 0\.5 is not a whole number"), (2.0, r"row 2: value 2 does not fit Bernoulli\(\)")],
 )
 def test_a_value_that_training_did_not_see_is_impossible_missing_or_an_error(value, message):
     x = [[0.0, 1.0], [0.0, value]]
-    with pytest.warns(CircurveWarning, match=f"column 1: {value:g} was not seen in training .*1 row in all"):
+    with pytest.warns(CircurveWarning, match=f"column 2: {value:g} was not seen in training .*1 row in all"):
         scores = model().log_prob(x)
     assert scores[1] == -np.inf
     assert scores[0] == model().log_prob(x[:1])[0]

@@ -102,7 +102,7 @@ def requiring() -> Model:
         (
             lambda: mixed().log_prob(ROWS.clone().requires_grad_()),
             DataError,
-            r"column 1 is discrete \(Bernoulli\(\)\) and has none: pass x.detach\(\), or give the discrete",
+            r"column 2 is discrete \(Bernoulli\(\)\) and has none: pass x.detach\(\), or give the discrete",
         ),
         (
             lambda: requiring().log_prob(ROWS.numpy()),
@@ -309,7 +309,7 @@ def test_a_circuit_without_parameters():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda m: m(ROWS.clone().requires_grad_()), DataError, "column 1 is discrete"),
+        (lambda m: m(ROWS.clone().requires_grad_()), DataError, "column 2 is discrete"),
         (lambda m: m(ROWS.numpy()), DataError, r"takes a torch tensor, not ndarray: use torch.as_tensor\(x\)"),
         (
             lambda m: m(CONTINUOUS, discrete=ROWS[:, [1]].clone().requires_grad_()),
@@ -323,7 +323,7 @@ def test_a_circuit_without_parameters():
         ),
         (lambda m: m(CONTINUOUS, discrete=ROWS[:, 1]), DataError, r"discrete has shape \(3,\), expected \(rows, 1\)"),
         (lambda m: m(CONTINUOUS, discrete=ROWS[:2, [1]]), DataError, "x has 3 rows, discrete has 2"),
-        (lambda m: m(ROWS + 0.5), DataError, "column 1, row 0: 1.5 is not a whole number"),
+        (lambda m: m(ROWS + 0.5), DataError, "column 2, row 1: 1.5 is not a whole number"),
         (lambda m: m.half()(ROWS), OptionError, r"float32 or float64, not in torch.float16: use module.float\(\)"),
     ],
 )

@@ -91,7 +91,7 @@ def test_rows_are_written_to_files_of_three_kinds(people, suffix):
 def test_values_that_training_did_not_see_are_errors_or_replaced(people):
     Path("new.csv").write_text("age,city,seen\n30,Kyiv,2024-01-05\n")
     line = error_line(run("impute", "m.safetensors", "new.csv"))
-    assert "new.csv: column 1 ('city'), line 2: 'Kyiv' was not seen in training ('Oslo', 'Rome')" in line
+    assert "new.csv: column 2 ('city'), line 2: 'Kyiv' was not seen in training ('Oslo', 'Rome')" in line
     done = run("impute", "m.safetensors", "new.csv", "--unseen", "missing")
     assert next(csv.DictReader(io.StringIO(done.stdout)))["city"] in ("Oslo", "Rome")
     assert "'impossible' is not one of 'missing', 'error'" in error_line(

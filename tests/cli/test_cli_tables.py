@@ -49,7 +49,7 @@ def test_unseen_values_are_impossible_missing_or_errors(answer, invoke, people):
     answer(f"fit people.csv {TINY} --types id=drop --out m.safetensors")
     people.assign(city=["Kyiv", *people["city"][1:]]).to_csv("new.csv", index=False)
     result = invoke("evaluate m.safetensors new.csv")
-    assert "column 1 ('city'): 'Kyiv' was not seen in training" in result.stderr
+    assert "column 2 ('city'): 'Kyiv' was not seen in training" in result.stderr
     assert (
         "1 row in all, first in line 2: rows with such a value have probability 0; pass --unseen missing"
         in result.stderr
@@ -59,7 +59,7 @@ def test_unseen_values_are_impossible_missing_or_errors(answer, invoke, people):
     missing = answer("evaluate m.safetensors new.csv --unseen missing")
     assert np.isfinite(missing["test_ll"])
     line = error_line(invoke("evaluate m.safetensors new.csv --unseen error"))
-    assert "new.csv: column 1 ('city'), line 2: 'Kyiv' was not seen in training ('Oslo', 'Rome')" in line
+    assert "new.csv: column 2 ('city'), line 2: 'Kyiv' was not seen in training ('Oslo', 'Rome')" in line
     assert answer("curvature m.safetensors new.csv")["samples"] == 59
 
 
@@ -77,7 +77,7 @@ def test_data_info_shows_families_and_what_read_the_file(answer, invoke, people)
         ("age", "--types must be NAME=TYPE,NAME=TYPE, not 'age'"),
         ("age=normal", "types: 'normal' is none of bernoulli, categorical"),
         ("aeg=gaussian", "no column 'aeg'; do you mean 'age'?"),
-        ("city=gaussian,id=drop", "column 1 ('city') holds text, which cannot be gaussian"),
+        ("city=gaussian,id=drop", "column 2 ('city') holds text, which cannot be gaussian"),
     ],
 )
 def test_wrong_types_are_named(invoke, people, types, expected):

@@ -381,7 +381,7 @@ def test_rows_of_probability_zero_are_counted_and_left_out():
 
 
 def test_wrong_weights_are_named():
-    for weights, message in [([1], "weights have shape"), ([1, -1], "weight of row 1 is -1"), ([0, 0], "all weights")]:
+    for weights, message in [([1], "weights have shape"), ([1, -1], "weight of row 2 is -1"), ([0, 0], "all weights")]:
         with pytest.raises(DataError, match=message):
             curvature(mixture(), [[0], [1]], weights=weights)
 

@@ -94,12 +94,12 @@ def test_arrays_go_by_position():
     ("change", "message"),
     [
         ({"ctiy": ["Rome"]}, "no column 'ctiy' in the training data; do you mean 'city'?"),
-        ({"age": ["old"]}, "column 0 ('age') holds text ('old'), not a number"),
-        ({"smoker": ["no"]}, "column 1 ('smoker') holds text ('no'), not true or false"),
-        ({"born": [7]}, "column 3 ('born') holds 7, not a date such as '2024-01-31'"),
-        ({"born": ["May"]}, "column 3 ('born') holds the text 'May', not a date"),
+        ({"age": ["old"]}, "column 1 ('age') holds text ('old'), not a number"),
+        ({"smoker": ["no"]}, "column 2 ('smoker') holds text ('no'), not true or false"),
+        ({"born": [7]}, "column 4 ('born') holds 7, not a date such as '2024-01-31'"),
+        ({"born": ["May"]}, "column 4 ('born') holds the text 'May', not a date"),
         ({"age": [1, "x"]}, "columns differ in length: 'age' has 2 values, 'smoker' has 1"),
-        ({"age": [np.inf]}, "column 0 ('age'), row 0: inf is not finite"),
+        ({"age": [np.inf]}, "column 1 ('age'), row 1: inf is not finite"),
     ],
 )
 def test_what_cannot_be_aligned_is_named(change, message):
@@ -130,10 +130,10 @@ class TestUnseenValues:
         assert len(caught) == 1
         message = str(caught[0].message)
         assert message.startswith(
-            "column 2 ('city'): 'Bonn' and 1 more values were not seen in training ('Oslo', 'Rome')"
+            "column 3 ('city'): 'Bonn' and 1 more values were not seen in training ('Oslo', 'Rome')"
         )
         assert (
-            "also in column 5 ('visits'); 4 rows in all, first in row 0 (index 'a'): rows with such a value" in message
+            "also in column 6 ('visits'); 4 rows in all, first in row 1 (index 'a'): rows with such a value" in message
         )
         assert "pass unseen='missing'" in message
         marked = np.zeros((4, 6), dtype=bool)
@@ -149,7 +149,7 @@ class TestUnseenValues:
 
     def test_they_are_an_error_on_request(self):
         with pytest.raises(
-            DataError, match=r"column 2 \('city'\), row 0 \(index 'a'\): 'Bonn' was not seen in training"
+            DataError, match=r"column 3 \('city'\), row 1 \(index 'a'\): 'Bonn' was not seen in training"
         ):
             align(self.FRAME, SCHEMA, unseen="error", missing_columns="missing")
 
@@ -158,7 +158,7 @@ class TestUnseenValues:
             table = align(self.FRAME, SCHEMA, missing_columns="missing")
         np.testing.assert_array_equal(table[1:3].impossible, table.impossible[1:3])
         np.testing.assert_array_equal((table[:2] + table[2:]).impossible, table.impossible)
-        assert table[[2]].cell(0, 2) == "column 2 ('city'), row 0 (index 'c')"
+        assert table[[2]].cell(0, 2) == "column 3 ('city'), row 1 (index 'c')"
 
     def test_a_reserved_share_is_a_probability(self):
         """With share s, the probabilities of all values of a column and of an unseen one sum to one."""

@@ -121,17 +121,17 @@ class TestLists:
         np.testing.assert_array_equal(np.asarray(as_table([torch.tensor([1.0, 2.0])])), [[1, 2]])
 
     def test_ragged_rows_are_refused(self) -> None:
-        assert refusal([[1, 2], [3, 4], [5]]) == "rows differ in length: row 0 has 2 values, row 2 has 1"
-        assert refusal([[1, 2], 3]) == "rows differ in length: row 0 has 2 values, row 1 has 0"
+        assert refusal([[1, 2], [3, 4], [5]]) == "rows differ in length: row 1 has 2 values, row 3 has 1"
+        assert refusal([[1, 2], 3]) == "rows differ in length: row 1 has 2 values, row 2 has 0"
         assert refusal([[1, [2]], [3, 4]]) == "the list does not form rows x columns of numbers"
 
     def test_text_among_numbers_is_found(self) -> None:
-        expected = "column 1 holds numbers (row 0: 2) and text (row 1: 'x'); turn all of them into text or numbers"
+        expected = "column 2 holds numbers (row 1: 2) and text (row 2: 'x'); turn all of them into text or numbers"
         assert refusal([[1, 2], [3, "x"]]) == expected
 
     def test_huge_whole_numbers_become_floats_while_they_can(self) -> None:
         assert np.asarray(as_table([[2**70, None]]))[0, 0] == 2.0**70
-        assert refusal([[10**400, 1]]) == "column 0 holds a number too large for a float"
+        assert refusal([[10**400, 1]]) == "column 1 holds a number too large for a float"
 
 
 class TestMaskedArrays:
@@ -252,7 +252,7 @@ class TestDataFrames:
 
     def test_infinities_are_named_with_their_column(self) -> None:
         frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, -np.inf]}, index=["x", "y"])
-        assert refusal(frame) == "column 1 ('b'), row 1 (index 'y'): -inf is not finite"
+        assert refusal(frame) == "column 2 ('b'), row 2 (index 'y'): -inf is not finite"
 
     def test_empty_frames_are_refused(self) -> None:
         assert refusal(pd.DataFrame({"a": []})) == "data has no rows"
@@ -266,7 +266,7 @@ class TestDataFrames:
 
 class TestRefusals:
     def test_infinities(self) -> None:
-        assert refusal(np.array([[0, 1], [np.nan, np.inf]])) == "column 1, row 1: inf is not finite"
+        assert refusal(np.array([[0, 1], [np.nan, np.inf]])) == "column 2, row 2: inf is not finite"
 
     def test_wrong_number_of_dimensions(self) -> None:
         one = refusal(np.zeros(5))
@@ -285,25 +285,25 @@ class TestRefusals:
         assert refusal([[], []]) == "data has no columns"
 
     def test_complex_numbers(self) -> None:
-        assert refusal(np.array([[1j, 2]])) == "column 0, row 0: 1j is a complex number, expected a real one"
-        assert refusal(torch.tensor([[1j]])) == "column 0, row 0: 1j is a complex number, expected a real one"
-        assert refusal([[None, 2j]]) == "column 1, row 0: 2j is a complex number, expected a real one"
+        assert refusal(np.array([[1j, 2]])) == "column 1, row 1: 1j is a complex number, expected a real one"
+        assert refusal(torch.tensor([[1j]])) == "column 1, row 1: 1j is a complex number, expected a real one"
+        assert refusal([[None, 2j]]) == "column 2, row 1: 2j is a complex number, expected a real one"
 
     def test_text_arrays(self) -> None:
         assert as_table(np.array([["7", "8"]])).codings == (Coding("category", ("7",)), Coding("category", ("8",)))
-        assert refusal(np.array([[b"x"]])) == "column 0, row 0: b'x' is bytes; decode it into text first"
+        assert refusal(np.array([[b"x"]])) == "column 1, row 1: b'x' is bytes; decode it into text first"
         assert refusal([["x" * 100], [1]]).count("x") < 60
 
     def test_dates_and_records(self) -> None:
         spans = np.array([[3]], dtype="timedelta64[D]")
-        assert refusal(spans).startswith("column 0 holds durations (timedelta64[D]); turn them into numbers first")
+        assert refusal(spans).startswith("column 1 holds durations (timedelta64[D]); turn them into numbers first")
         records = np.zeros((1, 1), dtype=[("a", "i4")])
-        assert refusal(records) == "column 0 holds records ([('a', '<i4')]), expected numbers"
+        assert refusal(records) == "column 1 holds records ([('a', '<i4')]), expected numbers"
 
     def test_other_objects(self) -> None:
         data = np.empty((1, 1), dtype=object)
         data[0, 0] = {"a": 1}
-        assert refusal(data) == "column 0, row 0: {'a': 1} (dict) is not a number, text, true or false, or a date"
+        assert refusal(data) == "column 1, row 1: {'a': 1} (dict) is not a number, text, true or false, or a date"
 
 
 def test_the_result_is_a_table() -> None:

@@ -117,14 +117,14 @@ class TestMixedTables:
 
     def test_discrete_columns_are_held_to_whole_numbers(self) -> None:
         data = [[0.5, 1], [0.5, 0.25]]
-        expected = "column 1, row 1: 0.25 is not a whole number, but bernoulli takes whole numbers >= 0"
+        expected = "column 2, row 2: 0.25 is not a whole number, but bernoulli takes whole numbers >= 0"
         assert refusal(data, [Below(), Bernoulli()]) == expected
 
     def test_each_family_judges_its_own_columns(self) -> None:
         families = [Below(limit=1), UpTo(limit=3), Below(limit=5), UpTo(limit=3)]
         assert coded([[0.5, 3, 4.5, 3], [None, None, None, 0]], families).empty_rows == 0
         message = refusal([[0.5, 3, 4.5, 3], [None, None, 5, 4]], families)
-        assert message == "column 2, row 1: value 5 does not fit Below(limit=5): 5 is not below 5"
+        assert message == "column 3, row 2: value 5 does not fit Below(limit=5): 5 is not below 5"
 
 
 class TestMissing:
@@ -177,39 +177,39 @@ class TestRefusals:
     def test_a_value_out_of_range_is_named_with_row_column_and_family(self) -> None:
         data = np.zeros((50, 4), dtype=np.int64)
         data[17:, 3] = 2
-        expected = "column 3, row 17: value 2 does not fit Bernoulli(): 2 is not 0 or 1"
+        expected = "column 4, row 18: value 2 does not fit Bernoulli(): 2 is not 0 or 1"
         assert refusal(data, [Bernoulli()] * 4) == expected
         frame = pd.DataFrame(data, columns=["a", "b", "c", "smoker"])
-        assert refusal(frame, [Bernoulli()] * 4).startswith("column 3 ('smoker'), row 17: value 2 ")
+        assert refusal(frame, [Bernoulli()] * 4).startswith("column 4 ('smoker'), row 18: value 2 ")
 
     def test_rows_are_counted_with_their_missing_neighbours(self) -> None:
         data = [[None], [1], [None], [2], [3]]
-        assert refusal(data, [Bernoulli()]).startswith("column 0, row 3: value 2 does not fit")
+        assert refusal(data, [Bernoulli()]).startswith("column 1, row 4: value 2 does not fit")
 
     @pytest.mark.parametrize("row", [0, 1, 6, 7])
     def test_the_first_wrong_row_is_found_wherever_it_is(self, row: int) -> None:
         data = np.zeros((8, 1), dtype=int)
         data[row:] = 9
-        assert refusal(data, [Bernoulli()]).startswith(f"column 0, row {row}: value 9 ")
+        assert refusal(data, [Bernoulli()]).startswith(f"column 1, row {row + 1}: value 9 ")
 
     def test_negative_values(self) -> None:
-        expected = "column 1, row 0: -2 is negative, but bernoulli takes whole numbers >= 0"
+        expected = "column 2, row 1: -2 is negative, but bernoulli takes whole numbers >= 0"
         assert refusal([[0, -2]], [Bernoulli()] * 2) == expected
         hint = "; if -1 marks missing values, say missing=-1"
         assert refusal([[0, -1]], [Bernoulli()] * 2).endswith(hint)
 
     def test_numbers_that_are_not_whole(self) -> None:
-        expected = "column 0, row 1: 0.5 is not a whole number, but bernoulli takes whole numbers >= 0"
+        expected = "column 1, row 2: 0.5 is not a whole number, but bernoulli takes whole numbers >= 0"
         assert refusal([[1.0], [0.5]], [Bernoulli()]) == expected
         assert "-0.5 is not a whole number" in refusal([[1.0], [-0.5]], [Bernoulli()])
 
     def test_numbers_too_large_to_store(self) -> None:
-        expected = "column 0, row 0: 2147483648 is larger than 2147483647, but bernoulli takes whole numbers >= 0"
+        expected = "column 1, row 1: 2147483648 is larger than 2147483647, but bernoulli takes whole numbers >= 0"
         assert refusal(np.array([[2**31]]), [Bernoulli()]) == expected
         assert refusal([[2.0**31]], [Bernoulli()]) == expected
         for dtype in (np.int64, np.float32, np.float64):  # also where the family itself has no such limit
             data = np.array([[1], [2**31]], dtype=dtype)
-            assert "row 1: 2147483648 is larger than 2147483647" in refusal(data, [UpTo(limit=2**40)])
+            assert "row 2: 2147483648 is larger than 2147483647" in refusal(data, [UpTo(limit=2**40)])
             assert QuickCheck([UpTo(limit=2**40)])(data) is None
 
 

@@ -193,7 +193,7 @@ class TestText:
         assert table(write("x.data", "10,2\n3,?\n")).columns is None
         message = refusal(write("y.data", "a,b\n1,2\n"))
         assert message.endswith(
-            ":1: column 0 holds text 'a' among numbers; correct it or leave the field empty "
+            ":1: column 1 holds text 'a' among numbers; correct it or leave the field empty "
             "(if the first row names the columns, say header=True)"
         )
 
@@ -216,7 +216,7 @@ class TestBrokenText:
     def test_text_names_line_and_column(self, write: Write) -> None:
         path = write("x.csv", "n,city\n1,2\n1, Rome\n")
         assert refusal(path) == (
-            f"{path}:3: column 1 ('city') holds text 'Rome' among numbers; correct it or leave the field empty, "
+            f"{path}:3: column 2 ('city') holds text 'Rome' among numbers; correct it or leave the field empty, "
             "or take the column as categories, types={'city': 'categorical'}"
         )
         found = read_table(path, categorical=["city"])
@@ -224,7 +224,7 @@ class TestBrokenText:
         path = write("y.csv", "1,2\n1,2021_03\n")
         assert (
             refusal(path)
-            == f"{path}:2: column 1 holds text '2021_03' among numbers; correct it or leave the field empty"
+            == f"{path}:2: column 2 holds text '2021_03' among numbers; correct it or leave the field empty"
         )
 
     def test_a_first_row_of_names_and_numbers_asks_for_a_decision(self, write: Write) -> None:
@@ -232,12 +232,12 @@ class TestBrokenText:
         hint = "(if the first row names the columns, say header=True)"
         assert (
             refusal(path)
-            == f"{path}:1: column 1 holds text 'abc' among numbers; correct it or leave the field empty {hint}"
+            == f"{path}:1: column 2 holds text 'abc' among numbers; correct it or leave the field empty {hint}"
         )
 
     def test_infinities_name_line_and_column(self, write: Write) -> None:
         path = write("x.csv", "a,b\n1,2\n\n3,-inf\n")
-        assert refusal(path) == f"{path}:4: column 1 ('b') is not finite (-inf)"
+        assert refusal(path) == f"{path}:4: column 2 ('b') is not finite (-inf)"
 
     @pytest.mark.parametrize("text", ["", "\n\n", "  \n", "\ufeff"])
     def test_empty_files(self, write: Write, text: str) -> None:
@@ -296,7 +296,7 @@ class TestArrays:
         assert refusal(path).startswith(f"{path}: data has 1 dimension")
         path = tmp_path / "x.npz"
         np.savez(path, train=np.eye(2), valid=np.array([[np.inf, 0]]))
-        assert refusal(path) == f"{path}: array 'valid': column 0, row 0: inf is not finite"
+        assert refusal(path) == f"{path}: array 'valid': column 1, row 1: inf is not finite"
         np.savez(path, train=np.eye(2), valid=np.eye(3))
         assert refusal(path) == f"{path}: x: train has 2 columns, valid has 3"
 

@@ -90,7 +90,7 @@ def test_text_that_names_rows_is_refused_with_a_way_out(values):
     with pytest.raises(DataError) as caught:
         infer_schema(frame)
     message = str(caught.value)
-    assert f"column 0 ('name'): {len(values)} different texts in {len(values)} rows, such as 'id0'" in message
+    assert f"column 1 ('name'): {len(values)} different texts in {len(values)} rows, such as 'id0'" in message
     assert "types={'name': 'drop'}" in message
     kept = infer_schema(frame, types={"name": "categorical"})
     assert kept.families == (cc.Categorical(len(values)), cc.Bernoulli())
@@ -142,11 +142,11 @@ def test_several_tables_give_one_schema_for_all():
     assert schema.columns[0].categories == ("a", "b", "c")
     assert schema.columns[2].origin == "2024-01-01"
     assert cc.data.align(second, schema)[:, 2].tolist() == [0, 0]
-    with pytest.raises(DataError, match=r"column 0 \('a'\) holds category in one table and number in another"):
+    with pytest.raises(DataError, match=r"column 1 \('a'\) holds category in one table and number in another"):
         infer_schema(pd.DataFrame({"a": ["x"]}), pd.DataFrame({"a": [1]}))
 
 
 def test_minus_one_is_pointed_out():
-    with pytest.warns(CircurveWarning, match=r"column 0 \('x'\): whole numbers from -1 on, taken as Categorical"):
+    with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers from -1 on, taken as Categorical"):
         column([-1, 0, 1] * 5)
     assert column([-1, 0, 1] * 5, missing=-1).family == cc.Bernoulli()

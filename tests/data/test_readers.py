@@ -39,6 +39,14 @@ def without_pyarrow(monkeypatch):
     monkeypatch.setattr("circurve.data.arrow.find_spec", lambda name: None)
 
 
+def without_polars(monkeypatch):
+    monkeypatch.setattr("circurve.data.arrow._polars_for", lambda table, size: None)
+
+
+def with_polars(monkeypatch):
+    assert pl.__name__ in sys.modules  # nothing to change
+
+
 def both(text, path="x.csv", **options):
     """The table as each reader reads it."""
     with pytest.MonkeyPatch.context() as patch:
@@ -135,25 +143,35 @@ def test_both_readers_agree_on_odd_text(text):
 def test_a_large_file_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, change, reader, fraction, part):
     """Several parts and blocks, with one odd row far from the start, which a look at the first rows does not show."""
     monkeypatch.setattr("circurve.data.arrow.BLOCK", 1 << 12)
+    monkeypatch.setattr("circurve.data.arrow.FIRST_PART", 1 << 12)
     monkeypatch.setattr("circurve.data.arrow.PART", part)
     text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(10_000))
     text = text.replace(*(change or ("", ""))).replace(",0.5", f",{fraction}")
     (tmp_path / "x.csv").write_bytes(text.encode())
     outcomes = []
-    for patched in (False, True):
+    for prepare in (without_pyarrow, without_polars, with_polars):
         with pytest.MonkeyPatch.context() as patch:
-            if patched:
-                without_pyarrow(patch)
+            prepare(patch)
             try:
                 outcomes.append(read_table(tmp_path / "x.csv"))
             except DataError as error:
                 outcomes.append(str(error))
     if reader is None:
         assert isinstance(outcomes[0], str)
-        assert outcomes[0] == outcomes[1]
+        assert outcomes[0] == outcomes[1] == outcomes[2]
     else:
-        same(*outcomes)
-        assert outcomes[0].source.startswith(reader)
+        same(outcomes[0], outcomes[1])
+        same(outcomes[0], outcomes[2])
+        assert outcomes[1].source.startswith(reader)
+
+
+def test_polars_reads_real_numbers_where_it_is_imported_and_the_source_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("circurve.data.arrow.FIRST_PART", 1 << 12)
+    for number, readers in ((0.5, f" and polars {pl.__version__}"), (15, "")):
+        (tmp_path / "x.csv").write_text("a,b\n" + f"{number},7\n" * 20_000)
+        table = read_table(tmp_path / "x.csv")
+        assert table.source == f"pyarrow {pa.__version__}{readers}"
+        np.testing.assert_array_equal(table, [[number, 7]] * 20_000)
 
 
 def test_a_pipe_is_read(tmp_path):
@@ -168,10 +186,10 @@ def test_a_pipe_is_read(tmp_path):
 
 def test_lines_are_counted_as_people_count_them():
     fast, own = both("a,b\n\nx,1\ny,2\n")
-    assert fast.cell(0, 1) == own.cell(0, 1) == "column 1 ('b'), line 3"
-    assert fast[1:].cell(0, 0) == "column 0 ('a'), line 4"
+    assert fast.cell(0, 1) == own.cell(0, 1) == "column 2 ('b'), line 3"
+    assert fast[1:].cell(0, 0) == "column 1 ('a'), line 4"
     model = cc.fit(cc.hclt(fast, 2, [cc.Categorical(2), cc.Categorical(3)]), fast, epochs=1, progress=False).model
-    with pytest.raises(DataError, match=r"column 1 \('b'\), line 4: value 7 does not fit"):
+    with pytest.raises(DataError, match=r"column 2 \('b'\), line 4: value 7 does not fit"):
         model.log_prob(parse_text(b"a,b\nx,1\n\ny,7\n", "x.csv"), unseen="error")
 
 

@@ -282,7 +282,7 @@ class TestSchema:
     def test_a_checked_table_is_not_encoded_again_for_the_same_families(self) -> None:
         table = check(as_table(WHOLE), [Categorical(9)] * 3)
         assert check(table, [Categorical(9)] * 3).values is table.values
-        with pytest.raises(DataError, match=r"column 0, row 1: value 3 does not fit Bernoulli\(\)"):
+        with pytest.raises(DataError, match=r"column 1, row 2: value 3 does not fit Bernoulli\(\)"):
             check(table, [Bernoulli()] * 3)
 
     def test_a_checked_table_with_gaps_can_be_checked_for_other_families(self) -> None:
@@ -293,7 +293,7 @@ class TestSchema:
 
     def test_labels_are_checked_against_the_outputs_each_time(self) -> None:
         table = check(full_table(), [Categorical(9)] * 3, outputs=2)
-        with pytest.raises(DataError, match="the label of row 1 is 1; the circuit has outputs 0 to 0"):
+        with pytest.raises(DataError, match="the label of row 2 is 1; the circuit has outputs 0 to 0"):
             check(table, [Categorical(9)] * 3, outputs=1)
 
     def test_a_part_in_which_nothing_is_missing_has_no_gaps_once_checked(self) -> None:

@@ -94,7 +94,7 @@ def test_batches_are_cut_from_checked_tables_only(file: Path) -> None:
 def test_messages_of_training_name_the_columns_of_the_file(file: Path) -> None:
     data = load_data(file)
     circuit = cc.fully_factorized([cc.Categorical(4), cc.Bernoulli(), cc.Categorical(2)])
-    with pytest.raises(DataError, match=r"train data: column 2 \('city'\), line 2: value 2 does not fit"):
+    with pytest.raises(DataError, match=r"train data: column 3 \('city'\), line 2: value 2 does not fit"):
         cc.fit(circuit, data.train, epochs=1, device="cpu")
 
 
@@ -109,7 +109,7 @@ def test_warnings_name_the_columns_of_a_data_set() -> None:
     values = np.random.default_rng(0).normal(loc=(0, 1e7), size=(40, 2))
     data = Dataset("far", values, columns=("near", "far"))
     circuit = cc.mixture((cc.Gaussian(), 2), 2)
-    with pytest.warns(CircurveWarning, match=r"train data: column 1 \('far'\) has a spread of"):
+    with pytest.warns(CircurveWarning, match=r"train data: column 2 \('far'\) has a spread of"):
         cc.fit(circuit, data.train, epochs=1, device="cpu")
 
 
@@ -148,10 +148,10 @@ class TestDatasets:
 
     def test_other_names_are_refused(self) -> None:
         frame = pd.DataFrame({"a": [1], "b": [0]})
-        expected = "^x: valid: the names of the columns differ: column 0 is 'b', expected 'a'"
+        expected = "^x: valid: the names of the columns differ: column 1 is 'b', expected 'a'"
         with pytest.raises(DataError, match=expected):
             Dataset("x", frame, frame[["b", "a"]])
-        with pytest.raises(DataError, match=r"^x: train: the names of the columns differ: column 1 is 'b'"):
+        with pytest.raises(DataError, match=r"^x: train: the names of the columns differ: column 2 is 'b'"):
             Dataset("x", frame, columns=("a", "c"))
         with pytest.raises(DataError, match=r"^x: valid: the names of the columns differ: train has no names"):
             Dataset("x", frame.to_numpy(), frame)

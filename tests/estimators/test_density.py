@@ -219,7 +219,7 @@ def test_types_and_schema_together():
         cc.DensityEstimator(**FAST, types=["gaussian"] * 4, schema=schema).fit(x)
 
 
-@pytest.mark.parametrize(("weights", "message"), [([-1.0, 1.0], "row 0 is negative"), ([0.0, 0.0], "zero")])
+@pytest.mark.parametrize(("weights", "message"), [([-1.0, 1.0], "row 1 is negative"), ([0.0, 0.0], "zero")])
 def test_wrong_weights(weights, message):
     with pytest.raises(ValueError, match=message):
         cc.DensityEstimator(**FAST).fit([[1.0], [2.0]], sample_weight=weights)

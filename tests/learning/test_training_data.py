@@ -50,17 +50,17 @@ def refuses(message: str):
 # --- tables ---
 
 WRONG = [
-    (changed(4, 2, 2), "column 2, row 4: value 2 does not fit Bernoulli(): 2 is not 0 or 1"),
-    (changed(4, 2, 0.5), "column 2, row 4: 0.5 is not a whole number, but bernoulli takes whole numbers >= 0"),
-    (changed(4, 2, -1), "column 2, row 4: -1 is negative, but bernoulli takes whole numbers >= 0; if -1 marks missing"),
-    (changed(4, 2, np.inf), "column 2, row 4: inf is not finite"),
-    (changed(4, 2, "a", object), "column 2 holds numbers (row 0: "),
+    (changed(4, 2, 2), "column 3, row 5: value 2 does not fit Bernoulli(): 2 is not 0 or 1"),
+    (changed(4, 2, 0.5), "column 3, row 5: 0.5 is not a whole number, but bernoulli takes whole numbers >= 0"),
+    (changed(4, 2, -1), "column 3, row 5: -1 is negative, but bernoulli takes whole numbers >= 0; if -1 marks missing"),
+    (changed(4, 2, np.inf), "column 3, row 5: inf is not finite"),
+    (changed(4, 2, "a", object), "column 3 holds numbers (row 1: "),
     (X[:, :5], "data has 5 columns, the circuit has 6 variables"),
     (X[:0], "data has no rows"),
     (X[:, :0], "data has no columns"),
     (X[0], "data has 1 dimension (shape (6,)), expected rows x columns"),
     (X[None], "data has 3 dimensions (shape (1, 30, 6)), expected rows x columns"),
-    ([[0, 1], [0]], "rows differ in length: row 0 has 2 values, row 1 has 1"),
+    ([[0, 1], [0]], "rows differ in length: row 1 has 2 values, row 2 has 1"),
     (None, "data must be a table, rows x columns of numbers, not a NoneType"),
     (np.full((30, 6), np.nan), "every value is missing"),
 ]
@@ -87,7 +87,7 @@ def test_a_wrong_table_is_refused_by_name_and_place(data, message):
     ids=shown,
 )
 def test_each_family_says_what_does_not_fit(family, value, reason):
-    with pytest.raises(DataError, match="^train data: column 0, row 1: .*" + re.escape(reason)):
+    with pytest.raises(DataError, match="^train data: column 1, row 2: .*" + re.escape(reason)):
         quick(Circuit(Input(0, family)), np.array([[0.0], [value]]))
 
 
@@ -112,7 +112,7 @@ def test_a_whole_column_may_be_missing():
 def test_an_own_mark_of_missing_values_must_be_declared():
     marked = changed(0, 0, -1, int)
     assert math.isfinite(quick(CIRCUIT, Examples(marked, missing=-1)).train_ll)
-    with refuses("train data: column 0, row 0: -1 is negative"):
+    with refuses("train data: column 1, row 1: -1 is negative"):
         quick(CIRCUIT, marked)
 
 
@@ -122,9 +122,9 @@ WRONG_WEIGHTS = [
     (np.ones(29), "weights have shape (29,), expected (30,)"),
     (np.ones((30, 1)), "weights have shape (30, 1), expected (30,)"),
     (1.0, "weights have shape (), expected (30,)"),
-    ([1] * 29 + [-0.5], "the weight of row 29 is -0.5; weights are finite and >= 0"),
-    ([math.nan] + [1] * 29, "the weight of row 0 is nan; weights are finite and >= 0"),
-    ([1, math.inf] + [1] * 28, "the weight of row 1 is inf; weights are finite and >= 0"),
+    ([1] * 29 + [-0.5], "the weight of row 30 is -0.5; weights are finite and >= 0"),
+    ([math.nan] + [1] * 29, "the weight of row 1 is nan; weights are finite and >= 0"),
+    ([1, math.inf] + [1] * 28, "the weight of row 2 is inf; weights are finite and >= 0"),
     (np.zeros(30), "all weights are zero"),
     (["1"] * 30, "weights must be numbers, not '1'"),
     ([None] * 30, "weights must be numbers, not None"),
@@ -165,8 +165,8 @@ def two_roots() -> Circuit:
 WRONG_LABELS = [
     (None, "the circuit has 2 outputs: say with labels which one each row belongs to"),
     ([0] * 29, "labels have shape (29,), expected (30,)"),
-    ([0] * 29 + [2], "the label of row 29 is 2; the circuit has outputs 0 to 1"),
-    ([-1] + [0] * 29, "the label of row 0 is -1; the circuit has outputs 0 to 1"),
+    ([0] * 29 + [2], "the label of row 30 is 2; the circuit has outputs 0 to 1"),
+    ([-1] + [0] * 29, "the label of row 1 is -1; the circuit has outputs 0 to 1"),
     ([0.5] * 30, "labels must be whole numbers"),
     ([math.nan] * 30, "labels must be whole numbers"),
     ([math.inf] * 30, "labels must be whole numbers"),
@@ -184,7 +184,7 @@ def test_wrong_labels_are_refused(labels, message):
 
 def test_a_circuit_with_one_output_takes_the_label_zero_only():
     assert quick(CIRCUIT, X, labels=np.zeros(30)).train_ll == quick(CIRCUIT, X).train_ll
-    with refuses("train data: the label of row 0 is 1; the circuit has outputs 0 to 0"):
+    with refuses("train data: the label of row 1 is 1; the circuit has outputs 0 to 0"):
         quick(CIRCUIT, X, labels=np.ones(30))
 
 
@@ -290,7 +290,7 @@ def test_a_column_far_from_zero_is_named(far, precision, cure):
         quick(mixture([Gaussian(), Gaussian()], 2), x, precision=precision)
     texts = [str(warning.message) for warning in caught]
     assert len(texts) == (cure is not None)
-    assert all("column 1" in text and cure in text for text in texts)
+    assert all("column 2" in text and cure in text for text in texts)
 
 
 def test_warnings_point_to_the_line_that_called():

@@ -75,7 +75,7 @@ def test_draws_estimate_what_cannot_be_enumerated(simple: Target) -> None:
 
 
 def test_information_refuses_wrong_columns(simple: Target) -> None:
-    with pytest.raises(OptionError, match="column 1 is on both sides"):
+    with pytest.raises(OptionError, match="column 2 is on both sides"):
         mutual_information(simple, [0, 1], [1])
     with pytest.raises(OptionError, match="at least one"):
         entropy(simple, [])

@@ -64,13 +64,13 @@ QUESTIONS: dict[str, Callable[[Target, Evidence], object]] = {
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
 def test_impossible_evidence_is_an_error_that_names_row_and_column(ask: Callable, exclusive: Target) -> None:
     rows = [[0, NAN, NAN]] * 300 + [[0, NAN, 1]]
-    with pytest.raises(DataError, match=r"^row 300: column 2 = 1 has probability zero$"):
+    with pytest.raises(DataError, match=r"^row 301: column 3 = 1 has probability zero$"):
         ask(replace(exclusive, memory_budget=100_000), evidence(exclusive, rows))
 
 
 @pytest.mark.parametrize("ask", [mean, most_probable, QUESTIONS["one draw"], QUESTIONS["many draws"]])
 def test_contradictory_evidence_is_an_error(ask: Callable, exclusive: Target) -> None:
-    with pytest.raises(DataError, match=r"^row 1: the evidence contradicts itself: its probability is zero$"):
+    with pytest.raises(DataError, match=r"^row 2: the evidence contradicts itself: its probability is zero$"):
         ask(exclusive, evidence(exclusive, [[1, 1, NAN], [0, 1, NAN]]))
 
 
@@ -79,10 +79,10 @@ def test_the_run_is_named_in_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     case = with_parameters(circuit, ("binary",), Shape(samples=2), np.random.default_rng(0))
     sure = replace(case, inputs={circuit.roots[0]: torch.tensor([[0.0]], dtype=torch.float64)})
     target = target_of(case, params=stack([case.params, sure.params]))
-    with pytest.raises(DataError, match=r"^row 1, run 1: column 0 = 1 has probability zero$"):
+    with pytest.raises(DataError, match=r"^row 2, run 1: column 1 = 1 has probability zero$"):
         mean(target, evidence(target, [[0], [1]]))
     monkeypatch.setattr(sampling, "RUNS_AT_ONCE", 1)
-    with pytest.raises(DataError, match=r"^row 1, run 1: column 0 = 1 has probability zero$"):
+    with pytest.raises(DataError, match=r"^row 2, run 1: column 1 = 1 has probability zero$"):
         sample(target, evidence(target, [[0], [1]]))
 
 
@@ -96,40 +96,40 @@ def test_impossible_rows_are_explained_not_refused(exclusive: Target) -> None:
 
 def test_names_of_columns_are_used(exclusive: Target) -> None:
     named = replace(exclusive, columns=("left", "right", "rest"))
-    with pytest.raises(DataError, match=r"row 0: column 2 \('rest'\) = 1 has probability zero"):
+    with pytest.raises(DataError, match=r"row 1: column 3 \('rest'\) = 1 has probability zero"):
         mean(named, evidence(named, [[NAN, NAN, 1]]))
 
 
 def test_soft_evidence_is_checked(simple: Target) -> None:
     row = [[NAN, NAN, NAN, NAN]]
     for soft, message in (
-        ({"likelihoods": {0: [1, 2, 3]}}, r"column 0: the likelihood has shape \(3,\).* each of the 2 states"),
-        ({"likelihoods": {1: [1, -2, 3]}}, "column 1: likelihoods are finite and >= 0"),
-        ({"likelihoods": {3: [1.0]}}, "column 3 has no finite list of states: give an interval"),
-        ({"intervals": {3: (2, 1)}}, "column 3, row 0: the interval from 2 to 1 ends before it begins"),
-        ({"intervals": {3: (NAN, 1)}}, "column 3: an end of an interval is NaN"),
-        ({"intervals": {3: ([0, 1], 2)}}, "column 3: each end of an interval is a number, or 1 of them by row"),
-        ({"likelihoods": {1: [1, 1, 0]}, "intervals": {1: (0, 1)}}, "column 1 has both a likelihood and an interval"),
+        ({"likelihoods": {0: [1, 2, 3]}}, r"column 1: the likelihood has shape \(3,\).* each of the 2 states"),
+        ({"likelihoods": {1: [1, -2, 3]}}, "column 2: likelihoods are finite and >= 0"),
+        ({"likelihoods": {3: [1.0]}}, "column 4 has no finite list of states: give an interval"),
+        ({"intervals": {3: (2, 1)}}, "column 4, row 1: the interval from 2 to 1 ends before it begins"),
+        ({"intervals": {3: (NAN, 1)}}, "column 4: an end of an interval is NaN"),
+        ({"intervals": {3: ([0, 1], 2)}}, "column 4: each end of an interval is a number, or 1 of them by row"),
+        ({"likelihoods": {1: [1, 1, 0]}, "intervals": {1: (0, 1)}}, "column 2 has both a likelihood and an interval"),
     ):
         with pytest.raises(DataError, match=message):
             evidence(simple, row, **soft)
-    with pytest.raises(DataError, match="column 3, row 1: there is both a value and an interval"):
+    with pytest.raises(DataError, match="column 4, row 2: there is both a value and an interval"):
         evidence(simple, [*row, [0, 0, 0, 1.5]], intervals={3: (0, 1)})
-    with pytest.raises(DataError, match="column 0, row 0: there is both a value and a likelihood or an interval"):
+    with pytest.raises(DataError, match="column 1, row 1: there is both a value and a likelihood or an interval"):
         evidence(simple, [[1, NAN, NAN, NAN]], likelihoods={0: [0.5, 0.2]})
 
 
 def test_an_interval_without_states_is_impossible(simple: Target) -> None:
     nothing = evidence(simple, [[NAN] * 4], intervals={1: (0.2, 0.8)})
-    with pytest.raises(DataError, match="row 0: what is given of column 1 has probability zero"):
+    with pytest.raises(DataError, match="row 1: what is given of column 2 has probability zero"):
         mean(simple, nothing)
 
 
 def test_what_is_given_is_not_asked_for(simple: Target) -> None:
     known = evidence(simple, [[1, NAN, NAN, NAN], [NAN, NAN, NAN, NAN]])
-    with pytest.raises(DataError, match="column 0, row 0: its value is given; leave it out"):
+    with pytest.raises(DataError, match="column 1, row 1: its value is given; leave it out"):
         distribution(simple, 0, known)
-    with pytest.raises(DataError, match="column 0, row 0: it is both asked for and given"):
+    with pytest.raises(DataError, match="column 1, row 1: it is both asked for and given"):
         conditional(simple, known, known)
     with pytest.raises(DataError, match="there are 2 rows of one kind of evidence and 3 of the other"):
         conditional(simple, known, no_evidence(simple, 3))

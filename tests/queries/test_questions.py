@@ -289,6 +289,6 @@ def test_impossible_evidence_is_named() -> None:
     leaf, other = cc.Input(0, cc.Categorical(2), 1), cc.Input(1, cc.Bernoulli(), 1)
     circuit = cc.Circuit(cc.Sum(cc.Product([leaf, other])))
     certain = Model.from_parameters(circuit, inputs={leaf: [[1.0, 0.0]], other: [[0.3]]})
-    with pytest.raises(DataError, match=r"column 0.* = 1 has probability zero"):
+    with pytest.raises(DataError, match=r"column 1.* = 1 has probability zero"):
         certain.conditional({1: 1}, {0: 1})
     assert certain.marginal({0: 1}) == 0.0

@@ -65,7 +65,7 @@ def test_one_sample_and_one_unit_work():
     assert hclt([[0, 1, 1]], 1).describe().parameters == 3 + 3
 
 
-@pytest.mark.filterwarnings("ignore:column 5. whole numbers from -1")
+@pytest.mark.filterwarnings("ignore:column 6. whole numbers from -1")
 def test_families_are_inferred_column_by_column():
     nan = float("nan")
     data = [[0, 2, 0.5, nan, 5.0, -1], [1, 0, 1.0, nan, 5.0, 3], [nan, 1, 2.0, nan, 5.0, 2]]

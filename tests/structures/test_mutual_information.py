@@ -293,5 +293,5 @@ def test_options_outside_their_range_are_named(options, message):
 
 
 def test_an_infinite_value_is_named_by_its_column():
-    with pytest.raises(DataError, match="column 1, row 1: -inf is not finite"):
+    with pytest.raises(DataError, match="column 2, row 2: -inf is not finite"):
         mutual_information([[0.0, 1.0], [1.0, -np.inf]])

@@ -84,7 +84,7 @@ def test_a_mark_that_is_no_whole_number_is_refused(missing):
         ([2.5, 2.5], Gaussian()),
     ],
 )
-@pytest.mark.filterwarnings("ignore:column 0. whole numbers from -1")
+@pytest.mark.filterwarnings("ignore:column 1. whole numbers from -1")
 def test_a_family_is_read_off_each_column(column, family):
     (found,) = infer_families(np.array(column)[:, None])
     assert type(found) is type(family)
@@ -103,7 +103,7 @@ def test_a_mark_for_missing_values_is_no_value():
 
 def test_whole_numbers_from_minus_one_on_are_pointed_out_by_name():
     frame = pd.DataFrame({"a": [0, 1], "b": [-1, 1], "c": [-1, 5]})
-    message = r"column 1 \('b'\) and 1 more: whole numbers from -1 on, .* say missing=-1"
+    message = r"column 2 \('b'\) and 1 more: whole numbers from -1 on, .* say missing=-1"
     with pytest.warns(CircurveWarning, match=message):
         assert [family.name for family in infer_families(frame)] == ["bernoulli", "gaussian", "gaussian"]
 

@@ -231,7 +231,7 @@ def recorded_parts(training: Mapping[str, Any], table: Table) -> dict[str, Table
     if not isinstance(record, dict) or record.get("fingerprint") != fingerprint(table):
         return {}
     if table.places is None:
-        table = replace(table, places=Places("row", range(len(table))))
+        table = replace(table, places=Places("row", range(1, len(table) + 1)))
     parts = split_rows(table, record["valid"], record["test"], record["seed"])
     return {split: part for split, part in zip(SPLITS, parts, strict=True) if part is not None}
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from circurve.data.check import check, encode
 from circurve.data.convert import Array, about, column_label
 from circurve.data.entry import as_table
-from circurve.data.recode import decode_column, original, recode
+from circurve.data.recode import decode_column, recoded
 from circurve.data.scan import LOOKED_AT
 from circurve.data.table import Table
 from circurve.data.unseen import Misfit, Unseen, check_unseen
@@ -56,7 +56,7 @@ def align(
     table = as_table(data, missing=missing)
     if table.schema is not None and table.schema == schema:
         return table
-    table, misfits = _recoded(in_order(table.to("cpu"), schema, missing_columns), schema)
+    table, misfits = _in_codings(in_order(table.to("cpu"), schema, missing_columns), schema)
     return encode(table, schema, unseen, misfits)
 
 
@@ -164,28 +164,16 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     return table.pick([place.get(name) for name in names], names)
 
 
-def _recoded(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:
+def _in_codings(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:
     """The table in the codings of the schema, and the cells whose values are none of its categories."""
+    bare = table.columns is None
+    table = replace(table, columns=schema.names if bare else table.columns)
     if table.codings is None and schema.only_numbers:
-        return replace(table, columns=table.columns or schema.names), []
-    old, new = table.codings or (Coding(),) * len(schema), schema.codings
-    if table.columns is None:
-        old = tuple(b if a.kind == "number" and _means_codes(b) else a for a, b in zip(old, new, strict=True))
-    table = replace(table, columns=schema.names if table.columns is None else table.columns, codings=new)
-    if all(a == b or {a.kind, b.kind} == {"number", "boolean"} for a, b in zip(old, new, strict=True)):
         return table, []
-    array, misfits = np.array(table, dtype=np.float64), []
-    for v, (a, b) in enumerate(zip(old, new, strict=True)):
-        column, unseen = recode(array[:, v], a, b, column_label(table.columns, v))
-        if unseen is not None:
-            rows = np.flatnonzero(unseen)
-            misfits.append(
-                Misfit(v, rows, tuple(original(a, value) for value in dict.fromkeys(array[rows, v].tolist())))
-            )
-        array[:, v] = column
-    hidden = np.isnan(array)
-    observed = torch.from_numpy(~hidden) if hidden.any() else None
-    return replace(table, values=torch.from_numpy(np.where(hidden, 0.0, array)), observed=observed), misfits
+    old, new = table.codings or (Coding(),) * len(schema), schema.codings
+    if bare:
+        old = tuple(b if a.kind == "number" and _means_codes(b) else a for a, b in zip(old, new, strict=True))
+    return recoded(table, old, new)
 
 
 def _means_codes(coding: Coding) -> bool:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +28,13 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-PART, BLOCK = 1 << 25, 1 << 20
-"""Bytes of a text that are read at a time, by all threads and by one."""
+FIRST_PART, PART, BLOCK = 1 << 20, 1 << 23, 1 << 20
+"""Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
+
+UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
+
+WORTH_AN_IMPORT = 1 << 29
+"""Bytes of a text from which on polars saves more time than its import takes."""
 
 
 def arrow_name() -> str:
@@ -32,74 +44,105 @@ def arrow_name() -> str:
     return f"pyarrow {pyarrow.__version__}"
 
 
-def read_numbers(source: bytes | Path, layout: Layout) -> Array | None:  # (N, V)
-    """The values of a text of numbers without blank lines, NaN for missing ones; None for any other text.
+def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | None:  # (N, V)
+    """The values of a text of numbers without blank lines, NaN for missing ones, and what read them; else None.
 
-    The text is read in parts, so that memory is used again and again; a file need not be copied into memory at all.
+    A short first part shows the types of the columns: to guess them in every part takes longer than to read it. Threads
+    then read the other parts while this one puts them together; a file is never in memory as a whole.
     """
     if find_spec("pyarrow") is None:
         return None
-    import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
-
-    text = pa.py_buffer(source) if isinstance(source, bytes) else pa.memory_map(str(source)).read_buffer()
-    values, rows, start = np.empty((layout.width, 0), dtype=np.uint8), 0, 0
-    with ThreadPoolExecutor() as pool:
-        while start < len(text):
-            end = _line_end(text, start + PART)
-            part = text[start:end]
-            table = _parsed(part, layout, start == 0, quote_char=False, ignore_empty_lines=False)
-            if table is None or (dtype := _common_type(table, part, pool)) is None:
+    text = source if isinstance(source, bytes) else _mapped(source)
+    cuts = [0, text.find(b"\n", FIRST_PART) + 1 or len(text)]
+    while cuts[-1] < len(text):
+        cuts.append(text.find(b"\n", cuts[-1] + PART) + 1 or len(text))
+    view = memoryview(text)
+    first = _parsed(view[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
+    if first is None or (kind := _common_type(first, view[: cuts[1]])) is None:
+        return None
+    polars = _polars_for(first, len(text)) if len(cuts) > 2 else None
+    read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types, polars=polars)
+    values, rows = np.empty((layout.width, 0), dtype=np.uint8), 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for end, part in zip(cuts[1:], chain([(first, kind)], pool.map(read, cuts[1:], cuts[2:])), strict=True):
+            if part is None:
+                pool.shutdown(cancel_futures=True)
                 return None
-            start, filled, rows = end, rows, rows + len(table)
-            dtype = np.promote_types(dtype, values.dtype)
+            filled, rows = rows, rows + len(part[0])
+            dtype = np.promote_types(part[1], values.dtype)
             if rows > values.shape[1] or dtype != values.dtype:
                 room = rows if end == len(text) else int(1.02 * rows * len(text) / end)
-                grown = np.empty((layout.width, room), dtype=dtype)
+                grown = np.empty((layout.width, max(room, rows)), dtype=dtype)
                 grown[:, :filled] = values[:, :filled]
                 values = grown
-            list(pool.map(_copy, table.columns, values[:, filled:rows]))
-    return values[:, :rows].T
+            for column, target in zip(part[0].columns, values, strict=True):
+                target[filled:rows] = column.to_numpy()
+    return values[:, :rows].T, arrow_name() + ("" if polars is None else f" and polars {polars.__version__}")
 
 
-def _line_end(text: Any, near: int) -> int:
-    """The end of the last line that ends just before this place, or of the text."""
-    if near >= len(text):
-        return len(text)
-    line_end = text[near - BLOCK // 8 : near].to_pybytes().rfind(b"\n") + 1
-    return near - BLOCK // 8 + line_end if line_end else len(text)
+def _mapped(path: Path) -> mmap:
+    with path.open("rb") as file:
+        return mmap(file.fileno(), 0, access=ACCESS_READ)
 
 
-def _common_type(table: Any, part: Any, pool: ThreadPoolExecutor) -> np.dtype[Any] | None:
+def _part_of_numbers(
+    start: int, end: int, text: memoryview, layout: Layout, kinds: Sequence[Any], polars: Any
+) -> tuple[Any, np.dtype[Any]] | None:
+    """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
+    part = text[start:end]
+    table = None if polars is None else _parsed_by_polars(polars, part, layout)
+    if table is None:
+        table = _parsed(part, layout, kinds, **UNQUOTED)
+    if table is None:  # a column of whole numbers may hold others from here on
+        table = _parsed(part, layout, **UNQUOTED)
+    dtype = None if table is None else _common_type(table, part)
+    return None if dtype is None else (table, dtype)
+
+
+def _polars_for(first: Any, size: int) -> Any:
+    """The module polars, where it reads the rest of a text that begins with these columns sooner than pyarrow does.
+
+    That is so for real numbers with nothing missing, once polars is imported; to import it takes longer than to read a
+    text of less than WORTH_AN_IMPORT bytes.
+    """
+    real = "double" in map(str, first.schema.types) and not any(column.null_count for column in first.columns)
+    loaded = "polars" in sys.modules or (size >= WORTH_AN_IMPORT and find_spec("polars") is not None)
+    return import_module("polars") if real and loaded else None
+
+
+def _parsed_by_polars(polars: Any, text: memoryview, layout: Layout) -> Any:
+    """The columns of a part as real numbers; None where polars refuses it, or finds something missing.
+
+    polars fills short rows with missing values, so pyarrow has to look at these.
+    """
+    schema = {str(v): polars.Float64 for v in range(layout.width)}
+    try:
+        frame = polars.read_csv(
+            bytes(text), has_header=False, schema=schema, separator=layout.separator, quote_char=None
+        )
+    except polars.exceptions.PolarsError:
+        return None
+    table = frame.to_arrow()
+    return None if any(column.null_count for column in table.columns) else table
+
+
+def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
     """The type for the numbers in all columns; None if there are other values, or a blank line, or a number like 0x1f.
 
     pyarrow takes a blank line for a row of missing values, and 0x1f for a number.
     """
+    from pyarrow import compute  # noqa: PLC0415 - optional, and slow to import
+
     columns, kinds = table.columns, {str(kind) for kind in table.schema.types}
     if not kinds <= {"int64", "double", "null"} or all(column.null_count for column in columns):
         return None
-    pieces = (part[start : start + BLOCK].to_pybytes() for start in range(0, len(part), BLOCK))
+    pieces = (bytes(text[start : start + BLOCK]) for start in range(0, len(text), BLOCK))
     if "int64" in kinds and any(b"x" in piece or b"X" in piece for piece in pieces):
         return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)
-    ends = list(pool.map(_ends, columns))
-    return np.dtype(smallest_integer(min(low for low, _ in ends), max(high for _, high in ends)))
-
-
-def _ends(column: Any) -> tuple[int, int]:
-    """The smallest and the largest number of a column of whole numbers."""
-    from pyarrow import compute  # noqa: PLC0415 - optional, and slow to import
-
-    low, high = compute.min_max(column).as_py().values()
-    return low, high
-
-
-def _copy(column: Any, target: Array) -> None:  # (N,)
-    start = 0
-    for chunk in (chunk for chunk in column.chunks if len(chunk)):
-        end = start + len(chunk)
-        target[start:end] = np.nan if chunk.null_count == len(chunk) else chunk.to_numpy(zero_copy_only=False)
-        start = end
+    ends = [compute.min_max(column).as_py() for column in columns]
+    return np.dtype(smallest_integer(min(end["min"] for end in ends), max(end["max"] for end in ends)))
 
 
 def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
@@ -112,32 +155,42 @@ def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
     if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):
         return None
-    table = _parsed(raw, layout, newlines_in_values=quoted)
+    table = _parsed(raw, layout, skipped=layout.header_line, newlines_in_values=quoted)
     columns = [] if table is None else [_column(table[v], layout.is_forced(v)) for v in range(layout.width)]
     found = [column for column in columns if column is not None]
     return found if found and len(found) == len(columns) else None
 
 
-def _parsed(text: Any, layout: Layout, from_start: bool = True, **parsing: Any) -> Any:
-    """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it."""
+def _parsed(
+    text: bytes | memoryview, layout: Layout, kinds: Sequence[Any] | None = None, skipped: int = 0, **parsing: Any
+) -> Any:
+    """The columns of a text or a part of it, at least one row; None without pyarrow, or where it cannot read it.
+
+    kinds: the types of the columns, where they are known; several threads then read one part each.
+    """
     if find_spec("pyarrow") is None:
         return None
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import csv  # noqa: PLC0415
 
-    skipped = layout.header_line if from_start else 0
     names = [str(v) for v in range(layout.width)]
+    if kinds is None:
+        types = {name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)}
+        reading = csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK)
+    else:
+        types = {name: pa.float64() if pa.types.is_null(k) else k for name, k in zip(names, kinds, strict=True)}
+        reading = csv.ReadOptions(column_names=names, block_size=max(BLOCK, len(text)), use_threads=False)
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
-            csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=BLOCK),
+            reading,
             csv.ParseOptions(delimiter=layout.separator, **parsing),
             csv.ConvertOptions(
                 null_values=MARKS,
                 true_values=TRUE,
                 false_values=FALSE,
                 strings_can_be_null=True,
-                column_types={name: pa.string() for v, name in enumerate(names) if layout.is_forced(v)},
+                column_types=types,
             ),
         )
     except pa.ArrowException:

@@ -119,7 +119,7 @@ def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
     wrong = ~(weights.isfinite() & (weights >= 0))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise DataError(f"the weight of row {row} is {float(weights[row]):g}; weights are finite and >= 0")
+        raise DataError(f"the weight of row {row + 1} is {float(weights[row]):g}; weights are finite and >= 0")
     largest = float(weights.max())
     if largest == 0:
         raise DataError("all weights are zero")
@@ -136,7 +136,7 @@ def _check_labels(labels: Tensor | None, outputs: int) -> Tensor | None:  # (N,)
     wrong = (labels < 0) | (labels >= outputs)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise DataError(f"the label of row {row} is {int(labels[row])}; the circuit has outputs 0 to {outputs - 1}")
+        raise DataError(f"the label of row {row + 1} is {int(labels[row])}; the circuit has outputs 0 to {outputs - 1}")
     return labels if outputs > 1 else None
 
 
@@ -165,7 +165,7 @@ class QuickCheck:
     def __call__(self, data: Any) -> Columns | None:
         """The columns of an array, tensor or table (N, V) that fits, in memory of their own; None for all else."""
         if isinstance(data, Table):
-            return self._of_table(data)
+            data = np.asarray(data)
         if type(data) is Tensor and data.device.type == "cpu" and data.layout == torch.strided:
             data = data.detach().numpy() if data.dtype in NUMBERS else None
         if type(data) is not np.ndarray or data.ndim != 2 or data.dtype.kind not in "biuf":
@@ -173,16 +173,7 @@ class QuickCheck:
         if data.shape[1] != self._width or not len(data):
             return None
         columns = np.array(data.T, dtype=np.float64, order="C")
-        return self._checked(columns, ~np.isnan(columns) if data.dtype.kind == "f" else None)
-
-    def _of_table(self, table: Table) -> Columns | None:
-        if table.shape[1] != self._width or not len(table):
-            return None
-        columns = np.array(table.values.detach().cpu().numpy().T, dtype=np.float64, order="C")
-        observed = None if table.observed is None else np.ascontiguousarray(table.observed.cpu().numpy().T)
-        return self._checked(columns, observed)
-
-    def _checked(self, columns: NDArray[np.float64], observed: NDArray[np.bool_] | None) -> Columns | None:
+        observed = ~np.isnan(columns) if data.dtype.kind == "f" else None
         if observed is not None and observed.all():
             observed = None
         if observed is not None:

@@ -36,6 +36,7 @@ __all__ = [
     "is_missing",
     "native",
     "number_of",
+    "refuse_repeated",
     "short",
     "smallest_integer",
     "stack",
@@ -49,7 +50,7 @@ NUMBER = Coding()
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """What stands for a missing value, in any case."""
 
-BOOLEANS = {"true": 1.0, "false": 0.0}
+BOOLEANS = ("false", "true")
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
 """Microseconds in a day."""
@@ -73,8 +74,15 @@ def about(what: object) -> Iterator[None]:
 
 
 def column_label(columns: Names, number: int) -> str:
-    """`column 3`, or `column 3 ('age')` where columns have names; numbers count from 0."""
-    return f"column {number}" if columns is None else f"column {number} ({columns[number]!r})"
+    """`column 3`, or `column 3 ('age')` where columns have names, for the number 2: people count from 1."""
+    return f"column {number + 1}" if columns is None else f"column {number + 1} ({columns[number]!r})"
+
+
+def refuse_repeated(names: Sequence[object]) -> None:
+    """Raise DataError if two columns have the same name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"two columns have the name {twice!r}; rename one of them")
 
 
 def first_true(wrong: NDArray[np.bool_]) -> tuple[int, int]:
@@ -94,8 +102,6 @@ def coded_column(column: Array, label: str) -> Coded:  # (N,)
         return dates(column)
     if kind == "m":
         raise DataError(f"{label} holds durations ({column.dtype}); turn them into numbers first, such as seconds")
-    if kind == "c":
-        raise DataError(f"{label}, row 0: {column[0]} is a complex number, expected a real one")
     if kind == "V":
         raise DataError(f"{label} holds records ({column.dtype}), expected numbers")
     return from_objects(column.tolist(), label)
@@ -162,40 +168,32 @@ def is_missing(value: object) -> bool:
     )
 
 
-def from_objects(values: Sequence[object], label: str, row_word: str = "row") -> Coded:
+def from_objects(values: Sequence[object], label: str) -> Coded:
     """A column of Python objects: all numbers, all true or false, all text, or all dates; None and NaN are missing."""
     alone = values[0] if len(values) == 1 else None
-    if type(alone) is float or (
-        type(alone) is int and abs(alone) < 2**53
-    ):  # a single row is often asked for, in a hurry
+    if type(alone) is float or (type(alone) is int and abs(alone) < 2**53):  # single rows are asked for often
         return Coded(native(np.array(values)))
     kinds = [None if is_missing(value) else _kind(value) for value in values]
-    found = dict.fromkeys(kind for kind in kinds if kind is not None)
-    unknown = next((row for row, kind in enumerate(kinds) if kind == "other"), None)
-    if unknown is not None:
-        raise _not_a_value(values[unknown], f"{label}, {row_word} {unknown}")
+    found = [kind for kind in dict.fromkeys(kinds) if kind is not None]
+    if "other" in found:
+        row = kinds.index("other")
+        raise _not_a_value(values[row], f"{label}, row {row + 1}")
     if set(found) == {"boolean", "number"}:
-        found = {"number": None}
+        found = ["number"]
     if len(found) > 1:
-        first, second = ((kinds.index(kind), kind) for kind in list(found)[:2])
-        raise DataError(
-            f"{label} holds {WORDS[first[1]]} ({row_word} {first[0]}: {short(values[first[0]])}) and "
-            f"{WORDS[second[1]]} ({row_word} {second[0]}: {short(values[second[0]])}); "
-            "turn all of them into text or numbers"
-        )
-    kind = next(iter(found), "number")
+        rows = [kinds.index(kind) for kind in found[:2]]
+        both = " and ".join(f"{WORDS[kinds[row] or '']} (row {row + 1}: {short(values[row])})" for row in rows)
+        raise DataError(f"{label} holds {both}; turn all of them into text or numbers")
+    kind = found[0] if found else "number"
     if kind == "text":
         return by_category(values, sorted({cast("str", value) for value in values if not is_missing(value)}))
     if kind == "date":
         return dates(np.array([None if is_missing(v) else _utc(v) for v in values], dtype="datetime64[us]"))
     array = np.array([float("nan") if is_missing(v) else _number(v) for v in values])
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except OverflowError:
-            raise DataError(f"{label} holds a number too large for a float") from None
-    if array.dtype.kind == "f" and array.size and not np.isnan(array).any() and kind == "boolean":
-        array = array.astype(np.uint8)
+    try:
+        array = array.astype(np.float64) if array.dtype.kind == "O" else array
+    except OverflowError:
+        raise DataError(f"{label} holds a number too large for a float") from None
     return Coded(native(array), Coding("boolean") if kind == "boolean" else NUMBER)
 
 
@@ -263,37 +261,31 @@ def column_of_fields(distinct: Sequence[str], codes: NDArray[np.int64], categori
 
     Text is stray where at least half of the fields are numbers, unless the column is said to be `categorical`.
     """
-    fields = [field.strip() for field in distinct]
-    missing = np.array([field.lower() in MISSING for field in fields])
-    numbers = [number_of(field) for field in fields]
+    numbers = [number_of(field.strip()) for field in distinct]
+    fields = [None if field.strip().lower() in MISSING else field.strip() for field in distinct]
+    present = {field for field in fields if field is not None}
     texts = [n for n, number in enumerate(numbers) if number is None]
-    if not texts and not (categorical and not missing.all()):
+    if not texts and not (categorical and present):
         return Coded(np.array(numbers, dtype=np.float64)[codes]), None
-    present = [field for field, absent in zip(fields, missing, strict=True) if not absent]
-    if not categorical and all(field.lower() in BOOLEANS for field in present):
-        values = np.array([BOOLEANS.get(field.lower(), np.nan) for field in fields])
-        return Coded(_whole(values[codes]), Coding("boolean")), None
-    if not categorical and (days := _days(fields, missing)) is not None:
-        return dates(days[codes]), None
+    if not categorical:
+        if all(field.lower() in BOOLEANS for field in present):
+            found = by_category([field and field.lower() for field in fields], BOOLEANS)
+            return Coded(found.values[codes], Coding("boolean")), None
+        if (days := _days(fields)) is not None:
+            return dates(days[codes]), None
     counts = np.bincount(codes, minlength=len(fields))
-    share = sum(counts[n] for n, number in enumerate(numbers) if number is not None and not missing[n])
-    stray = texts[0] if texts and not categorical and 2 * share >= counts[~missing].sum() else None
-    categories = tuple(sorted(set(present)))
-    place = {field: code for code, field in enumerate(categories)}
-    found = np.array([np.nan if absent else place[f] for f, absent in zip(fields, missing, strict=True)])
-    return Coded(_whole(found[codes]), Coding("category", categories)), stray
+    known = np.array([field is not None for field in fields])
+    numeric = known & [number is not None for number in numbers]
+    stray = texts[0] if texts and not categorical and 2 * counts[numeric].sum() >= counts[known].sum() else None
+    found = by_category(fields, sorted(present))
+    return Coded(found.values[codes], found.coding), stray
 
 
-def _days(fields: Sequence[str], missing: NDArray[np.bool_]) -> NDArray[np.datetime64] | None:
-    """The fields as dates, NaT for missing ones; None if one is something else."""
-    if not all(absent or ISO_DATE.fullmatch(field) for field, absent in zip(fields, missing, strict=True)):
+def _days(fields: Sequence[str | None]) -> NDArray[np.datetime64] | None:
+    """The fields as dates, NaT for None; None if one is something else."""
+    if not all(field is None or ISO_DATE.fullmatch(field) for field in fields):
         return None
     try:
-        texts = ["NaT" if absent else field for field, absent in zip(fields, missing, strict=True)]
-        return np.array(texts, dtype="datetime64[us]")
+        return np.array(fields, dtype="datetime64[us]")
     except ValueError:  # the 31st of June
         return None
-
-
-def _whole(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:
-    return values if np.isnan(values).any() else values.astype(np.int64)

@@ -69,7 +69,7 @@ def _named(table: Table, names: Names, what: str) -> Table:
         return table
     if table.columns is None:
         return replace(table, columns=names)
-    pairs = enumerate(zip(table.columns, names or table.columns, strict=True))
+    pairs = enumerate(zip(table.columns, names or table.columns, strict=True), 1)
     wrong = next((f"column {n} is {a!r}, expected {b!r}" for n, (a, b) in pairs if a != b), "train has no names")
     raise DataError(f"{what}: the names of the columns differ: {wrong}")
 

@@ -153,7 +153,7 @@ def _why_no_table(data: Any) -> str:
     lengths = [len(row) if hasattr(row, "__len__") else 0 for row in data] if isinstance(data, Sequence) else []
     for row, length in enumerate(lengths):
         if length != lengths[0]:
-            return f"rows differ in length: row 0 has {lengths[0]} values, row {row} has {length}"
+            return f"rows differ in length: row 1 has {lengths[0]} values, row {row + 1} has {length}"
     return f"the {type(data).__name__} does not form rows x columns of numbers"
 
 

@@ -19,6 +19,7 @@ from circurve.data.convert import (
     column_label,
     from_objects,
     native,
+    refuse_repeated,
 )
 from circurve.data.table import Places
 from circurve.errors import DataError
@@ -35,10 +36,9 @@ def as_narwhals(data: object) -> Any:
         return None
     try:
         frame = nw.from_native(data, pass_through=True)
-    except nw.exceptions.DuplicateError as error:
-        names = list(getattr(data, "columns", ()))
-        twice = next((name for name in names if names.count(name) > 1), None)
-        raise DataError(f"two columns have the name {twice!r}; rename one of them") from error
+    except nw.exceptions.DuplicateError:
+        refuse_repeated(list(getattr(data, "columns", ())))
+        raise
     if isinstance(frame, nw.LazyFrame):
         return frame.collect()
     return frame if isinstance(frame, nw.DataFrame) else None
@@ -49,7 +49,7 @@ def read_frame(frame: Any) -> tuple[Names, list[Coded], Places | None]:
     listed = list(frame.columns)
     names = None if listed == list(range(len(listed))) else tuple(str(name) for name in listed)
     if names is not None:
-        _refuse_repeated(names)
+        refuse_repeated(names)
     if not len(frame):
         raise DataError("data has no rows")
     columns = _read_numbers(frame)
@@ -72,7 +72,7 @@ def _read_numbers(frame: Any) -> list[Coded] | None:
 def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | None]:
     """Columns by name: lists of equal length, or single values for one row (beside lists, they are repeated)."""
     names = tuple(str(name) for name in data)
-    _refuse_repeated(names)
+    refuse_repeated(names)
     many = {name: values for name, values in zip(names, data.values(), strict=True) if _is_list(values)}
     lengths = {name: len(values) for name, values in many.items()}
     rows = next(iter(lengths.values()), 1)
@@ -146,12 +146,6 @@ def _from_columns(columns: Mapping[str, Array], backend: Any) -> Any:
 
 def _is_list(values: object) -> bool:
     return hasattr(values, "__len__") and not isinstance(values, str | bytes) and getattr(values, "ndim", 1) > 0
-
-
-def _refuse_repeated(names: Sequence[str]) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise DataError(f"two columns have the name {twice!r}; rename one of them")
 
 
 def _index(frame: Any) -> Places | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from circurve.data.convert import Array, column_label
 from circurve.data.entry import as_table
-from circurve.data.recode import recode
+from circurve.data.recode import recoded
 from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
 from circurve.data.table import Table
 from circurve.errors import DataError, OptionError, warn_user
@@ -46,15 +46,39 @@ Types = Mapping[str | int, str | Family]
 class _Found:
     """One column of all tables together."""
 
-    label: str
-    name: str | None
+    table: Table
+    """The first of them."""
+
+    number: int
     coding: Coding
     observed: Array  # (n,) numbers in this coding
+
+    @property
+    def name(self) -> str | None:
+        return self.table.columns[self.number] if self.table.columns else None
+
+    @property
+    def label(self) -> str:
+        return column_label(self.table.columns, self.number)
 
     @property
     def gaussian(self) -> Gaussian:
         """The Gaussian with the floor for the spread of the column."""
         return _gaussian(*centre(self.observed[:: 1 + len(self.observed) // LOOKED_AT]))
+
+    def column(self, family: Family, reason: str, kind: Kind = "number") -> Column:
+        return Column(self.name, family, kind, None, self.coding.origin if kind == "date" else None, reason)
+
+    def categories(self, categories: Sequence[Value], reason: str) -> Column:
+        """A Categorical over categories."""
+        return Column(self.name, Categorical(max(1, len(categories))), "category", tuple(categories), reason=reason)
+
+    def numbers(self, distinct: NDArray[Any], reason: str) -> Column:
+        """A Categorical over numbers; they are their own codes where they are 0, 1, 2, ..."""
+        values: list[Value] = [int(value) if float(value).is_integer() else float(value) for value in distinct]
+        if values and values == list(range(len(values))):
+            return self.column(Categorical(len(values)), reason)
+        return self.categories(values, reason)
 
 
 def infer_schema(
@@ -87,16 +111,13 @@ def infer_schema(
     """
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
-    codings, named = read[0].codings or (Coding(),) * read[0].shape[1], read[0].columns is not None
     found = []
-    for v, coding in enumerate(codings):
-        label, name = column_label(read[0].columns, v), read[0].columns[v] if read[0].columns else None
-        facts = _Found(label, name, coding, _observed(read, v))
+    for v, coding in enumerate(read[0].codings or (Coding(),) * read[0].shape[1]):
+        facts = _Found(read[0], v, coding, _observed(read, v))
         if v in chosen:
             column = _as_told(facts, chosen[v])
-        elif not named and coding.kind == "number":
-            family, reason = _plain(columns, v)
-            column = Column(name, family, reason=reason)
+        elif read[0].columns is None and coding.kind == "number":
+            column = facts.column(*_plain(columns, v))
         else:
             column = _by_rule(facts)
         found.append(replace(column, unseen_share=unseen_share) if unseen_share and column.categories else column)
@@ -159,103 +180,83 @@ def _gaussian(median: float, spread: float) -> Gaussian:
 
 
 def _by_rule(found: _Found) -> Column:
-    coding, values = found.coding, found.observed
-    if coding.kind == "category":
+    kind, values = found.coding.kind, found.observed
+    if kind == "category":
         return _text(found)
-    if coding.kind == "date":
-        return replace(_column(found, found.gaussian, "dates, as days"), kind="date", origin=coding.origin)
+    if kind == "date":
+        return found.column(found.gaussian, "dates, as days", kind)
     if not values.size:
-        return replace(_column(found, Bernoulli(), "nothing observed"), kind=coding.kind)
-    if coding.kind == "boolean":
-        return replace(_column(found, Bernoulli(), "true and false"), kind="boolean")
+        return found.column(Bernoulli(), "nothing observed", kind)
+    if kind == "boolean":
+        return found.column(Bernoulli(), "true and false", kind)
     low, high = float(values.min()), float(values.max())
     if not bool((values == np.floor(values)).all()):
-        return _column(found, found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
+        return found.column(found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
     if low >= 0 and high <= 1:
-        return _column(found, Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}")
+        return found.column(Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}")
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1:
-        return _categories(found, distinct, "a single value")
+        return found.numbers(distinct, "a single value")
     if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct) and counts.min() > 1:
         repeats = len(values) // len(distinct)
-        return _categories(found, distinct, f"{len(distinct)} whole numbers, each {repeats} times on average")
-    return _counts(found, low, high)
-
-
-def _counts(found: _Found, low: float, high: float) -> Column:
-    mean, variance = float(found.observed.mean()), float(found.observed.var())
+        return found.numbers(distinct, f"{len(distinct)} whole numbers, each {repeats} times on average")
+    mean, variance = float(values.mean()), float(values.var())
     words = f"whole numbers from {low:.6g} to {high:.6g}, mean {mean:.3g}, variance {variance:.3g}"
+    return found.column(_count_family(low, high, mean, variance) or found.gaussian, words)
+
+
+def _count_family(low: float, high: float, mean: float, variance: float) -> Family | None:
+    """The family of counts with this range and these moments; None if they are no counts."""
     if low < 0 or mean >= LARGEST_MEAN_COUNT or high >= LARGEST_COUNT:
-        return _column(found, found.gaussian, words)
+        return None
     if variance >= SLACK * mean:
-        return _column(found, Poisson(), words)
-    if variance >= SLACK * mean * (1 - mean / high):
-        return _column(found, Binomial(int(high)), words)
-    return _column(found, found.gaussian, words)
+        return Poisson()
+    return Binomial(int(high)) if variance >= SLACK * mean * (1 - mean / high) else None
 
 
 def _text(found: _Found) -> Column:
     categories = found.coding.categories or ()
     used, rows = len(np.unique(found.observed)), len(found.observed)
     if not categories:
-        return _column(found, Bernoulli(), "nothing observed")
+        return found.column(Bernoulli(), "nothing observed")
     if not any(isinstance(value, str) for value in categories):
-        return _with_categories(found, categories, f"{len(categories)} declared categories")
+        return found.categories(categories, f"{len(categories)} declared categories")
     if used > MAX_CATEGORIES or (rows > FEW_VALUES and used > 0.9 * rows):
         example = categories[int(found.observed[0])]
-        key = found.name if found.name is not None else int(found.label.split()[1])
+        key = found.number if found.name is None else found.name
         raise DataError(
             f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
             f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
             f"types={{{key!r}: 'categorical'}}"
         )
     more = f", {used} of them observed" if used < len(categories) else ""
-    return _with_categories(found, categories, f"text, {len(categories)} different{more}")
+    return found.categories(categories, f"text, {len(categories)} different{more}")
 
 
 def _as_told(found: _Found, told: str | Family) -> Column:
     """The column with the family that `types` gives it."""
-    if isinstance(told, Family):
-        column = _column(found, told, "given")
-        return replace(column, kind=found.coding.kind, categories=found.coding.categories, origin=found.coding.origin)
     values, coding = found.observed, found.coding
+    if isinstance(told, Family):
+        return Column(found.name, told, coding.kind, coding.categories, coding.origin, "given")
     if told == "categorical":
         if coding.categories is not None:
-            return _with_categories(found, coding.categories, "given")
+            return found.categories(coding.categories, "given")
         if coding.kind == "date":
             raise OptionError(
                 f"types: {found.label} holds dates, which cannot be categorical; turn them into text first"
             )
-        return _categories(found, np.unique(values), "given")
-    if coding.categories is not None and any(isinstance(value, str) for value in coding.categories):
+        return found.numbers(np.unique(values), "given")
+    if any(isinstance(value, str) for value in coding.categories or ()):
         raise OptionError(f"types: {found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
-        gaussian = _column(found, found.gaussian, "given")
-        return replace(gaussian, kind="date", origin=coding.origin) if coding.kind == "date" else gaussian
+        return found.column(found.gaussian, "given", "date" if coding.kind == "date" else "number")
     if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
         raise OptionError(f"types: {found.label} has values that are not whole numbers >= 0, which {told} needs")
     if told == "bernoulli" and values.size and values.max() > 1:
         raise OptionError(f"types: {found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
     high = int(values.max(initial=1))
     family = {"bernoulli": Bernoulli(), "poisson": Poisson(), "binomial": Binomial(max(1, high))}[told]
-    kind: Kind = "boolean" if coding.kind == "boolean" and told == "bernoulli" else "number"
-    return Column(found.name, family, kind, reason="given")
-
-
-def _column(found: _Found, family: Family, reason: str) -> Column:
-    return Column(found.name, family, reason=reason)
-
-
-def _categories(found: _Found, distinct: NDArray[Any], reason: str) -> Column:
-    """A Categorical over numbers; they are their own codes where they are 0, 1, 2, ..."""
-    values: list[Value] = [int(value) if float(value).is_integer() else float(value) for value in distinct]
-    if values == list(range(len(values))) and values:
-        return _column(found, Categorical(len(values)), reason)
-    return _with_categories(found, values, reason)
-
-
-def _with_categories(found: _Found, categories: Sequence[Value], reason: str) -> Column:
-    return Column(found.name, Categorical(max(1, len(categories))), "category", tuple(categories), reason=reason)
+    return found.column(family, "given", "boolean" if (coding.kind, told) == ("boolean", "bernoulli") else "number")
 
 
 def parse_type(text: str) -> str:
@@ -299,15 +300,8 @@ def _common(tables: list[Table]) -> list[Table]:
         return tables
     width = tables[0].shape[1]
     each = [table.codings or (Coding(),) * width for table in tables]
-    names = tables[0].columns
-    new = tuple(_joint([codings[v] for codings in each], column_label(names, v)) for v in range(width))
-    recoded = []
-    for table, codings in zip(tables, each, strict=True):
-        array = np.array(table, dtype=np.float64)
-        for v in range(width):
-            array[:, v] = recode(array[:, v], codings[v], new[v], column_label(names, v))[0]
-        recoded.append(replace(as_table(array), columns=table.columns, codings=new, weights=table.weights))
-    return recoded
+    new = [_joint([codings[v] for codings in each], column_label(tables[0].columns, v)) for v in range(width)]
+    return [recoded(table, old, new)[0] for table, old in zip(tables, each, strict=True)]
 
 
 def _joint(codings: Sequence[Coding], label: str) -> Coding:

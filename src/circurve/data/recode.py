@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from circurve.data.convert import DAY, Array, days_since, short
+from circurve.data.convert import DAY, Array, column_label, days_since, short
+from circurve.data.table import Table
+from circurve.data.unseen import Misfit
 from circurve.errors import DataError
 from circurve.schema import Coding, Value
 
-__all__ = ["decode_column", "original", "recode"]
+__all__ = ["decode_column", "recoded"]
 
 UNSEEN = -1
 
 
-def recode(values: Array, old: Coding, new: Coding, label: str) -> tuple[Array, NDArray[np.bool_] | None]:  # (N,)
+def recoded(table: Table, old: Sequence[Coding], new: Sequence[Coding]) -> tuple[Table, list[Misfit]]:
+    """The table in new codings, and the cells whose values are none of the categories there, which are then missing."""
+    table = replace(table, codings=tuple(new))
+    if all(a == b or {a.kind, b.kind} == {"number", "boolean"} for a, b in zip(old, new, strict=True)):
+        return table, []
+    array, misfits = np.array(table, dtype=np.float64), []
+    for v, (a, b) in enumerate(zip(old, new, strict=True)):
+        column, unseen = _recode(array[:, v], a, b, column_label(table.columns, v))
+        if unseen is not None:
+            rows = np.flatnonzero(unseen)
+            values = dict.fromkeys(array[rows, v].tolist())
+            misfits.append(Misfit(v, rows, tuple(_original(a, value) for value in values)))
+        array[:, v] = column
+    hidden = np.isnan(array)
+    observed = torch.from_numpy(~hidden) if hidden.any() else None
+    return replace(table, values=torch.from_numpy(np.where(hidden, 0.0, array)), observed=observed), misfits
+
+
+def _recode(values: Array, old: Coding, new: Coding, label: str) -> tuple[Array, NDArray[np.bool_] | None]:  # (N,)
     """The column in the new coding, NaN where a value is missing or not in it; and where it is not (None: nowhere).
 
     Numbers, true and false, and categories are found among the new categories by their value; text that writes a date
@@ -36,7 +59,7 @@ def recode(values: Array, old: Coding, new: Coding, label: str) -> tuple[Array, 
     if old.categories is not None and not any(isinstance(value, str) for value in old.categories):
         return _spread(present, np.array(old.categories, dtype=np.float64)[values[present].astype(np.int64)]), None
     wanted = "a number" if new.kind == "number" else "true or false"
-    example = original(old, float(values[present][0]))
+    example = _original(old, float(values[present][0]))
     raise DataError(f"{label} holds {'text' if old.kind == 'category' else 'dates'} ({short(example)}), not {wanted}")
 
 
@@ -45,7 +68,7 @@ def _by_value(
 ) -> tuple[Array, NDArray[np.bool_] | None]:
     distinct, inverse = np.unique(values[present], return_inverse=True)
     place: dict[object, int] = {value: code for code, value in enumerate(new.categories or ())}
-    codes = np.array([_find(place, original(old, float(value))) for value in distinct], dtype=np.float64)
+    codes = np.array([_find(place, _original(old, float(value))) for value in distinct], dtype=np.float64)
     found = _spread(present, codes[inverse])
     unseen = found == UNSEEN
     if not unseen.any():
@@ -68,16 +91,14 @@ def _as_days(values: Array, present: NDArray[np.bool_], old: Coding, new: Coding
     if old.kind == "date":
         shift = days_since(np.array([old.origin], dtype="datetime64[us]"), origin)[0]
         return np.asarray(values + shift)
-    originals = [original(old, float(value)) for value in values[present]]
+    originals = [_original(old, float(value)) for value in values[present]]
     wrong = next((value for value in originals if not isinstance(value, str)), None)
     if wrong is not None:
         raise DataError(f"{label} holds {short(wrong)}, not a date such as '2024-01-31'")
-    days = []
-    for text in cast("list[str]", originals):
-        try:
-            days.append(np.datetime64(text.strip(), "us"))
-        except ValueError:
-            raise DataError(f"{label} holds the text {short(text)}, not a date such as '2024-01-31'") from None
+    try:
+        days = [np.datetime64(text := value.strip(), "us") for value in cast("list[str]", originals)]
+    except ValueError:
+        raise DataError(f"{label} holds the text {short(text)}, not a date such as '2024-01-31'") from None
     return _spread(present, days_since(np.array(days), origin))
 
 
@@ -88,7 +109,7 @@ def _spread(present: NDArray[np.bool_], values: Array) -> Array:
     return spread
 
 
-def original(coding: Coding, number: float) -> Value | np.datetime64:
+def _original(coding: Coding, number: float) -> Value | np.datetime64:
     """The value that a number stands for."""
     if coding.kind == "category":
         categories = coding.categories or ()

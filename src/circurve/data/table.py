@@ -37,10 +37,10 @@ class Places:
     """One for each row."""
 
     def at(self, row: int) -> str:
-        """`line 9`, `row 8`, or `row 8 (index 'Rome')`."""
+        """`line 9`, `row 8`, or `row 8 (index 'Rome')`; all count from 1."""
         label = self.labels[row]
         label = label.item() if isinstance(label, np.generic) else label
-        return f"row {row} (index {label!r})" if self.word == "index" else f"{self.word} {label}"
+        return f"row {row + 1} (index {label!r})" if self.word == "index" else f"{self.word} {label}"
 
     def rows(self, index: slice | np.ndarray) -> Places:
         """The labels of some rows."""
@@ -196,7 +196,7 @@ class Table(ArrayLike):
 
     def cell(self, row: int, column: int) -> str:
         """How messages name a cell: `column 2 ('age'), line 9`."""
-        place = f"row {row}" if self.places is None else self.places.at(row)
+        place = f"row {row + 1}" if self.places is None else self.places.at(row)
         return f"{column_label(self.columns, column)}, {place}"
 
     def bare(self) -> Table:

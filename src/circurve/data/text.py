@@ -21,9 +21,11 @@ from circurve.data.convert import (
     Array,
     Coded,
     Names,
+    about,
     column_label,
     column_of_fields,
     number_of,
+    refuse_repeated,
     smallest_integer,
     stack,
 )
@@ -120,19 +122,14 @@ def parse_text(raw: bytes, path: Path, header: bool | None = None, categorical: 
     """The same for content that was read already; `path` is for messages."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     if header is not True and (grid := digit_grid(raw)) is not None:
-        return _from_grid(grid, None, 0)
+        return replace(table_of(grid, None, _lines(grid)), source=OWN_READER)
     layout = _layout(raw, path, header, categorical)
     body = raw.find(b"\n") + 1
     if layout.header_line == 1 and 0 < body < len(raw):
         grid = digit_grid(raw, body)
         if grid is not None and grid.shape[1] == layout.width:
-            return _from_grid(grid, layout.columns, 1)
+            return replace(table_of(grid, layout.columns, _lines(grid, 1)), source=OWN_READER)
     return _numbers_by_arrow(raw, layout) or _by_arrow(raw, layout) or _by_csv(_decoded(raw, path), layout)
-
-
-def _from_grid(grid: NDArray[np.uint8], columns: Names, header_line: int) -> Table:
-    places = Places("line", range(header_line + 1, header_line + 1 + len(grid)))
-    return replace(table_of(grid, columns), places=places, source=OWN_READER)
 
 
 def _decoded(raw: bytes, path: Path) -> str:
@@ -156,9 +153,8 @@ def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection
         numbers = [number_of(field) for field in fields]
         header = None in numbers and all(number is None or np.isnan(number) for number in numbers)
     columns = tuple(field.strip() for field in fields) if header else None
-    for name in columns or ():
-        if fields.count(name) > 1:
-            raise DataError(f"{path}:{line}: two columns have the name {name!r}; rename one of them")
+    with about(f"{path}:{line}"):
+        refuse_repeated(columns or ())
     header_line = line if header else 0
     first = [field for line in text.splitlines()[header_line : header_line + 1] for field in line.split(separator)]
     only_numbers = all(number_of(field) is not None for field in first)
@@ -227,12 +223,18 @@ def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
     """The table of a text of plain numbers as pyarrow reads it; None for any other text, or without pyarrow."""
     if not layout.only_numbers or layout.separator == " " or layout.width == 1:
         return None
-    values = read_numbers(source, layout)
-    if values is None:
+    found = read_numbers(source, layout)
+    if found is None:
         return None
+    values, reader = found
     values = _compact(values) if values.dtype.kind == "f" else values
-    places = Places("line", range(layout.header_line + 1, layout.header_line + 1 + len(values)))
-    return replace(table_of(values, layout.columns, places, layout.path), source=arrow_name())
+    places = _lines(values, layout.header_line)
+    return replace(table_of(values, layout.columns, places, layout.path), source=reader)
+
+
+def _lines(values: Array, header_line: int = 0) -> Places:
+    """One line for each row, from the header on."""
+    return Places("line", range(header_line + 1, header_line + 1 + len(values)))
 
 
 def _by_arrow(raw: bytes, layout: Layout) -> Table | None:

@@ -129,7 +129,7 @@ def _weighted(table: Table, sample_weight: Any) -> tuple[Table, Array]:
         return table, np.ones(len(table), dtype=np.bool_)
     weights: Array = _check_sample_weight(sample_weight, np.zeros((len(table), 1)), dtype=np.float64)
     if (weights < 0).any():
-        raise DataError(f"sample_weight: the weight of row {int((weights < 0).argmax())} is negative")
+        raise DataError(f"sample_weight: the weight of row {int((weights < 0).argmax()) + 1} is negative")
     used = weights > 0
     if not used.any():
         raise DataError("sample_weight: all weights are zero")

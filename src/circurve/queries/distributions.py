@@ -255,7 +255,7 @@ def distribution(target: Target, column: int, given: Evidence) -> Distribution:
     if bool(known.any()):
         row = int(known.any(0).nonzero()[0])
         raise DataError(
-            f"{target.label(column)}, row {row}: its value is given; leave it out to ask for its distribution"
+            f"{target.label(column)}, row {row + 1}: its value is given; leave it out to ask for its distribution"
         )
     if target.states[column] is not None:
 

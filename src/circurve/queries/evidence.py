@@ -171,7 +171,7 @@ def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         ends = f"{float(low.expand(len(wrong))[row]):g} to {float(high.expand(len(wrong))[row]):g}"
-        raise DataError(f"{target.label(column)}, row {row}: the interval from {ends} ends before it begins")
+        raise DataError(f"{target.label(column)}, row {row + 1}: the interval from {ends} ends before it begins")
     return low, high
 
 
@@ -190,7 +190,9 @@ def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
         if bool(twice.any()):
             row = int(twice.nonzero()[0])
             kind = "an interval" if column in evidence.intervals else "a likelihood or an interval"
-            raise DataError(f"{target.label(column)}, row {row}: there is both a value and {kind}: give one of them")
+            raise DataError(
+                f"{target.label(column)}, row {row + 1}: there is both a value and {kind}: give one of them"
+            )
 
 
 def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> list[Tensor]:  # (R, G, K, N) each

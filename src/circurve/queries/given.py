@@ -104,13 +104,15 @@ def _columns(values: Mapping[int, Any], schema: Schema) -> Any:
     array = np.full((rows, len(schema)), np.nan)
     for number, value in values.items():
         if _is_list(value) and len(value) != rows:
-            raise DataError(f"columns differ in length: column {number} has {len(value)} values, another has {rows}")
+            raise DataError(
+                f"columns differ in length: column {number + 1} has {len(value)} values, another has {rows}"
+            )
         array[:, number] = value
     return array
 
 
 def _name(column: Column, number: int) -> str:
-    return f"column {number}" if column.name is None else f"column {column.name!r}"
+    return f"column {number + 1}" if column.name is None else f"column {column.name!r}"
 
 
 def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> list[float]:

@@ -100,7 +100,7 @@ def require_possible(target: Target, evidence: Evidence, log_evidence: Tensor) -
     if not bool(wrong.any()):
         return
     run, row = (int(i) for i in _first(wrong))
-    number = evidence.first_row + row
+    number = evidence.first_row + row + 1
     alone = target.runs == 1 and target.first_run == 0
     where = f"row {number}" if alone else f"row {number}, run {target.first_run + run}"
     if bool(log_evidence[run, row].isnan()):
