@@ -160,7 +160,7 @@ def test_the_model_knows_what_the_training_file_holds_and_other_values_are_unsee
     assert scores("--unseen missing")["test_ll"] == left_out
     assert scores("--unseen impossible")["test_ll"] is None
     error = error_line(invoke(f"{line} --unseen error"))
-    assert "test data: column 0 ('city'), line 2: 'Kyiv' was not seen in training" in error
+    assert "test data: column 1 ('city'), line 2: 'Kyiv' was not seen in training" in error
     assert "pass --unseen missing" in error
     if command == "fit":
         answer(f"{line} --out m.safetensors")

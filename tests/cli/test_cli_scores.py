@@ -127,7 +127,7 @@ def test_rows_of_an_array_keep_their_numbers(tmp_path: Path, monkeypatch: pytest
     np.save("rows.npy", np.random.default_rng(0).integers(0, 2, (40, 4)))
     assert run("fit", "rows.npy", "--units", 2, "--epochs", 2, "--out", "m.safetensors").exit_code == 0
     rows = read(run("evaluate", "m.safetensors", "rows.npy", "--scores", "-").stdout)
-    assert [int(row["row"]) for row in rows] == list(range(40))
+    assert [int(row["row"]) for row in rows] == list(range(1, 41))
     expected = cc.load("m.safetensors").log_prob(np.load("rows.npy"))
     assert [float(row["log_likelihood"]) for row in rows] == pytest.approx(expected, rel=1e-5)
 

@@ -212,6 +212,6 @@ def test_evidence_that_one_run_excludes_is_an_error_that_names_it() -> None:
     possible, certain = (
         Model.from_parameters(circuit, inputs={leaf: [[p, 1 - p]], other: [[0.3]]}) for p in (0.5, 1.0)
     )
-    with pytest.raises(DataError, match=r"row 0, run 1: column 0.* = 1 has probability zero"):
+    with pytest.raises(DataError, match=r"row 1, run 1: column 1.* = 1 has probability zero"):
         Models([possible, certain]).mean({0: 1})
     np.testing.assert_array_equal(Models([possible, certain]).marginal({0: 1}), [0.5, 0.0])

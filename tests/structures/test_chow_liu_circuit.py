@@ -130,7 +130,7 @@ def test_a_value_that_training_did_not_see_is_impossible():
 )
 def test_a_column_of_too_many_values_is_named(column, family, problem):
     frame = pd.DataFrame({"ok": [0, 1, 0, 1], "wide": column})
-    expected = rf"column 1 \('wide'\) is .*, with {problem}; chow_liu takes columns of at most 256 states"
+    expected = rf"column 2 \('wide'\) is .*, with {problem}; chow_liu takes columns of at most 256 states"
     with pytest.raises(OptionError, match=expected):
         cc.chow_liu(frame, families=[cc.Bernoulli(), family])
 
