@@ -67,9 +67,11 @@ class CurvatureSums:
     @classmethod
     def collect(cls, request: Request, units: Sequence[tuple[Tensor, ...]], edges: EdgeSums) -> CurvatureSums:
         """The sums that were asked for. units: for each kind of `Request.unit_kinds` (R, G, K) by layer."""
-        plain = units[:3] if request.curvature else (None,) * 3
-        weighted = units[3:] if request.flow_weighted else (None,) * 3
-        return cls(*plain, edges.ratio, edges.second_moment, *weighted, edges.squared_ratio)
+        names = ("flow_squared", "local", "total") if request.curvature else ()
+        kinds = dict(zip(names, units[:3], strict=False))
+        if request.flow_weighted:
+            kinds |= dict(zip(("flow_local", "flow_log_local", "flow"), units[3:], strict=True))
+        return cls(**kinds, **vars(edges))
 
     def trace(self) -> Tensor:  # (R,)
         """The sum over samples of the trace of the Hessian."""

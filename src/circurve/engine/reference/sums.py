@@ -191,7 +191,8 @@ class Sums:
 
 def _squared_norm(rows: Tensor) -> Tensor:  # (R, G, K, N) -> (R, G, K)
     """The sum of squares over samples, in float64."""
-    return torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64).square_()
+    norm: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
+    return norm.square_()
 
 
 def _weighted_logs(flow: Tensor, values: Tensor) -> Tensor:  # (R, G, K, N) both -> (R, G, K)
