@@ -38,7 +38,7 @@ EXTREMES = 3
 """How many reversed pairs are shown."""
 
 ESTIMATOR = Estimator.geometric
-"""What t is, unless --estimator says otherwise: the one estimator that is of the same size with and without smoothing."""
+"""What t is, unless --estimator says otherwise: the one that has the same size with and without smoothing."""
 
 DOMINATED = 0.5
 """Where edges at the floor make up this share of the mean trace, the report warns of it."""

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.learning.checks import check_choice
+from circurve.learning.local_curvature import ESTIMATORS
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
@@ -168,12 +170,13 @@ class Curvature:
             raise OptionError(f"by={quantity!r}: an earlier version saved this record without it; measure it again")
         return column
 
-    def with_local(self, estimator: By) -> Curvature:
+    def with_local(self, estimator: str) -> Curvature:
         """The record with another estimate of local curvature for `local`, which rankings and figures go by.
 
         T^_n / `local` is then no longer the use of a node by the letter, but a comparison of the two.
         """
-        return replace(self, local=self.by(estimator))
+        check_choice("estimator", estimator, ESTIMATORS)
+        return replace(self, local=self.by(cast("By", estimator)))
 
     def rank_by(self, quantity: By) -> NDArray[np.int64]:
         """Unit numbers from the largest to the smallest; ties in the order of `nodes`."""
