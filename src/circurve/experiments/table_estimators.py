@@ -97,8 +97,9 @@ def _at(records: Sequence[Record], dataset: str, label: str, mu: float | None) -
     return [record for record in records if (record["dataset"], record["label"], record["method"]["mu"]) == case]
 
 
-def _test_ll(records: Sequence[Record]) -> Spread:
-    scores = [record["best" if record["choose_epoch"] == "best" else "final"]["test_ll"] for record in records]
+def _over_seeds(records: Sequence[Record], name: str = "test_ll") -> Spread:
+    """A score of the epoch that counts by the protocol, over runs."""
+    scores = [record["best" if record["choose_epoch"] == "best" else "final"][name] for record in records]
     return spread([math.nan if score is None else float(score) for score in scores])
 
 
@@ -109,8 +110,10 @@ def _by_strength(study: Study, rows: dict[str, dict[str, Chosen]], records: Sequ
     for dataset, label in _cases(rows):
         if label.startswith(VANILLA):
             continue
-        plain = _test_ll(_at(records, dataset, VANILLA + _ending(label), None))
-        numbers = [Number.of(values) for values in (plain, *(_test_ll(_at(records, dataset, label, mu)) for mu in mus))]
+        plain = _over_seeds(_at(records, dataset, VANILLA + _ending(label), None))
+        numbers = [
+            Number.of(values) for values in (plain, *(_over_seeds(_at(records, dataset, label, mu)) for mu in mus))
+        ]
         lines.append((dataset, label, *mark_best(numbers)))
     heads = ("data set", "estimator", "plain EM", *(f"mu {mu:g}" for mu in mus))
     return Table(heads, tuple(lines), "Test log-likelihood at every strength", text_columns=(0, 1))
@@ -124,9 +127,7 @@ def _chosen(rows: dict[str, dict[str, Chosen]]) -> Table:
         gap = gap_to(rows[dataset], label, base)
         cells: list[Cell] = ["-", "-"] if gap is None else [Number(gap.mean, gap.std, 3, signed=True), p_text(gap.p)]
         mu = chosen.method["mu"]
-        gates = [f"{_gate_mean(chosen.records, name):.3g}" for name in ("median", "above_half")]
-        if mu is None:
-            gates = ["-", "-"]
+        gates = [_text(_gate_mean(chosen.records, name), ".3g") for name in ("median", "above_half")]
         strength = "-" if mu is None else f"{mu:g}"
         lines.append((dataset, label, strength, Number.of(chosen.spread()), *cells, *gates))
     heads = ("data set", "estimator", "mu", "test LL", "- plain EM", "p", "gates:\nmedian", "gates\nabove 0.5")
@@ -136,6 +137,11 @@ def _chosen(rows: dict[str, dict[str, Chosen]]) -> Table:
 def _gate_mean(records: Sequence[Record], name: str) -> float:
     """A number of the gates of the last M-step, mean over runs; NaN for records that do not have it."""
     return _mean([(record.get("gates") or {}).get(name) for record in records])
+
+
+def _text(value: float, form: str) -> str:
+    """A dash for what records of earlier versions do not hold."""
+    return "-" if math.isnan(value) else f"{value:{form}}"
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -150,13 +156,12 @@ def _spread_over_nodes(rows: dict[str, dict[str, Chosen]]) -> Table:
             if VANILLA + ending not in row:
                 continue
             plain = row[VANILLA + ending].records
-            floor = f"{_floor(plain, 'edges'):,.0f}", f"{_floor(plain, 'share'):.2%}"
+            floor = _text(_floor(plain, "edges"), ",.0f"), _text(_floor(plain, "share"), ".2%")
             for name in ESTIMATORS:
                 found = _estimate(plain, name)
-                shares = [f"{found[key]:.1%}" for key in ("nodes_99", "nodes_9999")]
-                sizes = [f"{found[key]:.3g}" for key in ("median_local", "largest_local")]
-                gates = [f"{found['gates_median']:.2g}", f"{found['gates_above_half']:.1%}"]
-                lines.append((dataset, f"{name}{ending}", *shares, *sizes, *gates, *floor))
+                forms = (".1%", ".1%", ".3g", ".3g", ".2g", ".1%")
+                numbers = [_text(value, form) for value, form in zip(found.values(), forms, strict=True)]
+                lines.append((dataset, f"{name}{ending}", *numbers, *floor))
     heads = (
         *("data set", "estimator", "nodes of\n99 %", "nodes of\n99.99 %", "median", "largest"),
         *("gates:\nmedian", "gates\nabove 0.5", "edges at\nthe floor", "their share\nof mean t"),
@@ -185,13 +190,13 @@ def _values(dataset: str, label: str, rows: dict[str, dict[str, Chosen]], record
     lines = []
     for mu in dict.fromkeys(record["method"]["mu"] for record in of):
         runs = _at(of, dataset, label, mu)
-        score = _test_ll(runs)
+        score = _over_seeds(runs)
         lines.append(
             {
                 **{"dataset": dataset, "estimator": estimator, "pseudocount": PSEUDOCOUNTS[ending], "mu": mu},
                 **{"mean": score.mean, "std": score.std, "seeds": len(runs)},
-                "valid_ll": _mean([record["final"]["valid_ll"] for record in runs]),
-                "minus_vanilla": score.mean - _test_ll(plain).mean if mu is not None else None,
+                "valid_ll": _over_seeds(runs, "valid_ll").mean,
+                "minus_vanilla": score.mean - _over_seeds(plain).mean if mu is not None else None,
                 **_estimate(runs, "mean_trace" if mu is None else estimator),
                 **{f"gates_{key}": _gate_mean(runs, key) for key in ("median", "above_half")},
                 **{f"floor_{key}": _floor(runs, key) for key in ("edges", "share")},
