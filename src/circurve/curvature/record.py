@@ -260,6 +260,11 @@ class Curvature:
             f"share: T            median {np.median(self.total):.3g}, largest {self.total.max():.3g}",
             f"largest shares      {', '.join(shares) or 'none'}",
         ]
+        if self.floor_share and self.floor_edges is not None:
+            edges = f"{int(self.floor_edges.sum()):,} edges"
+            lines.append(
+                f"weights near zero   {edges} make up {self.floor_share:.1%} of t; they do not move `geometric`"
+            )
         return "\n".join(lines)
 
 

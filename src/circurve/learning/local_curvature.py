@@ -17,9 +17,10 @@ explains. How much such a dead edge adds, if its ratio is rho in one of N sample
     geometric       factor exp(F log(1 + rho^2) / sum F)        1 to rounding where F is about theta
     clipped         (theta rho / floor)^2 / N    at most 1 / (floor^2 N)
 
-The first three add up over samples with one more number for each unit; `clipped` needs one more product of matrices,
-sum of rho_nc^2 for each edge, which is why its floor enters as a factor min(1, theta / floor)^2 of each edge. The floor
-is a bound for the ratio: theta rho <= 1, so that r / max(theta, floor) <= 1 / floor.
+Those weighted by flow take a few more numbers for each unit. `clipped` takes one more product of matrices, the sums of
+rho_nc^2 of each edge: its ratio is rho min(1, theta / floor), so that the floor enters as a factor of each edge when
+all samples are added up. A cap min(rho, 1 / floor) would bound ratios just as well (r <= 1, so that r / max(theta,
+floor) <= 1 / floor), but it is no product of matrices: it would need an array of samples x edges.
 
 A median over samples would need a histogram for each unit: as many comparisons for each unit and sample as there are
 bins, which is about the arithmetic of a whole E-step. The geometric mean costs one logarithm.

@@ -197,4 +197,4 @@ def _squared_norm(rows: Tensor) -> Tensor:  # (R, G, K, N) -> (R, G, K)
 
 def _weighted_logs(flow: Tensor, values: Tensor) -> Tensor:  # (R, G, K, N) both -> (R, G, K)
     """The sum over samples of flow * log(values), where values are positive."""
-    return torch.xlogy(flow, torch.where(values == 0, 1.0, values)).sum(-1, dtype=torch.float64)
+    return torch.where(values == 0, 1.0, values).log_().mul_(flow).sum(-1, dtype=torch.float64)

@@ -43,7 +43,7 @@ class TreeCurvature:
     def __init__(self, request: Request, run_parts: int, weights: Sequence[Tensor]) -> None:
         self.request, self.run_parts = request, run_parts
         sizes = [w.shape[0] * w.shape[1] for w in weights]
-        # of a chunk: the lengths of 1 / S, A and sqrt(A / S) over samples, and the sum of F log(1 / S)
+        # of a chunk: the lengths of 1 / S and A over samples, and the sums of A / S and F log S
         self._chunk = weights[0].new_zeros(4 if request.flow_weighted else 2, sum(sizes))
         self._sums = torch.zeros_like(self._chunk, dtype=torch.float64)
 
@@ -91,20 +91,21 @@ class TreeCurvature:
             squares = torch.square(inner.elements, out=inner.spare_elements)
             self.squared[number][inner.rows].baddbmm_(per_unit.flatten(0, 1), squares.flatten(0, 1).transpose(1, 2))
 
-    def inverse(self, sums: Tensor) -> Tensor | None:
-        """1 / S of a level, for `add_flow_weighted`, if that is asked for; (G L, K, N)."""
-        return torch.reciprocal(sums, out=self._like(sums)) if self.request.flow_weighted else None
+    def factors(self, sums: Tensor) -> tuple[Tensor, Tensor] | None:
+        """1 / S and S log S of a level (G L, K, N), for `add_flow_weighted`, before A takes the place of S."""
+        if not self.request.flow_weighted:
+            return None
+        return torch.reciprocal(sums, out=self._like(sums)), torch.log(sums, out=self._like(sums, 1)).mul_(sums)
 
-    def add_flow_weighted(self, number: int, ratio: Tensor, inverse: Tensor | None) -> None:
-        """F t = A / S and F log t = 2 F log(1 / S) of a level, from A and 1 / S (G L, K, N), which is overwritten.
+    def add_flow_weighted(self, number: int, ratio: Tensor, factors: tuple[Tensor, Tensor] | None) -> None:
+        """F t = A (1 / S) and -F log t / 2 = A (S log S) of a level, from A (G L, K, N).
 
-        Flows hold the samples' weights, so that nothing else has to be weighted.
+        Flows hold the samples' weights, so that nothing else has to be weighted. A / S is at most w / S^2: finite in
+        float32, since S is at least SAFE_WEIGHT over the root of K.
         """
-        if inverse is None:
-            return
-        flow = torch.div(ratio, inverse, out=self._like(ratio, 1))
-        torch.sum(torch.xlogy(flow, inverse, out=flow), -1, out=self._by_level[number][3])
-        torch.linalg.vector_norm(inverse.mul_(ratio).sqrt_(), dim=-1, out=self._by_level[number][2])
+        if factors is not None:
+            for place, factor in enumerate(factors, start=2):
+                torch.linalg.vecdot(ratio, factor, out=self._by_level[number][place])
 
     def _like(self, rows: Tensor, place: int = 0) -> Tensor:
         """Memory of the shape of `rows`, valid until the next call for the same place."""
@@ -130,9 +131,10 @@ class TreeCurvature:
         self.second[number].baddbmm_(squares, torch.square(level.elements, out=level.spare).transpose(1, 2))
 
     def finish_chunk(self) -> None:
-        """Add the sums of a chunk that was accepted as a whole: squares of lengths, and F log t."""
-        self._sums[:3] += self._chunk[:3].double().square_()
-        self._sums[3:] += self._chunk[3:].double().mul_(2)
+        """Add the sums of a chunk that was accepted as a whole: squares of lengths, F t and F log t = -2 F log S."""
+        self._sums[:2] += self._chunk[:2].double().square_()
+        self._sums[2:3] += self._chunk[2:3]
+        self._sums[3:] -= self._chunk[3:].double().mul_(2)
 
     def add_tabulated(self, weights: Sequence[Tensor], tables: JointTables) -> None:
         """What the tabulated products of each level amount to, by joint state: t_k = sum_s w_s / S_ks^2."""

@@ -67,15 +67,15 @@ class TreeSums:
 
     def _downward(self, views: Views, tables: JointTables, flow: Tensor, samples: SampleWeights | None) -> None:
         """flow: of the root, (L, outputs, N)."""
-        curvature, levels, inverse = self.curvature, views.levels, None
+        curvature, levels, factors = self.curvature, views.levels, None
         if curvature is not None and samples is not None:
             curvature.add_ratios(0, levels[0], samples)
-            inverse = curvature.inverse(levels[0].sums)
+            factors = curvature.factors(levels[0].sums)
         ratio = torch.div(flow, levels[0].sums, out=levels[0].sums)
         for number, (level, weight, counts) in enumerate(zip(levels, self.tree.weights, self.counts, strict=True)):
             if curvature is not None and samples is not None:
                 curvature.add_total(number, ratio, samples)
-                curvature.add_flow_weighted(number, ratio, inverse)
+                curvature.add_flow_weighted(number, ratio, factors)
                 curvature.add_second(number, ratio, level, samples)
             torch.baddbmm(counts, ratio, level.by_sample, out=counts)
             flow = _product_flow(level, weight, ratio)
@@ -83,7 +83,7 @@ class TreeSums:
             if level.messages:
                 if curvature is not None and samples is not None:
                     curvature.add_ratios(number + 1, levels[number + 1], samples)
-                    inverse = curvature.inverse(levels[number + 1].sums)
+                    factors = curvature.factors(levels[number + 1].sums)
                 ratio = _message_ratios(level, levels[number + 1])
             if samples is not None:
                 square = flow.square_()  # F^2 takes the place of F
