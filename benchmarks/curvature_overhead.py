@@ -22,6 +22,8 @@ REQUESTS = {
     "curvature": Request(curvature=True),
     "curvature and mean ratio": Request(curvature=True, mean_ratio=True),
     "curvature and second moment": Request(curvature=True, second_moment=True),
+    "curvature weighted by flow": Request(curvature=True, flow_weighted=True),
+    "curvature and squared ratio": Request(curvature=True, squared_ratio=True),
 }
 
 

@@ -20,7 +20,7 @@ from circurve.data import Table, prepare
 from circurve.engine import Backend, Batch, Params, Reference, Request, Statistics, choose_backend, compile
 
 CASES = {"nltcs": (16, 100), "plants": (69, 100), "bbc": (1058, 128)}
-ALL = Request(curvature=True, mean_ratio=True, second_moment=True)
+ALL = Request(curvature=True, mean_ratio=True, second_moment=True, flow_weighted=True, squared_ratio=True)
 PATHS = {
     "reference, float32": ("reference", "float32"),
     "fused, float32": ("fused", "float32"),

@@ -112,14 +112,20 @@ plainly trained circuits we find {min(fractions("total")):.0%} to {max(fractions
 with weights close to zero, whose ratios p_c / p_n are enormous in a few samples. That T and t disagree holds:
 {min(pairs):.0%} to {max(pairs):.0%} of all pairs are reversed.
 
+Such edges move the estimators `flow_weighted` and `clipped` far less, and `geometric` not at all;
+[notation.md](notation.md) has their definitions and how far one edge can move each. They are columns of
+`cc.curvature`'s record, `Gated(estimator=...)` takes its gates from them, and `circurve curvature` shows the geometric
+mean, together with the share of the mean of t that edges with weights near zero make up. `circurve reproduce
+estimators` compares all five.
+
 ## What it costs
 
 The sums behind T, t and F^2 add {min(costs):.0%} to {max(costs):.0%} to a full-batch EM step of one run on a GPU with
 the reference backend. {origin(overhead["environment"])} On a CPU it is {min(on_cpu):.0%} to {max(on_cpu):.0%}:
 {origin(cpu["environment"])} In steps of 200 rows, where what
 does not depend on the rows weighs most, it is {min(small):.0%} to {max(small):.0%} for one run on a CPU and
-{min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16. The estimator from mean ratios and the second moments of the
-exact penalty each take one more matrix product, and are computed only when asked for.
+{min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16. The estimators mean_ratio and clipped and the second
+moments of the exact penalty each take one more matrix product, and are computed only when asked for.
 
 A whole training step of each method, its sums, gates and M-step included, against one of plain EM, in batches of 200.
 (All these times are of random rows, as many and as wide as those of the sets that are named.)

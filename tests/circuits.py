@@ -22,7 +22,7 @@ from circurve.engine import Batch, Params, Program, Reference, Request, Statisti
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Indicator, Poisson
 
-ALL = Request(curvature=True, mean_ratio=True, second_moment=True)
+ALL = Request(curvature=True, mean_ratio=True, second_moment=True, flow_weighted=True, squared_ratio=True)
 
 DOMAINS: dict[str, Callable[[random.Random], tuple[Family, int | None]]] = {
     "binary": lambda rng: rng.choice([*_units_free(Bernoulli(), Binomial(1), Categorical(2)), _pointer(rng, 2)]),

@@ -12,6 +12,7 @@ from cli_helpers import error_line, strict_json
 import circurve as cc
 from circurve.curvature import concentration, reversals
 from circurve.errors import FileAccessError
+from circurve.learning.local_curvature import ESTIMATORS
 
 
 @pytest.fixture
@@ -22,7 +23,8 @@ def parts(rows, folder):
 
 def test_curvature_reports_the_decomposition(answer, model, parts, rows):
     report = answer(f"curvature {model} {parts}")
-    curv = cc.curvature(cc.load(model), rows[:80])
+    curv = cc.curvature(cc.load(model), rows[:80]).with_local("geometric")
+    assert report["estimator"] == "geometric"
     assert (report["samples"], report["sum_nodes"], report["impossible"]) == (80, len(curv), 0)
     assert report["trace"] == pytest.approx(curv.trace)
     for by in ("total", "local"):
@@ -45,6 +47,31 @@ def test_curvature_reports_the_decomposition(answer, model, parts, rows):
     }
     assert sum(part["units"] for part in report["depth_profile"]) == len(curv)
     assert sum(part["share_total"] for part in report["depth_profile"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_estimator_of_t_can_be_chosen(answer, invoke, model, table, rows, estimator):
+    report = answer(f"curvature {model} {table} --estimator {estimator}")
+    curv = cc.curvature(cc.load(model), rows)
+    assert report["top"]["local"][0]["local"] == pytest.approx(curv.by(estimator).max())
+    assert invoke(f"curvature {model} {table} --estimator {estimator}").exit_code == 0
+
+
+def test_edges_at_the_floor_are_counted_and_warned_of(answer, invoke, folder):
+    """Two units over two children; one edge at the floor explains one row in its unit."""
+    left, right = (cc.Input(v, cc.Bernoulli(), 2) for v in range(2))
+    middle = cc.Sum(cc.Product([left, right]), 2)
+    root = cc.Sum(middle)
+    weights = {middle: [[1 - 1e-12, 1e-12], [0.5, 0.5]], root: [[0.5, 0.5]]}
+    inputs = {node: [[1e-6], [1 - 1e-6]] for node in (left, right)}
+    cc.Model.from_parameters(cc.Circuit(root), weights, inputs).save("dead.safetensors")
+    np.save("few.npy", np.array([[0, 0]] * 49 + [[1, 1]]))
+    floor = answer("curvature dead.safetensors few.npy")["floor"]
+    assert (floor["edges"], floor["of_edges"]) == (1, 6)
+    assert floor["share_of_local"] == pytest.approx(1)
+    text = " ".join(invoke("curvature dead.safetensors few.npy").stdout.split())
+    assert "1 of 6 edges have weights near zero and make up 100.00% of the mean trace of t" in text
+    assert "mean_trace and mean_ratio say little about this model" in text
 
 
 def test_the_part_to_measure_can_be_chosen(answer, model, parts, table, rows):

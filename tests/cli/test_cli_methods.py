@@ -32,6 +32,12 @@ REGULARISED = {"simplex": "exact", "penalty": "exact", "mu_scale": "mean", "pseu
             "--simplex exact --penalty exact --mu-scale mean --pseudocount 0.5",
             cc.Gated(0.3, "top_fraction:0.2:total", "mean_ratio", gate_memory=0.5, **REGULARISED),
         ),
+        ("--method gated --mu 0.3 --estimator flow_weighted", cc.Gated(0.3, estimator="flow_weighted")),
+        ("--method gated --mu 0.3 --estimator geometric", cc.Gated(0.3, estimator="geometric")),
+        (
+            "--method gated --mu 0.3 --estimator clipped --ratio-floor 0.3",
+            cc.Gated(0.3, estimator="clipped", ratio_floor=0.3),
+        ),
     ],
 )
 def test_options_of_the_method_reach_the_library(answer, table, rows, options, method):
@@ -105,6 +111,11 @@ def test_tracking_gives_a_history(answer, invoke, table):
         ("--method gated --mu 0.1 --gate top_fraction:0.1:flow", "by must be 'local' or 'total'"),
         ("--method gated --mu 0.1 --gate-memory 1", "--gate-memory must lie in [0, 1), not 1"),
         ("--method gated --mu 0.1 --estimator mode", "'mode' is not one of 'mean_trace', 'mean_ratio'"),
+        ("--method gated --mu 0.1 --ratio-floor 0.1", "--ratio-floor has no effect without --estimator clipped"),
+        (
+            "--method gated --mu 0.1 --estimator clipped --ratio-floor 2",
+            "--ratio-floor must lie in (0, 1], not 2",
+        ),
         ("--method gated --mu 0.1 --simplex off", "'off' is not one of 'normalize', 'exact'"),
         ("--method gated --mu 0.1 --penalty l2", "'l2' is not one of 'surrogate', 'exact'"),
         ("--method gated --no-split", "--mu and --gate that are to be chosen need validation rows"),

@@ -23,7 +23,7 @@ from circurve import (
     load_curvature,
 )
 from circurve.curvature import Curvature, NodeRef
-from circurve.curvature.record import COLUMNS
+from circurve.curvature.record import COLUMNS, ROBUST
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Gaussian, Indicator
 
@@ -245,7 +245,7 @@ def test_ranks_go_from_largest_to_smallest_with_ties_in_order():
     tied = dataclasses.replace(record, local=np.array([1.0, 2.0, 2.0]))
     assert tied.rank_by("local").tolist() == [1, 2, 0]
     for wrong in ("trace", "", None):
-        with pytest.raises(OptionError, match="by must be 'total', 'local' or 'flow'"):
+        with pytest.raises(OptionError, match="by must be 'total', 'local', 'flow'"):
             record.by(wrong)
         with pytest.raises(OptionError):
             record.rank_by(wrong)
@@ -254,7 +254,7 @@ def test_ranks_go_from_largest_to_smallest_with_ties_in_order():
 def test_a_data_frame_has_one_row_for_each_unit():
     record = small()
     frame = record.to_pandas()
-    assert list(frame.columns) == ["node", "name", "unit", *COLUMNS]
+    assert list(frame.columns) == ["node", "name", "unit", *COLUMNS, *ROBUST]
     assert [NodeRef(*row) for row in frame[["node", "name", "unit"]].itertuples(index=False)] == list(record.nodes)
     for name in COLUMNS:
         np.testing.assert_array_equal(frame[name], getattr(record, name))

@@ -13,7 +13,8 @@ from circurve.engine import CurvatureSums, Request, Statistics
 from circurve.graph import Input, Sum
 
 CURVATURE = {"curvature": ("flow_squared", "local", "total"), "mean_ratio": ("ratio",)}
-CURVATURE["second_moment"] = ("second_moment",)
+CURVATURE |= {"second_moment": ("second_moment",), "squared_ratio": ("squared_ratio",)}
+CURVATURE["flow_weighted"] = ("flow_local", "flow_log_local", "flow")
 """Which sums each field of `Request` asks for."""
 
 
@@ -44,6 +45,10 @@ def true_statistics(case: Case) -> Statistics:
             total=by_layer(truth.total),
             ratio=by_layer(truth.ratio),
             second_moment=by_layer(lambda node: truth.edge_flow(node).square()),
+            flow_local=by_layer(lambda node: truth.flow[node] * truth.local(node)),
+            flow_log_local=by_layer(lambda node: torch.xlogy(truth.flow[node], truth.local(node))),
+            flow=by_layer(lambda node: truth.flow[node]),
+            squared_ratio=by_layer(lambda node: truth.ratio(node).square()),
         ),
     )
 

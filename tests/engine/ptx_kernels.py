@@ -67,7 +67,7 @@ CATEGORICAL = {"P": 5, "BERNOULLI": False, "S": 6}
 ROWS = {"C2": 128, "BR": 8}
 
 FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "KEEP": True, "EXACT": False}
-BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": True, "EXACT": False}
+BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": 3, "EXACT": False}
 SUMS = {"BK": 64, "BC": 32, "BN": 128, "KEEP": True, "EXACT": False}
 FLOWS = {"BK": 32, "BC": 128, "BN": 64}
 COUNTS = {"EXACT": False, "ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
@@ -91,16 +91,18 @@ VARIANTS = [
     Variant(
         "kernels.backward", {**BACKWARD, "PRECISION": "tf32x3", "EARLY": False}, EXP | DIVIDE | MIN | WGMMA | SPLIT
     ),
-    Variant("kernels.backward", {**BACKWARD, "CURVATURE": False, "PRECISION": "tf32", "EARLY": True}, EXP | WGMMA),
+    Variant("kernels.backward", {**BACKWARD, "CURVATURE": 0, "PRECISION": "tf32", "EARLY": True}, EXP | WGMMA),
     Variant("kernels.backward", {**BACKWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, DIVIDE | MIN | WGMMA),
-    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": True, "EXACT": False}, EXP | DIVIDE | MIN, warps=8),
-    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": True, "EXACT": True}, DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": 3, "EXACT": True}, DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN, warps=8),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32x3"}, WGMMA | SPLIT),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32"}, WGMMA),
     Variant("kernels.counts", {"MODE": 0, **COUNTS}, WGMMA),
     Variant("kernels.counts", {"MODE": 1, **COUNTS}, EXP | WGMMA),
     Variant("kernels.counts", {"MODE": 1, **COUNTS, "EXACT": True}, DIVIDE | WGMMA),
     Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | MIN | WGMMA),
+    Variant("kernels.counts", {"MODE": 3, **COUNTS}, EXP | MIN | WGMMA),
     Variant("small_kernels.pick", {"WEIGHTED": True, "BV": 32, "BN": 32}, NONE, {"rows": "*i64"}),
     Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG),
     Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG),
@@ -108,7 +110,8 @@ VARIANTS = [
     Variant("small_kernels.leaf_table", {**CATEGORICAL, "BK": 32, "C2": 128}, EXP | LOG | MAX),
     Variant("small_kernels.leaf_counts", {"S": 2, "S2": 2, "BK": 64, "BC": 32, "ADD": True}, DIVIDE),
     Variant("small_kernels.unit_sums", {"BT": 8, "BM": 128}, NONE, {"out": "*fp64"}),
-    Variant("small_kernels.leaf_units", {"S": 2, "BK": 64, "C2": 128}, DIVIDE, {"out": "*fp64"}),
+    Variant("small_kernels.leaf_units", {"S": 2, "BK": 64, "C2": 128, "KINDS": 3}, DIVIDE, {"out": "*fp64"}),
+    Variant("small_kernels.leaf_units", {"S": 2, "BK": 64, "C2": 128, "KINDS": 6}, DIVIDE | LOG, {"out": "*fp64"}),
     Variant(
         "small_kernels.outputs",
         {"LABELS": True, "ADD": True, "RUNNING": True, "BN": 256},
@@ -119,14 +122,14 @@ VARIANTS = [
     Variant("small_kernels.by_state", {"S": 6, "S2": 8, "BK": 32, "BN": 64, "SPLITS": 1, "SQUARES": True}, DIVIDE),
     Variant("edge_kernels.edge_logs", {**TREE, "BC": 32, "BN": 32}, NONE),
     Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32, "KEEP": True, "EXACT": True}, EXP | LOG | MAX),
-    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": True, "EXACT": False}, EXP | DIVIDE | MIN),
-    Variant(
-        "edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": True, "EXACT": True}, EXP | LOG | DIVIDE | MIN
-    ),
+    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN),
+    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 3, "EXACT": True}, EXP | LOG | DIVIDE | MIN),
+    Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN),
     Variant("edge_kernels.edge_flows", {"BC": 32, "BN": 32, "EXACT": False}, EXP),
     Variant("edge_kernels.edge_flows", {"BC": 32, "BN": 32, "EXACT": True}, EXP | LOG),
     Variant("edge_kernels.edge_counts", {"MODE": 0, "ADD": True, **EDGES}, EXP),
     Variant("edge_kernels.edge_counts", {"MODE": 2, "ADD": True, **EDGES}, EXP | DIVIDE | MIN),
+    Variant("edge_kernels.edge_counts", {"MODE": 3, "ADD": True, **EDGES}, EXP | MIN),
     Variant(
         "mstep_kernels.maximize", {**ROWS, "MASKED": True}, SQRT | DIVIDE | MAX, {"units": "*i32", **FLOAT64}, LEARNING
     ),

@@ -38,6 +38,9 @@ METHODS = {
     "exact simplex and penalty": Global(MU, simplex="exact", penalty="exact"),
     "mean scale": Gated(MU, mu_scale="mean"),
     "mean ratio": Gated(MU, estimator="mean_ratio"),
+    "flow weighted": Gated(MU, estimator="flow_weighted"),
+    "geometric": Gated(MU, estimator="geometric", gate_memory=0.5),
+    "clipped": Gated(MU, estimator="clipped", ratio_floor=0.2),
     "gate memory": Gated(MU, gate_memory=0.5),
 }
 

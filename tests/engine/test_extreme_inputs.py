@@ -6,7 +6,7 @@ compute them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from extreme_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circuits import ALL, Case, Samples, all_sums
+from circuits import ALL, Case, Samples
+from circuits import all_sums as listed_sums
 from circurve.engine import Params, Statistics, choose_backend
 from circurve.engine.cuda import Fused
 from circurve.graph import Circuit, Input, Node, Product, Sum
@@ -47,6 +48,13 @@ def as_on_a_gpu(case: Case) -> Statistics:
     backend, samples = prepared(case)
     with gpu_arithmetic():
         return backend.statistics(on_device(case), [samples.rows(0, len(samples))], ALL)
+
+
+def all_sums(sums: Statistics) -> list[torch.Tensor]:
+    """All sums, with that of F (1 + log t) for F log t: where t is nearly 1, log t has the relative error of t."""
+    curvature = sums.curvature
+    pairs = zip(curvature.flow_log_local, curvature.flow, strict=True)
+    return listed_sums(replace(sums, curvature=replace(curvature, flow_log_local=tuple(a + b for a, b in pairs))))
 
 
 def on_device(case: Case) -> Params:
@@ -223,6 +231,12 @@ KERNEL_PLACES = [
     (LOST_DIGITS, Place("kernels._ratio at -5e7, 60 levels", outlier_chain(60, 1e4), "counts", exact=False)),
     (LOST_DIGITS, Place("kernels._ratio local at -5e7", outlier_chain(4, 1e4), "local")),
     (LOST_DIGITS, Place("kernels.counts MODE 1 at -5e7", outlier_chain(4, 1e4), "ratio")),
+    (HUGE_LOCAL, Place("kernels._ratio F t", rare_child(2e-16, 1e8), "flow_local", exact=False)),
+    (HUGE_LOCAL, Place("edge_kernels.edge_ratios F t", rare_child(2e-16, 1e8, True), "flow_local", exact=False)),
+    (HUGE_LOCAL, Place("kernels.counts MODE 3", rare_child(2e-16, 1e8), "squared_ratio", exact=False)),
+    (HUGE_LOCAL, Place("edge_kernels.edge_counts MODE 3", rare_child(2e-16, 1e8, True), "squared_ratio", exact=False)),
+    (LOST_DIGITS, Place("kernels.counts MODE 3 at -5e7", outlier_chain(4, 1e4), "squared_ratio")),
+    (LOST_DIGITS, Place("kernels._ratio F log t at -5e7", outlier_chain(4, 1e4), "flow_log_local")),
     (LOST_DIGITS, Place("edge_kernels.edge_flows at -5e7", outlier_chain(2, 1e4, True), "counts", layer=1)),
     (LOST_DIGITS, Place("edge_kernels.edge_ratios at -5e7", outlier_chain(2, 1e4, True), "local")),
     (LOST_DIGITS, Place("edge_kernels.edge_counts MODE 1 at -5e7", outlier_chain(2, 1e4, True), "ratio")),
@@ -239,6 +253,9 @@ REFERENCE_PLACES = [
     (HUGE_SQUARE, Place("second moments of masked sums", rare_child(FLOOR, 1e8, True), "second_moment")),
     (HUGE_LOCAL, Place("local", rare_child(2e-16, 1e8), "local", exact=False)),
     (HUGE_LOCAL, Place("local of masked sums", rare_child(2e-16, 1e8, True), "local", exact=False)),
+    (HUGE_LOCAL, Place("squared ratios", rare_child(2e-16, 1e8), "squared_ratio", exact=False)),
+    (HUGE_LOCAL, Place("squared ratios of masked sums", rare_child(2e-16, 1e8, True), "squared_ratio", exact=False)),
+    (HUGE_LOCAL, Place("F t", rare_child(2e-16, 1e8), "flow_local", exact=False)),
     (HUGE_LOCAL, Place("state_sums, local of leaves", rare_leaf(2e-16, 1e8, 1e-20), "local", exact=False)),
 ]
 """The reference in float32, which shares no code with the kernels."""

@@ -16,6 +16,7 @@ from circurve.errors import OptionError
 from circurve.experiments import RecordFile, Setting, run_study
 from circurve.experiments.plan import digest, load_study_data, plan_study, training_rows
 from circurve.experiments.records import FILE_NAME, line_of, read_records
+from circurve.learning.local_curvature import ESTIMATORS
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,14 @@ def test_a_record_holds_what_others_rely_on(whole: tuple[Path, list[dict[str, An
     for by in ("total", "local"):
         assert set(curvature[by]["fractions"]) == {"0.9", "0.99", "0.9999"}
         assert curvature[by]["curve"][-1] == [1.0, 1.0]
+    assert set(curvature["estimates"]) == set(ESTIMATORS)
+    for estimate in curvature["estimates"].values():
+        assert 1 <= estimate["median_local"] <= estimate["largest_local"]
+        assert 0 < estimate["gates_above_half"] <= 1
+    assert curvature["estimates"]["mean_trace"]["fractions"] == curvature["local"]["fractions"]
+    assert curvature["floor"] == {"edges": 0, "share": 0}
+    assert record["gates"]["max"] == 1
+    assert next(r for r in whole[1] if r["label"] == "vanilla")["gates"] is None
 
 
 def test_the_numbers_are_those_of_the_same_training_by_hand(whole: tuple[Path, list[dict[str, Any]]]) -> None:

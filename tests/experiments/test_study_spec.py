@@ -175,8 +175,8 @@ def test_all_is_every_table_and_figure_once() -> None:
         targets_of(["table-z"])
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_every_table_has_a_study(table: str) -> None:
+@pytest.mark.parametrize("table", [name for name in TABLES if name.startswith("table-")])
+def test_every_table_of_methods_has_a_study(table: str) -> None:
     study = TABLES[table].study(ReproduceOptions())
     assert study.name == table
     assert {"vanilla", "global", "gated"} <= set(study.labels)

@@ -31,6 +31,8 @@ METHODS = {
     ],
     "memory": [Gated(0.2, gate_memory=0.5)],
     "mean ratio": [Gated(0.2, estimator="mean_ratio")],
+    "weighted by flow": [Gated(0.2, estimator="flow_weighted"), Gated(0.2, estimator="geometric", gate_memory=0.5)],
+    "clipped": [Gated(0.2, estimator="clipped", ratio_floor=0.1), Vanilla()],
     "exact simplex": [Gated(0.2, simplex="exact"), Vanilla()],
     "exact penalty": [Global(0.1, penalty="exact"), Gated(0.1, penalty="exact", simplex="exact")],
     "a user's gate": [Gated(0.1, gate=lambda curvature: 0 * curvature.local + 0.5)],

@@ -58,7 +58,7 @@ def test_gate_memory_must_be_a_share_below_one(value):
         ("simplex", "normalize, exact"),
         ("penalty", "surrogate, exact"),
         ("mu_scale", "count, mean"),
-        ("estimator", "mean_trace, mean_ratio"),
+        ("estimator", "mean_trace, mean_ratio, flow_weighted, geometric, clipped"),
     ],
 )
 @pytest.mark.parametrize("value", ["Exact", "", None, 1, ["exact"]], ids=shown)

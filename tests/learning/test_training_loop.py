@@ -35,6 +35,7 @@ from circurve import (
     hessian_trace,
 )
 from circurve.engine import Batch
+from circurve.learning.local_curvature import ESTIMATORS
 from circurve.learning.plan import GateSummary
 from circurve.learning.schedules import linear
 
@@ -329,7 +330,7 @@ def test_a_sum_that_no_sample_reaches_keeps_its_weights(method):
 
 
 @pytest.mark.parametrize("gate", [*gates.GATES, "top_fraction:0.5"])
-@pytest.mark.parametrize("estimator", ["mean_trace", "mean_ratio"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_gates_survive_infinite_curvature_of_an_edge_of_weight_zero(gate, estimator):
     node = Input(0, Gaussian(), 2)
     root = Sum(node)

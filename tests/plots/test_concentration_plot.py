@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from plot_helpers import curvature_record, legend_texts, panels, render
 
@@ -64,3 +66,13 @@ def test_a_curve_that_ends_below_a_level_is_marked_at_its_end() -> None:
     render(figure)
     marks = [line for line in panels(figure)[0].lines if line.get_marker() in ("o", "s", "D")]
     assert [mark.get_xdata()[0] for mark in marks] == [100, 100, 100]
+
+
+def test_local_curvature_can_be_drawn_by_every_estimator() -> None:
+    record = dataclasses.replace(RECORD, local_geometric=np.array([3.0, 1.0, 0.0, 0.0]))
+    figure = plots.concentration({"model": record}, "geometric", compare=["mean_trace", "mean_ratio"])
+    render(figure)
+    (ax,) = panels(figure)
+    curve = next(line for line in ax.lines if line.get_label() == "geometric")
+    np.testing.assert_allclose(curve.get_ydata(), [0, 75, 100, 100, 100])
+    assert "geometric" in legend_texts(figure)[0]

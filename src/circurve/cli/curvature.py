@@ -15,11 +15,11 @@ from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
 from circurve.cli.measures import check_one_output, possible_rows
+from circurve.cli.methods import Estimator
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
 from circurve.cli.tables import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
-from circurve.curvature.record import COLUMNS
 from circurve.errors import CircurveError, DataError, OptionError
 from circurve.graph import Input, Node
 from circurve.model import Model
@@ -37,10 +37,24 @@ QUANTITIES = {"total": "T, share of the trace", "local": "t, own sharpness"}
 EXTREMES = 3
 """How many reversed pairs are shown."""
 
+ESTIMATOR = Estimator.geometric
+"""What t is, unless --estimator says otherwise: the one that has the same size with and without smoothing."""
+
+DOMINATED = 0.5
+"""Where edges at the floor make up this share of the mean trace, the report warns of it."""
+
+IN_WORDS = {
+    "mean_trace": "mean of t over rows",
+    "mean_ratio": "sum of squared mean ratios",
+    "flow_weighted": "mean of t over rows, weighted by flow",
+    "geometric": "geometric mean of t over rows, weighted by flow",
+    "clipped": "mean of t over rows, with weights of at least 1e-4 in its ratios",
+}
+
 NAMED = 2
 """Nodes with so many columns below them are listed with their names."""
 
-WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges")
+WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges", "floor_edges")
 """The columns that hold whole numbers."""
 
 
@@ -49,6 +63,9 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     data: options.DataArgument,
     *,
     split: options.PartOption = Part.train,
+    estimator: Annotated[
+        Estimator, typer.Option(help="The local curvature t: geometric cannot be made up by edges of weight near zero.")
+    ] = ESTIMATOR,
     top: Annotated[int, typer.Option(metavar="N", help="How many nodes to list.")] = 10,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
@@ -67,7 +84,8 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     The trace of the Hessian of -log p is a sum over sum nodes of
     T = F^2 t: how much a node is used (F, its flow) times how sharp its own
     mixture is (t). All numbers are means over rows: the training rows of a
-    data set, unless --split says otherwise, or all rows of a file.
+    data set, unless --split says otherwise, or all rows of a file. The t that
+    is shown is the mean by --estimator.
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
@@ -87,15 +105,18 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
     try:
-        curv = reduce(add, (measure(loaded, part) for part in parts.values()))
+        measured = reduce(add, (measure(loaded, part) for part in parts.values()))
     except DataError as error:
         raise DataError(f"{data}: {str(error).removeprefix('curvature data: ')}") from error
+    curv = measured.with_local(estimator.value)
     report = {
         "command": "curvature",
         "model": str(model),
         "dataset": dataset.name,
         "split": split.value if len(parts_of(dataset)) > 1 else "all",
+        "estimator": estimator.value,
         **describe(curv, loaded, top),
+        "floor": describe_floor(measured),
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),
         "csv": None if csv is None else str(csv),
@@ -104,7 +125,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     failure: Exception | None = None
     try:
         if csv is not None:
-            _write(csv, curv)
+            _write(csv, measured)
         if plot is not None:
             save_plot(plot, lambda: _draw(curv))
     except (CircurveError, OSError) as error:
@@ -135,6 +156,17 @@ def describe(curv: Curvature, model: Model, top: int) -> dict[str, Any]:
         "extreme_reversals": [_pair(pair) for pair in pairs.extreme],
         "depth_profile": _partitions(depth_profile(curv, "total"), depth_profile(curv, "local")),
         "top": {by: [_node(curv, model, int(i)) for i in curv.rank_by(by)[:top]] for by in ("local", "total")},
+    }
+
+
+def describe_floor(curv: Curvature) -> dict[str, Any]:
+    """How many edges have a weight at the floor of training, and what share of the mean trace t they make up."""
+    assert curv.floor_edges is not None
+    return {
+        "edges": int(curv.floor_edges.sum()),
+        "of_edges": int(curv.edges.sum()),
+        "share_of_local": curv.floor_share,
+        "largest_local": float(curv.local.max()),
     }
 
 
@@ -192,13 +224,13 @@ def _partitions(total: DepthProfile, local: DepthProfile) -> list[dict[str, Any]
 
 def _write(path: Path, curv: Curvature) -> None:
     """One row for each sum unit, in the order of the record."""
-    columns = [getattr(curv, name).tolist() for name in COLUMNS]
-    for name, column in zip(COLUMNS, columns, strict=True):
+    columns = [getattr(curv, name).tolist() for name in curv.columns]
+    for name, column in zip(curv.columns, columns, strict=True):
         if name in WHOLE:
             column[:] = [int(value) if np.isfinite(value) else value for value in column]
     rows = zip(curv.nodes, zip(*columns, strict=True), strict=True)
     write_csv(
-        path, ("node", "name", "unit", *COLUMNS), ((ref.node, ref.name, ref.unit, *values) for ref, values in rows)
+        path, ("node", "name", "unit", *curv.columns), ((ref.node, ref.name, ref.unit, *values) for ref, values in rows)
     )
 
 
@@ -210,6 +242,8 @@ def _print(report: dict[str, Any], model: Model) -> None:
         {
             "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {report['samples']:,} rows{left_out}",
             "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers; T = F^2 t in each row, means are shown",
+            "t": IN_WORDS[report["estimator"]],
+            "at the floor": _floor_text(report["floor"]),
             "reversals": "{disagree:,} of {pairs:,} pairs ({share:.2%}) are ordered differently by T and by t; "
             "Kendall's tau {tau:.3f}".format(**report["reversals"]),
             "table": report["csv"],
@@ -221,6 +255,19 @@ def _print(report: dict[str, Any], model: Model) -> None:
     _print_profile(report["depth_profile"])
     for by, title in (("total", "largest contributors (by T)"), ("local", "sharpest (by t)")):
         _print_top(report["top"][by], title, report["trace"])
+
+
+def _floor_text(floor: dict[str, Any]) -> str | None:
+    """One sentence if edges at the floor matter; None if there are none."""
+    if not floor["edges"]:
+        return None
+    share, whole = floor["share_of_local"], f"{floor['edges']:,} of {floor['of_edges']:,} edges have weights near zero"
+    if share < DOMINATED:
+        return f"{whole}; they make up {share:.1%} of the mean trace of t"
+    return (
+        f"{whole} and make up {share:.2%} of the mean trace of t (largest {significant(floor['largest_local'], 3)}): "
+        "mean_trace and mean_ratio say little about this model; smooth it, or go by another estimator"
+    )
 
 
 def _print_extremes(pairs: list[dict[str, Any]]) -> None:

@@ -47,7 +47,9 @@ ON_THE_COMMAND_LINE = {
 TYPES = re.compile(r"types=\{'?([^{}']*)'?: '(\w+)'\}")
 """The types of a column, as Python takes them."""
 
-OPTIONS = re.compile(r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|device) (?=must )")
+OPTIONS = re.compile(
+    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|ratio_floor|device) (?=must )"
+)
 """An option at the beginning of a message, by its name in Python."""
 
 

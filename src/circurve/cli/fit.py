@@ -56,6 +56,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     gate: options.GateOption = None,
     estimator: options.EstimatorOption = None,
     gate_memory: options.GateMemoryOption = None,
+    ratio_floor: options.RatioFloorOption = None,
     simplex: options.SimplexOption = None,
     penalty: options.PenaltyOption = None,
     mu_scale: options.MuScaleOption = None,
@@ -89,7 +90,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     under Data say otherwise. Ctrl-C ends the training and keeps what was
     learned so far.
     """
-    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
+    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory, ratio_floor)
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]
     run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)

@@ -41,14 +41,14 @@ Mu: TypeAlias = float | Grid | Literal["auto"]
 
 
 MethodName = StrEnum("MethodName", {"vanilla": "vanilla", "global_": "global", "gated": "gated"})
-Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio"])
+Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped"])
 Simplex = StrEnum("Simplex", ["normalize", "exact"])
 Penalty = StrEnum("Penalty", ["surrogate", "exact"])
 MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean"})
 """What may be typed; `Gated` says what each of them means."""
 
 
-COMMON, OF_GATES = ("pseudocount", "simplex", "penalty", "mu_scale"), ("estimator", "gate_memory")
+COMMON, OF_GATES = ("pseudocount", "simplex", "penalty", "mu_scale"), ("estimator", "gate_memory", "ratio_floor")
 """The options of both penalised methods, and those of `gated` alone."""
 
 
@@ -62,6 +62,7 @@ class MethodOptions:
     mu_scale: MuScale | None = None
     estimator: Estimator | None = None
     gate_memory: float | None = None
+    ratio_floor: float | None = None
 
 
 def build_methods(
@@ -69,6 +70,8 @@ def build_methods(
 ) -> list[Method]:
     """One record for each method, each gate of `gated` and each mu, in this order; None for what was not given."""
     _refuse_strays(names, mus is not None, gates is not None, options)
+    if options.ratio_floor is not None and options.estimator is not Estimator.clipped:
+        raise OptionError("--ratio-floor has no effect without --estimator clipped")
     methods: list[Method] = []
     for name in names:
         if name is MethodName.vanilla:
@@ -158,7 +161,7 @@ def split_commas(text: str, option: str) -> tuple[str, ...]:
 
 def describe_method(method: Method) -> dict[str, Any]:
     """The fields of a report; None for what the method does not have. A mu that was chosen is a number by now."""
-    names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount")
+    names = ("mu", "gate", "estimator", "ratio_floor", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount")
     fields = {"method": type(method).__name__.lower(), **{name: getattr(method, name, None) for name in names}}
     return {**fields, "gate": gate_name(method.gate) if isinstance(method, Gated) else None}
 

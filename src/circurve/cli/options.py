@@ -177,6 +177,7 @@ GatesOption = Annotated[
 ]
 EstimatorOption = Annotated[Estimator | None, _option(Gated, "estimator", shown=shown_default(Gated, "estimator"))]
 GateMemoryOption = Annotated[float | None, _option(Gated, "gate_memory", "F", f"{Gated.gate_memory:g}")]
+RatioFloorOption = Annotated[float | None, _option(Gated, "ratio_floor", "F", f"{Gated.ratio_floor:g}")]
 SimplexOption = Annotated[Simplex | None, _option(Gated, "simplex", shown=shown_default(Gated, "simplex"))]
 PenaltyOption = Annotated[Penalty | None, _option(Gated, "penalty", shown=shown_default(Gated, "penalty"))]
 MuScaleOption = Annotated[MuScale | None, _option(Gated, "mu_scale", shown=shown_default(Gated, "mu_scale"))]

@@ -34,7 +34,7 @@ __all__ = ["sweep"]
 MEASURES = ("train_ll", "valid_ll", "test_ll", "dof", "sharpness")
 COLUMNS = (
     *("method", "gate", "mu", "seed", *MEASURES, "epochs", "epoch", "stopped"),
-    *("estimator", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount", "out"),
+    *("estimator", "ratio_floor", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount", "out"),
 )
 """Of the table of runs."""
 
@@ -63,6 +63,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     units: options.UnitsOption = 100,
     estimator: options.EstimatorOption = None,
     gate_memory: options.GateMemoryOption = None,
+    ratio_floor: options.RatioFloorOption = None,
     simplex: options.SimplexOption = None,
     penalty: options.PenaltyOption = None,
     mu_scale: options.MuScaleOption = None,
@@ -98,7 +99,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
         raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
     names = parse_methods(methods)
     regularised, mus = any(name.value != "vanilla" for name in names), parse_mus(mu)
-    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory)
+    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory, ratio_floor)
     chosen_gates = None if gates is None else parse_gates(gates)
     settings = build_methods(names, mus if regularised else None, chosen_gates, chosen)
     runs = [Run(method, seed + i) for method in settings for i in range(seeds)]

@@ -17,16 +17,24 @@ from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_rat
 from circurve.data import Table, prepare
 from circurve.engine import Backend, Batch, Program, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.numerics import WEIGHT_FLOOR
 from circurve.engine.reference import root_flow
 from circurve.engine.reference.sums import decomposition, weak_decomposition
 from circurve.errors import DataError, OptionError, ParameterError, warn_user
 from circurve.graph import Sum
 from circurve.learning.finite import finite_runs, first_broken_node
+from circurve.learning.local_curvature import RATIO_FLOOR, by_flow, clipped
 from circurve.model import Model
 
 __all__ = ["PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
 
 Array = NDArray[np.float64]
+
+AT_FLOOR = 10 * WEIGHT_FLOOR
+"""An edge of at most this weight counts as one that training has given up."""
+
+EVERYTHING = Request(curvature=True, mean_ratio=True, flow_weighted=True, squared_ratio=True)
+"""What a record is made from."""
 
 
 def curvature(
@@ -79,7 +87,34 @@ def curvature(
         impossible=impossible,
         mean_ratio=ratio,
         per_sample=_per_sample(model, samples, None if per_sample is True else per_sample) if per_sample else None,
+        **_robust(model, sums),
     )
+
+
+def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
+    """The estimates that dead edges cannot make up, and what edges at the floor add to the mean of t; (M,) each."""
+    measured, weight = sums.curvature, float(sums.weight[0])
+    assert measured is not None
+    assert measured.squared_ratio is not None
+
+    def flat(layers: Sequence[Tensor] | None) -> Tensor:
+        assert layers is not None
+        return torch.cat([torch.zeros(0), *(layer.double().flatten().cpu() for layer in layers)]).double()
+
+    edges = list(zip(measured.squared_ratio, model.params.weights, strict=True))
+    masks = [True if s.mask is None else torch.from_numpy(s.mask).to(model.device) for s in model.program.sums]
+    at_floor = [(theta <= AT_FLOOR) & mask for (_, theta), mask in zip(edges, masks, strict=True)]
+    parts = [
+        torch.where(dead, squares.double(), 0.0).sum(-1) for dead, (squares, _) in zip(at_floor, edges, strict=True)
+    ]
+    found = {
+        "local_flow_weighted": by_flow("flow_weighted", flat(measured.flow_local), flat(measured.flow)),
+        "local_geometric": by_flow("geometric", flat(measured.flow_log_local), flat(measured.flow)),
+        "local_clipped": flat([clipped(squares, theta, RATIO_FLOOR) for squares, theta in edges]) / weight,
+        "floor_edges": flat([dead.sum(-1) for dead in at_floor]),
+        "floor_local": flat(parts) / weight,
+    }
+    return {name: values.numpy() for name, values in found.items()}
 
 
 def node_refs(model: Model) -> tuple[NodeRef, ...]:
@@ -168,7 +203,7 @@ def _per_sample(model: Model, samples: Table, nodes: Sequence[Sum | str] | Sum |
 
 def _sums(model: Model, samples: Table) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
-    backend, request = model.backend, Request(curvature=True, mean_ratio=True)
+    backend, request = model.backend, EVERYTHING
     chunk = min(len(samples), chunk_size(backend, backward=True))
     sums = within_memory(
         backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size, model.dtype), request)

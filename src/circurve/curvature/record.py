@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.learning.checks import check_choice
+from circurve.learning.local_curvature import ESTIMATORS
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
@@ -22,10 +24,24 @@ if TYPE_CHECKING:
 __all__ = ["By", "Curvature", "NodeRef", "PerSample", "load_curvature"]
 
 Vector = NDArray[np.float64]
-By = Literal["total", "local", "flow"]
+By = Literal["total", "local", "flow", "mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped"]
 
 PER_SAMPLE_MEANS = ("flow", "flow_squared", "local", "local_mean_ratio", "total")
 COLUMNS = (*PER_SAMPLE_MEANS, "depth_min", "depth_max", "depth_mean", "layer", "scope_size", "edges")
+ROBUST = ("local_flow_weighted", "local_geometric", "local_clipped", "floor_edges", "floor_local")
+"""Columns that records of earlier versions lack."""
+
+QUANTITIES: dict[By, str] = {
+    "total": "total",
+    "local": "local",
+    "flow": "flow_squared",
+    "mean_trace": "local",
+    "mean_ratio": "local_mean_ratio",
+    "flow_weighted": "local_flow_weighted",
+    "geometric": "local_geometric",
+    "clipped": "local_clipped",
+}
+"""The column of each quantity that units can be put in order by."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,22 @@ class Curvature:
     per_sample: PerSample | None = field(default=None, repr=False)
     """The same quantities row by row, where they were asked for; neither saved nor added up."""
 
+    local_flow_weighted: Vector | None = None
+    """sum of F_n(x) t_n(x) over sum of F_n(x): how sharp the node is where it is used (estimator "flow_weighted"); 0
+    for a node without flow. This column and those below are None in records that earlier versions saved."""
+
+    local_geometric: Vector | None = None
+    """exp(sum of F_n(x) log t_n(x) over sum of F_n(x)), never larger (estimator "geometric")."""
+
+    local_clipped: Vector | None = None
+    """mean of sum_c (r_nc(x) / max(theta_nc, 1e-4))^2 (estimator "clipped")."""
+
+    floor_edges: Vector | None = None
+    """How many edges of the unit have a weight at the floor of training, at most 10 times 1e-12."""
+
+    floor_local: Vector | None = None
+    """The part of `local` that these edges make up."""
+
     @property
     def trace(self) -> float:
         """The mean over samples of the trace of the Hessian of -log p: the sharpness."""
@@ -112,11 +144,39 @@ class Curvature:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the vectors that this record has."""
+        return (*COLUMNS, *(name for name in ROBUST if getattr(self, name) is not None))
+
+    @property
+    def floor_share(self) -> float | None:
+        """The share of the sum of `local` that edges with a weight at the floor make up; None if it is not known.
+
+        Near 1, `local` says how rarely some edges are used, and nothing about the mixture: take a robust estimate.
+        """
+        if self.floor_local is None:
+            return None
+        whole, part = self.local.sum(), self.floor_local.sum()
+        return float(min(part / whole, 1.0)) if 0 < whole < np.inf else 0.0
+
     def by(self, quantity: By) -> Vector:
-        """The column that a ranking, a concentration or a profile goes by."""
-        if quantity not in ("total", "local", "flow"):
-            raise OptionError(f"by must be 'total', 'local' or 'flow', not {quantity!r}")
-        return self.flow_squared if quantity == "flow" else self.total if quantity == "total" else self.local
+        """The column that a ranking, a concentration or a profile goes by; "local" is the estimator "mean_trace"."""
+        if quantity not in QUANTITIES:
+            *names, last = (repr(name) for name in QUANTITIES)
+            raise OptionError(f"by must be {', '.join(names)} or {last}, not {quantity!r}")
+        column: Vector | None = getattr(self, QUANTITIES[quantity])
+        if column is None:
+            raise OptionError(f"by={quantity!r}: an earlier version saved this record without it; measure it again")
+        return column
+
+    def with_local(self, estimator: str) -> Curvature:
+        """The record with another estimate of local curvature for `local`, which rankings and figures go by.
+
+        T^_n / `local` is then no longer the use of a node by the letter, but a comparison of the two.
+        """
+        check_choice("estimator", estimator, ESTIMATORS)
+        return replace(self, local=self.by(cast("By", estimator)))
 
     def rank_by(self, quantity: By) -> NDArray[np.int64]:
         """Unit numbers from the largest to the smallest; ties in the order of `nodes`."""
@@ -138,8 +198,28 @@ class Curvature:
         flow = means["flow"]
         depth = a * self.flow * x + b * other.flow * y
         means["depth_mean"] = np.where(flow > 0, depth / np.where(flow > 0, flow, 1), self.depth_mean)
+        means |= self._added_robust(other, a, b)
         impossible = self.impossible + other.impossible
         return replace(self, **means, weight=weight, impossible=impossible, mean_ratio=ratio, per_sample=None)
+
+    def _added_robust(self, other: Curvature, a: float, b: float) -> dict[str, Any]:
+        """The robust columns of both data sets together, which have the shares a and b of the samples.
+
+        Means weighted by flow have their shares of the flow instead. None for columns that one of the two lacks.
+        """
+        flow = a * self.flow + b * other.flow
+        share = np.where(flow > 0, a * self.flow / np.where(flow > 0, flow, 1), 0)
+
+        def mean(name: str, x: Vector, y: Vector) -> Vector:
+            if name == "local_flow_weighted":
+                return share * x + (1 - share) * y
+            if name == "local_geometric":  # 0 without flow, and its share is 0 then
+                found: Vector = np.where(x > 0, x, 1) ** share * np.where(y > 0, y, 1) ** (1 - share)
+                return np.where(flow > 0, found, 0)
+            return a * x + b * y
+
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in ROBUST}
+        return {name: None if x is None or y is None else mean(name, x, y) for name, (x, y) in pairs.items()}
 
     def _same_structure(self, other: Curvature) -> bool:
         shapes = [ratio.shape for ratio in self.mean_ratio] == [ratio.shape for ratio in other.mean_ratio]
@@ -153,12 +233,12 @@ class Curvature:
 
         refs = {"node": [n.node for n in self.nodes], "name": [n.name for n in self.nodes]}
         refs["unit"] = [n.unit for n in self.nodes]
-        return pd.DataFrame(refs | {name: getattr(self, name) for name in COLUMNS})
+        return pd.DataFrame(refs | {name: getattr(self, name) for name in self.columns})
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one .npz file, all or nothing."""
         refs = json.dumps([[n.node, n.name, n.unit] for n in self.nodes])
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS}
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in self.columns}
         arrays |= {f"mean_ratio.{i}": ratio for i, ratio in enumerate(self.mean_ratio)}
         arrays |= {"weight": self.weight, "impossible": self.impossible, "nodes": refs, "format": FORMAT}
         content = io.BytesIO()
@@ -180,6 +260,11 @@ class Curvature:
             f"share: T            median {np.median(self.total):.3g}, largest {self.total.max():.3g}",
             f"largest shares      {', '.join(shares) or 'none'}",
         ]
+        if self.floor_share and self.floor_edges is not None:
+            edges = f"{int(self.floor_edges.sum()):,} edges"
+            lines.append(
+                f"weights near zero   {edges} make up {self.floor_share:.1%} of t; they do not move `geometric`"
+            )
         return "\n".join(lines)
 
 
@@ -203,14 +288,15 @@ def load_curvature(path: str | PathLike[str]) -> Curvature:
         if str(stored["format"]) != FORMAT:
             raise FileFormatError(f"{path}: not a curvature file of this version ({stored['format']})")
         layers = sum(name.startswith("mean_ratio.") for name in stored)
+        robust = [name for name in ROBUST if name in stored]
         record = Curvature(
-            **{name: stored[name] for name in COLUMNS},
+            **{name: stored[name] for name in (*COLUMNS, *robust)},
             nodes=tuple(NodeRef(*ref) for ref in json.loads(str(stored["nodes"]))),
             weight=float(stored["weight"]),
             impossible=int(stored["impossible"]),
             mean_ratio=tuple(stored[f"mean_ratio.{i}"] for i in range(layers)),
         )
-        columns = [stored[name] for name in COLUMNS] + [squared_ratios(record.mean_ratio)]
+        columns = [stored[name] for name in (*COLUMNS, *robust)] + [squared_ratios(record.mean_ratio)]
         if any(column.dtype != np.float64 or column.shape != (len(record),) for column in columns):
             raise ValueError("its columns do not fit together")
         return record

@@ -128,10 +128,20 @@ class StateTable:
         scaled = square / self.sums.square()
         return torch.matmul(scaled, self.elements.square().transpose(-1, -2))
 
-    def units(self, square: Tensor, weight: Tensor) -> Tensor:  # -> (3, R, G, K)
-        """Sums of F^2, t and T, in float64."""
+    def squared_ratios(self, weight: Tensor) -> Tensor:  # (R, G, 1, S) -> (R, G, K, C)
+        """Sums of rho^2."""
+        per_unit = self._where_possible(weight) / self.sums.square()
+        return torch.matmul(per_unit, self.elements.square().transpose(-1, -2))
+
+    def units(self, states: StateSums, weighted: bool) -> Tensor:  # -> (3 or 6, R, G, K)
+        """Sums of F^2, t and T, in float64; `weighted`: also of F t, F log t and F."""
+        square, flow, weight = states.square, states.flow, states.weight
+        assert square is not None
+        assert weight is not None
         local = self.elements.square().sum(-2, keepdim=True) / self.sums.square()  # t, (R, G, K, S)
-        kinds = (square, self._where_possible(weight) * local, square * local)
+        kinds = [square, self._where_possible(weight) * local, square * local]
+        if weighted:
+            kinds += [flow * local, torch.xlogy(flow, local), flow]
         return torch.stack([kind.sum(-1, dtype=torch.float64) for kind in kinds])
 
     def _where_possible(self, weight: Tensor) -> Tensor:

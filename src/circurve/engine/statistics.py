@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-__all__ = ["CurvatureSums", "Request", "Statistics"]
+__all__ = ["CurvatureSums", "EdgeSums", "Request", "Statistics"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,30 @@ class Request:
     second_moment: bool = False
     """Sums of F_nc^2 of each edge, for the exact penalty."""
 
+    flow_weighted: bool = False
+    """Sums of F, F t and F log t of each sum unit, for the means of t weighted by flow."""
+
+    squared_ratio: bool = False
+    """Sums of rho_nc^2 of each edge, for clipped ratios and for the part of t that single edges make up."""
+
     @property
     def any(self) -> bool:
         """Whether anything is asked for."""
-        return self.curvature or self.mean_ratio or self.second_moment
+        return self.unit_kinds > 0 or self.mean_ratio or self.second_moment or self.squared_ratio
+
+    @property
+    def unit_kinds(self) -> int:
+        """How many kinds of sums a backend collects for each unit: F^2, t, T, and then F t, F log t, F."""
+        return 6 if self.flow_weighted else 3 if self.curvature else 0
+
+
+@dataclass(frozen=True)
+class EdgeSums:
+    """Weighted sums over samples of each edge, (R, G, K, C) for each sum layer, None if not asked."""
+
+    ratio: tuple[Tensor, ...] | None = None
+    second_moment: tuple[Tensor, ...] | None = None
+    squared_ratio: tuple[Tensor, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +59,19 @@ class CurvatureSums:
     total: tuple[Tensor, ...] | None = None  # sum of T_n = F_n^2 t_n
     ratio: tuple[Tensor, ...] | None = None  # sum of rho_nc
     second_moment: tuple[Tensor, ...] | None = None  # sum of F_nc^2
+    flow_local: tuple[Tensor, ...] | None = None  # sum of F_n t_n
+    flow_log_local: tuple[Tensor, ...] | None = None  # sum of F_n log t_n
+    flow: tuple[Tensor, ...] | None = None  # sum of F_n
+    squared_ratio: tuple[Tensor, ...] | None = None  # sum of rho_nc^2
+
+    @classmethod
+    def collect(cls, request: Request, units: Sequence[tuple[Tensor, ...]], edges: EdgeSums) -> CurvatureSums:
+        """The sums that were asked for. units: for each kind of `Request.unit_kinds` (R, G, K) by layer."""
+        names = ("flow_squared", "local", "total") if request.curvature else ()
+        kinds = dict(zip(names, units[:3], strict=False))
+        if request.flow_weighted:
+            kinds |= dict(zip(("flow_local", "flow_log_local", "flow"), units[3:], strict=True))
+        return cls(**kinds, **vars(edges))
 
     def trace(self) -> Tensor:  # (R,)
         """The sum over samples of the trace of the Hessian."""

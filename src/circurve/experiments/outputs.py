@@ -21,6 +21,7 @@ from circurve.experiments.spec import ReproduceOptions, Study, describe_setting,
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
+from circurve.experiments.table_estimators import report_estimators, study_estimators
 from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.persistence import replace_file
 
@@ -43,6 +44,7 @@ TABLES = {
     "table-b": TableSpec(partial(paper_study, "table-b", (1.0,)), report_b),
     "table-c": TableSpec(partial(paper_study, "table-c", SHARES), report_b),
     "table-d": TableSpec(study_d, report_d),
+    "estimators": TableSpec(study_estimators, report_estimators),
 }
 FIGURE_NAMES = tuple(f"fig-{number}" for number in range(1, 8))
 ALL = "all"

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
 from circurve.learning import Failure, FitResult, Run
 from circurve.learning.history import EpochRecord
+from circurve.learning.local_curvature import ESTIMATORS
 
 __all__ = ["run_study"]
 
@@ -159,7 +161,14 @@ def measure_run(result: FitResult, train: Table) -> Record:
             "sharpness": [significant(epoch.sharpness) for epoch in result.history],
         },
         "curvature": None if curv is None else describe_curvature(curv),
+        "gates": _gates(result),
     }
+
+
+def _gates(result: FitResult) -> Record | None:
+    """How the gates of the last M-step are spread over nodes; None without gates."""
+    last = result.history[-1].gates if result.history else None
+    return None if last is None else {name: significant(value) for name, value in vars(last).items()}
 
 
 def describe_failed(failure: Failure) -> Record:
@@ -196,6 +205,26 @@ def describe_curvature(curv: Curvature) -> Record:
         "local": _concentration(curv, "local"),
         "depth": [significant(float(share)) for share in profile.share],
         "reversals": significant(reversals(curv, most=0).share),
+        "estimates": {name: _estimate(curv, name) for name in ESTIMATORS},
+        "floor": {
+            "edges": None if curv.floor_edges is None else int(curv.floor_edges.sum()),
+            "share": significant(curv.floor_share),
+        },
+    }
+
+
+def _estimate(curv: Curvature, estimator: str) -> Record:
+    """How one estimate of local curvature is spread over nodes, and the gates t / max t that it gives."""
+    by = cast("By", estimator)
+    values, found = curv.by(by), concentration(curv, by)
+    largest = float(values.max(initial=0.0))
+    gates = values / largest if 0 < largest < math.inf else np.zeros_like(values)
+    facts = {"median_local": values, "gates_median": gates}
+    return {
+        "fractions": {f"{share:g}": significant(found.fraction_for(share)) for share in SHARES},
+        "largest_local": significant(largest),
+        **{name: significant(float(np.median(column))) if len(curv) else None for name, column in facts.items()},
+        "gates_above_half": significant(float((gates > 0.5).mean())) if len(curv) else None,
     }
 
 

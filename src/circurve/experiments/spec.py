@@ -272,6 +272,8 @@ def describe_method(method: Method) -> Record:
     names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "multiplier", "pseudocount")
     fields = {name: getattr(method, name, None) for name in names}
     fields["gate"] = gate_name(method.gate) if isinstance(method, Gated) else None
+    if isinstance(method, Gated) and method.estimator == "clipped":  # no other method's record depends on it
+        fields["ratio_floor"] = method.ratio_floor
     if not isinstance(fields["mu"], int | float | None):
         fields["mu"] = repr(fields["mu"])
     return {"name": type(method).__name__.lower(), **fields}

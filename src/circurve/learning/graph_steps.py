@@ -22,6 +22,7 @@ from circurve.engine.cuda.table_launch import PickFrom
 from circurve.engine.memory import chunk_size, halve
 from circurve.engine.numerics import effective_step
 from circurve.learning.gates import is_ours
+from circurve.learning.local_curvature import NodeSums
 from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
@@ -190,8 +191,9 @@ class GraphSteps:
 
     def _m_step(self, sums: FusedSums) -> None:
         engine = self.engine
-        ratios = engine.packing.layers(sums.ratio) if sums.ratio else None
-        gates = self.plan.gates(sums.units, ratios, sums.totals[1])
+        layers = engine.packing.layers
+        edges = (layers(found) if found else None for found in (sums.ratio, sums.squared))
+        gates = self.plan.gates(NodeSums(sums.units, layers(engine.packed), *edges), sums.totals[1])
         with engine.aside():
             self._move_inputs(sums)
             if sums.units is not None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
 from circurve.learning.gates import GATES, Gate, gate_name, max_norm, power, top_fraction
+from circurve.learning.local_curvature import ESTIMATORS, RATIO_FLOOR, Estimator
 from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule, by_overfitting
 
@@ -97,14 +98,17 @@ class Global(_Shown):
 class Gated(_Shown):
     """Each sum node is penalised with mu * omega_n, omega_n the gate of its local curvature; other options as `Global`.
 
-    gate: a function of `gates` (or its name, or "auto"), or a function of your own. estimator: "mean_trace" is the mean
-    over samples of sum_c rho^2, "mean_ratio" is sum_c (mean rho)^2. gate_memory: 0 takes the gates from each batch
-    alone; a number below 1 is the weight of the past in a running mean of the curvature.
+    gate: a function of `gates` (or its name, or "auto"), or a function of your own. estimator: how the local curvature
+    t(x) = sum_c rho_c(x)^2 of a node becomes one number. "mean_trace" is its mean over samples and "mean_ratio" is
+    sum_c (mean rho_c)^2, both of the paper; without smoothing, edges with weights near zero can make them up alone.
+    "flow_weighted" and "geometric" are its arithmetic and geometric mean weighted by the node's flow, and "clipped" is
+    its mean with ratios r_c / max(theta_c, ratio_floor), at most 1 / ratio_floor. gate_memory: 0 takes the gates from
+    each batch alone; a number below 1 is the weight of the past in a running mean of the curvature.
     """
 
     mu: Strength = field(metadata={"help": MU})
     gate: Gate | str = field(default=max_norm, metadata={"help": "How gated shares out the penalty."})
-    estimator: Literal["mean_trace", "mean_ratio"] = option("mean_trace", "The curvature that gates go by.")
+    estimator: Estimator = option("mean_trace", "The curvature that gates go by.")
     gate_memory: float = option(
         0.0, "Weight of the past in the curvature that gates go by, below 1; 0 takes each batch alone."
     )
@@ -113,10 +117,13 @@ class Gated(_Shown):
     penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
     mu_scale: Literal["count", "mean"] = option("count", MU_SCALE)
     multiplier: float = 1.0
+    ratio_floor: float = option(RATIO_FLOOR, "Floor of the weights inside the ratios of the estimator clipped.")
 
     def __post_init__(self) -> None:
         _check_regularised(self)
-        check_choice("estimator", self.estimator, ("mean_trace", "mean_ratio"))
+        check_choice("estimator", self.estimator, ESTIMATORS)
+        if not is_number(self.ratio_floor) or not 0 < self.ratio_floor <= 1:
+            raise OptionError(f"ratio_floor must lie in (0, 1], not {self.ratio_floor!r}")
         if not is_number(self.gate_memory) or not 0 <= self.gate_memory < 1:
             raise OptionError(f"gate_memory must lie in [0, 1), not {self.gate_memory!r}")
         if self.gate != "auto":

@@ -9,10 +9,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from circurve.engine import CurvatureSums, Params, Program, Request, Statistics
-from circurve.engine.numerics import effective_step
+from circurve.engine import CurvatureSums, Params, Program, Statistics
+from circurve.engine.numerics import LIMITS, effective_step
 from circurve.learning import mstep
 from circurve.learning.gates import NodeCurvature, apply_gate, is_ours
+from circurve.learning.local_curvature import BY_FLOW, NodeSums, by_flow, clipped, request_for
 from circurve.learning.methods import Gated, Global, Method, Vanilla, as_gate
 from circurve.learning.mstep import LayerSums, Penalty, Target
 
@@ -38,11 +39,8 @@ class Plan:
         self.program, self.methods = program, tuple(methods)
         self.device, self.dtype = like.device, like.dtype
         gated = [m for m in methods if isinstance(m, Gated)]
-        self.request = Request(
-            curvature=track or bool(gated),
-            mean_ratio=any(m.estimator == "mean_ratio" for m in gated),
-            second_moment=any(m.penalty == "exact" for m in methods if not isinstance(m, Vanilla)),
-        )
+        exact = any(m.penalty == "exact" for m in methods if not isinstance(m, Vanilla))
+        self.request = request_for([m.estimator for m in gated], second_moment=exact, curvature=track)
         self.forms = self._forms()
         # of each run: 0 surrogate penalty and fixed multiplier, 1 exact simplex, 2 exact penalty, 3 both
         self.form_numbers = torch.tensor([2 * p + s for p, s in map(_form, methods)], dtype=torch.int32).to(self.device)
@@ -64,7 +62,7 @@ class Plan:
     ) -> Params:
         """theta <- (1 - alpha) theta + alpha theta~, for sums and inputs; the given parameters stay as they are."""
         alpha = effective_step(self._column(step_size)).to(self.dtype)
-        targets = self._targets(sums, mu)
+        targets = self._targets(params, sums, mu)
         layers = zip(self.program.inputs, params.inputs, sums.inputs, strict=True)
         return Params(
             tuple(mstep.moved_weights(old, new, alpha) for old, new in zip(params.weights, targets, strict=True)),
@@ -107,30 +105,25 @@ class Plan:
         """What counts are divided by first: the batch's weight (R,) where mu_scale is "mean"."""
         return self.ones if self.per_sample is None else torch.where(self.per_sample, weight, self.ones)
 
-    def gates(self, units: Tensor | None, ratios: Sequence[Tensor] | None, weight: Tensor) -> Tensor:  # (R, M)
-        """The gates of all sum units, kept in `omega`.
-
-        units: sums over samples of F^2, t and T, (R, 3, M); ratios: sums of rho, (R, G, K, C) for each sum layer, where
-        a method asks for them; weight: of the samples, (R,).
-        """
+    def gates(self, measured: NodeSums, weight: Tensor) -> Tensor:  # (R, M)
+        """The gates of all sum units, kept in `omega`. weight: of the samples, (R,)."""
         self.omega = self.fixed
         if self.units and self.gated:
-            assert units is not None
             self.omega = self.fixed.clone()
             for gated in self.gated:
-                curvature = gated.curvature(units, ratios, weight)
+                curvature = gated.curvature(measured, weight)
                 if not is_ours(gated.gate):  # a run that broke is reported as such, not as a fault of the user's gate
                     curvature = tuple(map(torch.nan_to_num, curvature))
                 self.omega.index_copy_(0, gated.index, apply_gate(gated.gate, NodeCurvature(*curvature)))
         return self.omega
 
-    def _targets(self, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Target]:
+    def _targets(self, params: Params, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Target]:
         measured = sums.curvature or CurvatureSums()
         moments = measured.second_moment or [None] * len(sums.counts)
         layers = [LayerSums(*layer) for layer in zip(sums.counts, moments, self.masks, strict=True)]
         if not layers or all(isinstance(m, Vanilla) for m in self.methods):
             return [mstep.normalized_counts(layer, self.smoothing) for layer in layers]
-        strength = self._column(mu)[..., 0, 0] * self.gates(_unit_sums(measured), measured.ratio, sums.weight)
+        strength = self._column(mu)[..., 0, 0] * self.gates(NodeSums.of(measured, params.weights), sums.weight)
         scale = None if self.per_sample is None else self.scale(sums.weight).view(-1, 1, 1, 1)
         shapes = [layer.shape[:2] for layer in self.program.sums]
         parts = torch.split(strength, [g * k for g, k in shapes], dim=1)
@@ -168,14 +161,17 @@ class Plan:
         return {form: torch.tensor(runs, device=self.device) for form, runs in found.items()}
 
     def _gated_runs(self) -> list[_GatedRuns]:
-        """Runs with the same gate, estimator and memory are taken together."""
+        """Runs with the same gate, estimator, floor and memory are taken together."""
         alike: dict[Hashable, list[tuple[int, Gated]]] = {}
         for run, method in enumerate(self.methods):
             if isinstance(method, Gated):
                 same = method.gate if isinstance(method.gate, Hashable) else id(method.gate)
-                alike.setdefault((same, method.estimator, method.gate_memory), []).append((run, method))
+                key = (same, method.estimator, method.ratio_floor, method.gate_memory)
+                alike.setdefault(key, []).append((run, method))
+        least = LIMITS[self.dtype].least_flow
         return [
-            _GatedRuns(key, [run for run, _ in members], members[0][1], self.fixed) for key, members in alike.items()
+            _GatedRuns(key, [run for run, _ in members], members[0][1], self.fixed, least)
+            for key, members in alike.items()
         ]
 
     def _column(self, values: Sequence[float] | Tensor, dtype: torch.dtype = torch.float64) -> Tensor:  # (R, 1, 1, 1)
@@ -185,40 +181,57 @@ class Plan:
 class _GatedRuns:
     """Runs whose gates come from one call, and the running mean of their curvature where `gate_memory` asks for it.
 
-    The mean is changed in place, so that a recorded step can be repeated.
+    The mean is changed in place, so that a recorded step can be repeated. Of estimators that weigh samples by flow,
+    F t (or F log t) and F have running means, and t^ is made from the two: as of all these samples together.
     """
 
-    def __init__(self, key: Hashable, runs: list[int], method: Gated, like: Tensor) -> None:  # like: (R, M)
-        self.key, self.runs, self.gate = key, runs, as_gate(method.gate)
-        self.estimator, self.memory = method.estimator, method.gate_memory
+    def __init__(self, key: Hashable, runs: list[int], method: Gated, like: Tensor, least_flow: float) -> None:
+        self.key, self.runs, self.gate = key, runs, as_gate(method.gate)  # like: (R, M)
+        self.estimator, self.floor, self.memory = method.estimator, method.ratio_floor, method.gate_memory
+        self.by_flow, self.least_flow = self.estimator in BY_FLOW, least_flow
         self.index = torch.tensor(runs, device=like.device)
-        self.past = like.new_zeros(3, len(runs), like.shape[1] if self.memory else 0)  # t, T and F^2
+        # t (or its numerator), T and F^2, and then F
+        self.past = like.new_zeros(3 + self.by_flow, len(runs), like.shape[1] if self.memory else 0)
         self.seen = like.new_zeros(())  # 0 until the first measurement, which counts in full
 
-    def curvature(self, units: Tensor, ratios: Sequence[Tensor] | None, weight: Tensor) -> tuple[Tensor, ...]:
+    def curvature(self, measured: NodeSums, weight: Tensor) -> tuple[Tensor, ...]:
         """Mean t, T and F^2 of these runs, (runs, M) each; the past has the weight `memory`, the present the rest."""
         weight = weight.index_select(0, self.index)[:, None, None].clamp_min(torch.finfo(torch.float64).tiny)
+        means = self._means(measured, weight)
+        if self.memory:
+            self.past.copy_(torch.lerp(torch.stack(means), self.past, self.memory * self.seen))
+            self.seen.fill_(1.0)
+            means = self.past.clone().unbind()
+        if not self.by_flow:
+            return means
+        weighted, total, flow_squared, flow = means
+        return by_flow(self.estimator, weighted, flow, self.least_flow), total, flow_squared
+
+    def _means(self, measured: NodeSums, weight: Tensor) -> tuple[Tensor, ...]:
+        """t (or its numerator), T and F^2, and then F, (runs, M) each. weight: of these runs, (runs, 1, 1)."""
+        assert measured.units is not None
         largest = torch.finfo(torch.float64).max  # an edge of weight zero can have infinite curvature
-        means = (units.index_select(0, self.index) / weight).clamp_max_(largest)  # (runs, 3, M)
-        flow_squared, local, total = means.unbind(1)
+        means = (measured.units.index_select(0, self.index) / weight).clamp_max_(largest)  # (runs, 3 or 6, M)
+        flow_squared, local, total, *weighted = means.unbind(1)
+        if self.by_flow:
+            flow_local, flow_log_local, flow = weighted
+            return flow_log_local if self.estimator == "geometric" else flow_local, total, flow_squared, flow
+        if self.estimator in ("mean_ratio", "clipped"):
+            local = torch.cat(self._edge_means(measured, weight), dim=1).clamp_max(largest)
+        return local, total, flow_squared
+
+    def _edge_means(self, measured: NodeSums, weight: Tensor) -> list[Tensor]:  # (runs, G K) for each layer
+        """t^ of the estimators that are made from sums of single edges."""
         if self.estimator == "mean_ratio":
-            assert ratios is not None
-            chosen = (ratio.index_select(0, self.index).double() for ratio in ratios)
-            parts = [(ratio / weight[..., None]).square().sum(-1).flatten(1) for ratio in chosen]
-            local = torch.cat(parts, dim=1).clamp_max(largest)
-        if not self.memory:
-            return local, total, flow_squared
-        fresh = torch.stack([local, total, flow_squared])
-        self.past.copy_(torch.lerp(fresh, self.past, self.memory * self.seen))
-        self.seen.fill_(1.0)
-        return self.past.clone().unbind()
-
-
-def _unit_sums(measured: CurvatureSums) -> Tensor | None:  # (R, 3, M)
-    """Sums of F^2, t and T of all units, layer after layer."""
-    kinds = [kind for kind in (measured.flow_squared, measured.local, measured.total) if kind is not None]
-    parts = [torch.cat([layer.flatten(1) for layer in kind], dim=1) for kind in kinds]
-    return torch.stack(parts, dim=1) if parts else None
+            assert measured.ratios is not None
+            chosen = (ratio.index_select(0, self.index).double() for ratio in measured.ratios)
+            return [(ratio / weight[..., None]).square().sum(-1).flatten(1) for ratio in chosen]
+        assert measured.squares is not None
+        layers = [
+            [part.index_select(0, self.index) for part in pair]
+            for pair in zip(measured.squares, measured.weights, strict=True)
+        ]
+        return [(clipped(squares, theta, self.floor) / weight).flatten(1) for squares, theta in layers]
 
 
 def _form(method: Method) -> tuple[bool, bool]:

@@ -44,8 +44,9 @@ def concentration(
     *,
     x: Any = None,
 ) -> Figure:
-    """One panel for each data set (or model): the share of the sum of T^ ("total"), t^ ("local") or F^2 ("flow") that
-    the largest nodes hold. Marks, and the numbers beside them, show which share of the nodes holds 90, 99 and 99.99 %.
+    """One panel for each data set (or model): the share of the sum of T^ ("total"), t^ ("local", or the name of
+    an estimator, as "geometric") or F^2 ("flow") that the largest nodes hold. Marks, and the numbers beside them, show
+    which share of the nodes holds 90, 99 and 99.99 %.
 
     panels: a `Model` or `FitResult` with the data `x` to measure it on, a `FleetResult` (a panel for each run), a
     `Curvature`, or a mapping of names to such things. Or panels[name] is a mapping from a quantity to its curve: a list

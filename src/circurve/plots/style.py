@@ -22,7 +22,13 @@ OTHERS = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195")
 """The palette of Okabe and Ito: hues that stay apart for all common kinds of colour vision."""
 
 QUANTITIES = {"total": "#882255", "local": "#009e73", "flow": "#e69f00"}
+QUANTITIES |= {"mean_trace": "#009e73", "mean_ratio": "#56b4e9", "flow_weighted": "#0072b2"}
+QUANTITIES |= {"geometric": "#cc79a7", "clipped": "#999933"}
 SYMBOLS = {"total": r"$\hat{T}$", "local": r"$\hat{t}$", "flow": r"$\hat{F}^2$"}
+SYMBOLS |= {
+    name: rf"$\hat{{t}}$ ({name.replace('_', ' ')})"
+    for name in ("mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped")
+}
 """T^, t^ and F^2 as they are written in legends and on axes."""
 
 INK, FAINT = "#222222", "#bdbdbd"

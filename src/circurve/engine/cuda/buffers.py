@@ -70,7 +70,7 @@ class Buffers:
         plan = self.blueprint
         rows = plan.value_rows + plan.flow_rows + 2 * self.groups
         if backward:
-            rows += plan.value_rows + plan.flow_rows + 3 * self.packing.units // ALIGN
+            rows += plan.value_rows + plan.flow_rows + 6 * self.packing.units // ALIGN
             rows += plan.value_rows * (self.exact + (self.exact and self.program.masked))
         return (4 * rows + self.variables + 8) * self.runs
 
@@ -110,9 +110,9 @@ class Buffers:
         self.scaled_sums = rows(plan.value_rows if self._keeps and self.exact else 1)
         self.tops = rows(plan.value_rows if self._keeps and self.exact and self.program.masked else 1)
 
-    def partial_sums(self, tile: int) -> Tensor:  # (R, tiles, 3, M)
-        """Where the backward pass leaves F^2, t and T of each tile of samples; always zero for tabulated sums."""
-        shape = (self.runs, -(-self.width // tile), 3, self.packing.units)
+    def partial_sums(self, tile: int, kinds: int) -> Tensor:  # (R, tiles, kinds, M)
+        """Where the backward pass leaves the sums of each tile of samples; always zero for tabulated sums."""
+        shape = (self.runs, -(-self.width // tile), kinds, self.packing.units)
         if self._parts is None or self._parts.shape != shape:
             self._parts = torch.zeros(shape, device=self.device, dtype=self.dtype)
         return self._parts

@@ -122,10 +122,17 @@ def edge_ratios(
             local += _exp(2 * ((log[None, :] - high) - low), possible & (w > 0)[:, None])
         weight = tl.load(sample_weights + r * NS + n, mask=n < N, other=0.0)
         square = tl.where(inside, flow * per_weight(weight)[None, :] * flow, 0.0)
-        out = partial + (r * tiles + tile) * 3 * M + first_unit + g * K + k
+        out = partial + (r * tiles + tile) * CURVATURE * M + first_unit + g * K + k
         tl.store(out, tl.sum(square, axis=1), mask=k < K)
         tl.store(out + M, tl.sum(tl.minimum(local * weight[None, :], MAX_TERM), axis=1), mask=k < K)
         tl.store(out + 2 * M, tl.sum(tl.minimum(local * square, MAX_TERM), axis=1), mask=k < K)
+        if CURVATURE > 3:
+            used = inside & (flow > 0)
+            weighted = tl.where(used, tl.minimum(flow * local, MAX_TERM), 0.0)
+            log_local = tl.log(tl.where(used, local, 1.0))
+            tl.store(out + 3 * M, tl.sum(weighted, axis=1), mask=k < K)
+            tl.store(out + 4 * M, tl.sum(tl.where(used, flow * log_local, 0.0), axis=1), mask=k < K)
+            tl.store(out + 5 * M, tl.sum(tl.where(inside, flow, 0.0), axis=1), mask=k < K)
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -183,10 +190,12 @@ def edge_counts(
             total += flow[:, None] * ratio
         elif MODE == 1:
             total += weight * ratio
+        elif MODE == 3:
+            total += tl.minimum(weight * ratio * ratio, MAX_TERM)
         else:
             scaled = flow[:, None] * ratio
             total += tl.minimum(scaled * per_weight(weight) * scaled, MAX_TERM)
-    if MODE != 1:
+    if MODE % 2 == 0:
         total *= w
         if MODE == 2:
             total *= w

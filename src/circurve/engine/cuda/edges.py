@@ -45,7 +45,7 @@ class EdgeLauncher:
         )
 
     def backward(self, plan: SumPlan, readers: Tensor, curvature: Tensor | None, tile: int) -> None:
-        """Flows of a layer's units and elements; curvature: (R, tiles of so many samples, 3, M) or None."""
+        """Flows of a layer's units and elements; curvature: (R, tiles of so many samples, kinds, M) or None."""
         b, (g, k, c) = self.buffers, plan.shape
         tiles = parts(b.width, tile)
         block = min(BLOCK, power(k))
@@ -53,7 +53,7 @@ class EdgeLauncher:
             **self._layer(plan), ratios=b.ratios, flows=b.flows, readers=readers, sample_weights=b.sample_weights,
             partial=b.sample_weights if curvature is None else curvature,
             first_unit=int(b.packing.starts[plan.number]), J=readers.shape[1], M=b.packing.units, tiles=tiles,
-            BK=block, BN=tile, CURVATURE=curvature is not None,
+            BK=block, BN=tile, CURVATURE=0 if curvature is None else curvature.shape[2],
         )  # fmt: skip
         block = min(BLOCK, power(c))
         self.kernels.edge_flows[(parts(b.width, SAMPLES) * parts(c, block), g, b.runs)](

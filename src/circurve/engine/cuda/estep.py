@@ -8,8 +8,8 @@ from torch import Tensor
 from circurve.engine.batch import Batch
 from circurve.engine.cuda.blueprint import TablePlan
 from circurve.engine.cuda.fused import FusedEngine
-from circurve.engine.states import padded_sum
-from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.engine.states import StateSums, padded_sum
+from circurve.engine.statistics import CurvatureSums, EdgeSums, Request, Statistics
 
 __all__ = ["FusedSums"]
 
@@ -29,8 +29,9 @@ class FusedSums:
         self.counts = engine.packing.empty(runs, device, engine.dtype)
         self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []
         self.second = engine.packing.empty(runs, device, engine.dtype) if request.second_moment else []
+        self.squared = engine.packing.empty(runs, device, engine.dtype) if request.squared_ratio else []
         self.inputs: dict[int, Tensor] = {}
-        self.units: Tensor | None = None  # (R, 3, M): F^2, t and T
+        self.units: Tensor | None = None  # (R, kinds, M), as `Request.unit_kinds` has them
         self.by_state: dict[int, Tensor] = {}
         """Flow of each tabulated input layer's units by state, (R, G x K, S)."""
 
@@ -41,10 +42,10 @@ class FusedSums:
         engine, asked = self.engine, self.request
         engine.forward(states, batch, keep=True)
         engine.finish(labels, self.totals, self.seen, self.running)
-        partial = engine.partial_sums(engine.launch.tile()) if asked.curvature else None
+        partial = engine.partial_sums(engine.launch.tile(), asked.unit_kinds) if asked.unit_kinds else None
         engine.backward(partial)
         with engine.aside():
-            for mode, sums in enumerate((self.counts, self.ratio, self.second)):
+            for mode, sums in enumerate((self.counts, self.ratio, self.second, self.squared)):
                 if sums:
                     engine.launch.counts(mode, sums, add=self.seen)
         units: Tensor | None = None
@@ -80,30 +81,35 @@ class FusedSums:
             reached = flow[:, rows]  # (R, units, S)
             if plan.sums is not None:
                 if square is not None:
-                    self._leaf_curvature(plan, square, weight, units)
+                    self._leaf_curvature(plan, StateSums(flow, square, weight), units)
                 reached = engine.launch.leaf_counts(plan, flow, self.counts, self.seen)
             total = self.by_state.get(plan.inputs)
             # a batch with missing values has one column more than one without
             self.by_state[plan.inputs] = reached if total is None else padded_sum(total, reached)
 
-    def _leaf_curvature(self, plan: TablePlan, square: Tensor, weight: Tensor, units: Tensor | None) -> None:
-        """square: F^2 by state; weight: that of the samples in each state; both (R, rows, S)."""
-        engine, number = self.engine, plan.sums
+    def _leaf_curvature(self, plan: TablePlan, by_state: StateSums, units: Tensor | None) -> None:
+        """by_state: sums over samples of all tables' rows, (R, rows, S)."""
+        engine, number, asked = self.engine, plan.sums, self.request
         assert number is not None
         if units is not None:
             with engine.aside(UNITS):
-                engine.launch.leaf_units(plan, square, weight, units)
-        if not (self.request.mean_ratio or self.request.second_moment):
+                engine.launch.leaf_units(plan, by_state, units)
+        if not (asked.mean_ratio or asked.second_moment or asked.squared_ratio):
             return
         engine.join()  # these sums have rows of other layers beside theirs
         rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
         shape = (engine.runs, plan.groups, plan.units, engine.columns)
         leaves = engine.leaves[plan.inputs]
-        if self.request.mean_ratio:
-            self._put(self.ratio, number, leaves.ratios(weight[:, rows].reshape(shape)[:, :, :1]))
-        if self.request.second_moment:
+        assert by_state.square is not None
+        assert by_state.weight is not None
+        weight = by_state.weight[:, rows].reshape(shape)[:, :, :1]
+        if asked.mean_ratio:
+            self._put(self.ratio, number, leaves.ratios(weight))
+        if asked.squared_ratio:
+            self._put(self.squared, number, leaves.squared_ratios(weight))
+        if asked.second_moment:
             weights = engine.packing.layers(engine.packed)[number]
-            moments = leaves.second_moments(square[:, rows].reshape(shape))
+            moments = leaves.second_moments(by_state.square[:, rows].reshape(shape))
             self._put(self.second, number, moments * weights.square())
 
     def _put(self, sums: list[Tensor], number: int, more: Tensor) -> None:
@@ -139,14 +145,9 @@ class FusedSums:
         if not self.request.any:
             return None
         packing, units = self.engine.packing, self.units
-        parts = None if units is None else [packing.unit_layers(units[:, i]) for i in range(3)]
-        return CurvatureSums(
-            flow_squared=None if parts is None else parts[0],
-            local=None if parts is None else parts[1],
-            total=None if parts is None else parts[2],
-            ratio=packing.layers(self.ratio) if self.ratio else None,
-            second_moment=packing.layers(self.second) if self.second else None,
-        )
+        parts = [] if units is None else [packing.unit_layers(kind) for kind in units.unbind(1)]
+        edges = (packing.layers(sums) if sums else None for sums in (self.ratio, self.second, self.squared))
+        return CurvatureSums.collect(self.request, parts, EdgeSums(*edges))
 
     def result(self) -> Statistics:
         """The sums so far, as views of these tensors."""

@@ -80,7 +80,7 @@ class FusedEngine(Buffers):
         self.launch.outputs(labels, totals, add, running)
 
     def backward(self, curvature: Tensor | None) -> None:
-        """Flows and ratios of all rows. curvature: (R, tiles, 3, M), the sums of F^2, t and T of each tile."""
+        """Flows and ratios of all rows. curvature: (R, tiles, kinds, M), the sums of each tile."""
         for number, (plan, group) in enumerate(reversed(self._with_groups())):
             self.launch.backward(plan, group, curvature, follows=number > 0)
 

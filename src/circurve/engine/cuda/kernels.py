@@ -184,7 +184,10 @@ def _ratio(
     r, g, tile, tiles, k, n, first_row, first_group, first_unit, M, group_stride, K, J, N, NS, own,
     CURVATURE: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """A = F / S for a tile; if it is this program's `own`, the sums of F^2, t and T go to `partial`."""
+    """A = F / S for a tile; if it is this program's `own`, its CURVATURE kinds of sums go to `partial`.
+
+    They are F^2, t and T, and then F t, F log t and F.
+    """
     flow = received(flows, readers, g, k, n, K, J, N, NS)
     inside = (k < K)[:, None] & (n < N)[None, :]
     group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
@@ -201,10 +204,17 @@ def _ratio(
         local = tl.sum(tl.where(inside, sharp, 0.0), axis=1)
         total = tl.sum(tl.minimum(ratio * share * ratio * square[None, :], MAX_TERM), axis=1)
         flow_squared = tl.sum(flow * share * flow, axis=1)
-        out = partial + (r * tiles + tile) * 3 * M + first_unit + g * K + k
+        out = partial + (r * tiles + tile) * CURVATURE * M + first_unit + g * K + k
         tl.store(out, flow_squared, mask=(k < K) & own)
         tl.store(out + M, local, mask=(k < K) & own)
         tl.store(out + 2 * M, total, mask=(k < K) & own)
+        if CURVATURE > 3:
+            weighted = tl.minimum(ratio * inverse * square[None, :], MAX_TERM)
+            # t >= 1; where there is no flow, it may be anything
+            log_local = tl.log(tl.where(flow > 0, inverse * inverse * square[None, :], 1.0))
+            tl.store(out + 3 * M, tl.sum(tl.where(inside, weighted, 0.0), axis=1), mask=(k < K) & own)
+            tl.store(out + 4 * M, tl.sum(tl.where(inside, flow * log_local, 0.0), axis=1), mask=(k < K) & own)
+            tl.store(out + 5 * M, tl.sum(tl.where(inside, flow, 0.0), axis=1), mask=(k < K) & own)
     return ratio
 
 
@@ -309,7 +319,7 @@ def counts(
 
     A part is `span` tiles of samples. Tiles are counted, not samples: then each of them is known to start at a multiple
     of 16 bytes, and is read in pieces of that size.
-    MODE 0: counts W (A E^T). 1: the sum of rho = E / S. 2: second moments W^2 (A^2 E^2^T).
+    MODE 0: counts W (A E^T). 1: the sum of rho = E / S. 2: second moments W^2 (A^2 E^2^T). 3: the sum of rho^2.
     """
     blocks = tl.cdiv(C, BC)
     k = tl.program_id(0) // blocks * BK + tl.arange(0, BK)
@@ -326,12 +336,15 @@ def counts(
         e = tl.load(e_rows + n[:, None], mask=live[:, None] & (c < C)[None, :], other=0.0)
         if MODE == 0:
             a = tl.load(ratios + a_rows + n[None, :], mask=inside, other=0.0)
-        elif MODE == 1:
+        elif MODE % 2 == 1:
             group = r * group_stride + tl.load(groups + g).to(tl.int64) * NS + n
             top = tl.load(largest + group, mask=live, other=0.0)
             w = tl.where(top > IMPOSSIBLE, tl.load(sample_weights + r * NS + n, mask=live, other=0.0), 0.0)
             inverse = _inverse_sum(values, scaled_sums, a_rows + n[None, :], top, inside, EXACT)
             a = tl.where(inside, inverse * w[None, :], 0.0)
+            if MODE == 3:
+                a = tl.minimum(a * inverse, MAX_TERM)  # infinity times an element of 0 would be NaN
+                e = e * e
         else:
             w = tl.load(sample_weights + r * NS + n, mask=live, other=0.0)
             a = tl.load(ratios + a_rows + n[None, :], mask=inside, other=0.0)
@@ -340,7 +353,7 @@ def counts(
         total = product(a, e, total, PRECISION)
     edge = (tl.load(group_weights + g) + k)[:, None] * CW + c[None, :]
     inside = (k < K)[:, None] & (c < CW)[None, :]
-    if MODE != 1:
+    if MODE % 2 == 0:
         w = tl.load(weights + r * weight_stride + edge, mask=inside, other=0.0)
         total *= w
         if MODE == 2:

@@ -111,7 +111,7 @@ class Launcher(TableLauncher):
         )  # fmt: skip
 
     def backward(self, plan: SumPlan, group: int, curvature: Tensor | None, follows: bool) -> None:
-        """Ratios A of a sum layer and the flows of its elements; curvature: (R, tiles, 3, M) or None."""
+        """Ratios A of a sum layer and the flows of its elements; curvature: (R, tiles, kinds, M) or None."""
         readers, tile = self._sums[plan.number][3], self.tile()
         if plan.masked:
             self.edges.backward(plan, readers, curvature, tile)
@@ -124,7 +124,8 @@ class Launcher(TableLauncher):
             "partial": b.sample_weights if curvature is None else curvature,
             "first_row": plan.rows, "first_group": group, "first_unit": int(b.packing.starts[plan.number]),
             "N": b.width, "NS": b.stride, "K": k, "J": readers.shape[1], "M": b.packing.units, "tiles": tiles,
-            "BN": tile, "CURVATURE": curvature is not None, **self._row_strides(), **self._exact(),
+            "BN": tile, "CURVATURE": 0 if curvature is None else curvature.shape[2],
+            **self._row_strides(), **self._exact(),
         }  # fmt: skip
         if self.fuses(plan):
             block = min(64, power(c))

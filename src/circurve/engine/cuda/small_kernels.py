@@ -183,10 +183,12 @@ def unit_sums(partial, out, tiles, size, BT: tl.constexpr, BM: tl.constexpr):
 
 @triton.jit(do_not_specialize=VARIES)
 def leaf_units(
-    squares, weights, elements, scaled, largest, out, table_stride, first_row, first_unit, M, G, K, C,
-    S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr,
+    flows, squares, weights, elements, scaled, largest, out, table_stride, first_row, first_unit, M, G, K, C,
+    S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, KINDS: tl.constexpr,
 ):  # fmt: skip
-    """Sums of F^2, t and T of sums over inputs, (R, 3, M) float64, from F^2 and the samples' weights by state.
+    """Sums of sums over inputs, (R, KINDS, M) float64, from F, F^2 and the samples' weights by state.
+
+    KINDS 3: F^2, t and T; 6: also F t, F log t and F.
 
     Program (block of units, group, run).
     """
@@ -196,6 +198,9 @@ def leaf_units(
     flow_squared = tl.zeros((BK,), dtype=tl.float64)
     local = tl.zeros((BK,), dtype=tl.float64)
     total = tl.zeros((BK,), dtype=tl.float64)
+    weighted = tl.zeros((BK,), dtype=tl.float64)
+    weighted_log = tl.zeros((BK,), dtype=tl.float64)
+    flow_sum = tl.zeros((BK,), dtype=tl.float64)
     for s in tl.static_range(S):
         row = r * table_stride + (first_row + g * K + k).to(tl.int64) * S + s
         square = tl.load(squares + row, mask=k < K, other=0.0)
@@ -203,14 +208,24 @@ def leaf_units(
         weight = tl.where(tl.load(largest + group * S + s) > IMPOSSIBLE, weight, 0.0)
         e = tl.load(elements + (group * C + c) * S + s, mask=c < C, other=0.0)
         inverse = 1.0 / tl.load(scaled + (group * K + k) * S + s, mask=k < K, other=1.0)
-        here = (tl.sum(e * e, axis=0) * inverse * inverse).to(tl.float64)
+        sharp = tl.sum(e * e, axis=0) * inverse * inverse
+        here = sharp.to(tl.float64)
         flow_squared += square
         local += weight * here
         total += square * here
-    at = out + r * 3 * M + first_unit + g * K + k
+        if KINDS > 3:
+            flow = tl.load(flows + row, mask=k < K, other=0.0)
+            weighted += flow * here
+            weighted_log += flow * tl.log(tl.where(flow > 0, sharp, 1.0))
+            flow_sum += flow
+    at = out + r * KINDS * M + first_unit + g * K + k
     tl.store(at, flow_squared, mask=k < K)
     tl.store(at + M, local, mask=k < K)
     tl.store(at + 2 * M, total, mask=k < K)
+    if KINDS > 3:
+        tl.store(at + 3 * M, weighted, mask=k < K)
+        tl.store(at + 4 * M, weighted_log, mask=k < K)
+        tl.store(at + 5 * M, flow_sum, mask=k < K)
 
 
 @triton.jit

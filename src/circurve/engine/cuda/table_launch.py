@@ -12,6 +12,7 @@ from circurve.engine.cuda.blueprint import TablePlan
 from circurve.engine.cuda.buffers import Buffers
 from circurve.engine.cuda.compile_ahead import Kernels
 from circurve.engine.cuda.sizes import cut, part_size, parts, power
+from circurve.engine.states import StateSums
 from circurve.inputs import Bernoulli, Categorical
 
 __all__ = ["PickFrom", "TableLauncher"]
@@ -144,23 +145,24 @@ class TableLauncher:
         weights = self.buffers.packed[at]
         return {"weights": weights, "weight_stride": weights.stride(0), "first_pack": unit, "CW": weights.shape[2]}
 
-    def unit_sums(self, partial: Tensor) -> Tensor:  # (R, tiles, 3, M) -> (R, 3, M)
-        """F^2, t and T of all units, in float64."""
+    def unit_sums(self, partial: Tensor) -> Tensor:  # (R, tiles, kinds, M) -> (R, kinds, M)
+        """The sums of all units, in float64."""
         runs, tiles, kinds, units = partial.shape
         out = torch.empty(runs, kinds, units, device=partial.device, dtype=torch.float64)
         grid = (parts(kinds * units, 128), runs)
         self.small.unit_sums[grid](partial=partial, out=out, tiles=tiles, size=kinds * units, BT=8, BM=128)
         return out
 
-    def leaf_units(self, plan: TablePlan, squares: Tensor, weights: Tensor, out: Tensor) -> None:
-        """F^2, t and T of a tabulated sum layer into out (R, 3, M), from sums by state (R, rows, S)."""
+    def leaf_units(self, plan: TablePlan, by_state: StateSums, out: Tensor) -> None:
+        """The sums of a tabulated sum layer's units into out (R, kinds, M), from sums by state (R, rows, S)."""
         b = self.buffers
         assert plan.sums is not None
         g, k, c = b.program.sums[plan.sums].shape
         leaves = b.leaves[plan.inputs]
         self.small.leaf_units[(parts(k, 64), g, b.runs)](
-            squares=squares, weights=weights, elements=leaves.elements, scaled=leaves.sums,
-            largest=leaves.log_largest, out=out, table_stride=squares.stride(0), first_row=plan.rows,
+            flows=by_state.flow, squares=by_state.square, weights=by_state.weight,
+            elements=leaves.elements, scaled=leaves.sums, largest=leaves.log_largest,
+            out=out, table_stride=by_state.flow.stride(0), first_row=plan.rows,
             first_unit=int(b.packing.starts[plan.sums]), M=b.packing.units, G=g, K=k, C=c,
-            S=b.columns, BK=64, C2=power(c),
+            S=b.columns, BK=64, C2=power(c), KINDS=out.shape[1],
         )  # fmt: skip

@@ -3,7 +3,7 @@
 With sample weights w_n the flow of the whole circuit is scaled: F' = w F and A' = F' / S. Counts are linear in it; what
 is quadratic is divided by w again. With q_n = sum_c E_cn^2,
 
-    t_kn = q_n / S_kn^2        T_kn = A_kn^2 q_n        F_nc^2 = theta_kc^2 A_kn^2 E_cn^2.
+    t_kn = q_n / S_kn^2     T_kn = A_kn^2 q_n     F_nc^2 = theta_kc^2 A_kn^2 E_cn^2     rho_nc^2 = E_cn^2 / S_kn^2.
 
 Where p_n = 0, the ratios p_c / p_n have no meaning: such a sample is left out of the sums of t and rho of that unit.
 """
@@ -19,7 +19,7 @@ from circurve.engine.params import Params
 from circurve.engine.program import InputLayer, Program
 from circurve.engine.reference.downward import RootFlow, SumPass
 from circurve.engine.reference.workspace import Memory
-from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.engine.statistics import CurvatureSums, EdgeSums, Request, Statistics
 
 __all__ = ["Sums", "decomposition", "input_statistics", "weak_decomposition"]
 
@@ -41,6 +41,13 @@ def weak_decomposition(log_ratio: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]
     """T and t of weak entries, float64. In logs a flow of zero never meets an infinite ratio."""
     exact = log_ratio.double()
     return (2 * (exact + flow.double().log()[:, None])).exp().sum(-1), (2 * exact).exp().sum(-1)
+
+
+def weak_flow_weighted(log_ratio: Tensor, flow: Tensor) -> tuple[Tensor, Tensor]:  # (P, C), (P,) -> (P,), (P,)
+    """F t and F log t of weak entries, float64; zero without flow."""
+    weight = flow.double()
+    log_local = torch.where(weight > 0, (2 * log_ratio.double()).logsumexp(-1), 0.0)
+    return (log_local + weight.log()).exp(), weight * log_local
 
 
 def input_statistics(
@@ -70,12 +77,12 @@ class Sums:
         self.inputs: list[Tensor | None] = [None] * len(params.inputs)
         self.log_likelihood, self.weight = none.clone(), none.clone()
         self.impossible, self.broken = none.long(), none.long()
-        shapes = [weights.shape[:3] for weights in params.weights] if request.curvature else []
-        self.units = [none.new_zeros(3, *shape) for shape in shapes]
-        """F^2, t and T of each sum layer, (3, R, G, K)."""
+        self.units = [none.new_zeros(request.unit_kinds, *weights.shape[:3]) for weights in params.weights]
+        """F^2, t, T, and then F t, F log t, F of each sum layer, (0, 3 or 6, R, G, K)."""
 
         self.ratio = [torch.zeros_like(weights) for weights in params.weights] if request.mean_ratio else []
         self.second = [torch.zeros_like(weights) for weights in params.weights] if request.second_moment else []
+        self.squared = [torch.zeros_like(weights) for weights in params.weights] if request.squared_ratio else []
 
     def add_root(self, root: RootFlow) -> None:
         """Log-likelihood and weights of a batch."""
@@ -100,7 +107,11 @@ class Sums:
             per_unit.clamp_max_(MAX_TERM[per_unit.dtype])  # infinity times an element of zero would be NaN
             moments = torch.matmul(per_unit, values.elements.square().transpose(-1, -2))
             self.second[number] += moments * step.weights.square()
-        if self.request.curvature:
+        if self.request.squared_ratio:
+            per_unit = self._weight_where_possible(step, root) / values.sums.square()
+            squares = torch.matmul(per_unit.clamp_max_(MAX_TERM[per_unit.dtype]), by_sample.square())
+            self.squared[number] += squares if step.mask is None else squares * step.mask
+        if self.request.unit_kinds:
             self._add_units(step, root)
         self._add_weak(step, root)
 
@@ -110,7 +121,12 @@ class Sums:
         norm = edge_norm(step).sqrt_()  # sqrt(q), (R, G, 1 or K, N)
         kinds = (step.flow * inverse, norm * weight / step.values.sums, step.ratio * (norm * inverse))
         for place, rows in enumerate(kinds):
-            self.units[step.number][place] += torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64).square_()
+            self.units[step.number][place] += _squared_norm(rows)
+        if self.request.flow_weighted:
+            root_local = norm / step.values.sums  # sqrt(t), 0 at weak entries
+            self.units[step.number][3] += _squared_norm(step.flow.sqrt() * root_local)
+            self.units[step.number][4] += 2 * _weighted_logs(step.flow, root_local)
+            self.units[step.number][5] += step.flow.sum(-1, dtype=torch.float64)
 
     def _weight_where_possible(self, step: SumPass, root: RootFlow) -> Tensor:  # (R, G, 1, N)
         """The samples' weights, zero where all children of a group have probability zero."""
@@ -134,10 +150,16 @@ class Sums:
             if self.request.mean_ratio:
                 rho = log_ratio.exp() * weight[:, None]
                 self.ratio[number].index_put_(at, rho.to(dtype), accumulate=True)
-            if self.request.curvature:
+            if self.request.squared_ratio:
+                squares = ((2 * log_ratio).exp() * weight[:, None]).clamp_max(MAX_TERM[dtype])
+                self.squared[number].index_put_(at, squares.to(dtype), accumulate=True)
+            if self.request.unit_kinds:
                 total, local = weak_decomposition(log_ratio, entries.flow)
-                self.units[number][1].index_put_(at, local * weight, accumulate=True)
-                self.units[number][2].index_put_(at, total * inverse, accumulate=True)
+                kinds = [local * weight, total * inverse]
+                if self.request.flow_weighted:
+                    kinds += weak_flow_weighted(log_ratio, entries.flow)
+                for place, kind in enumerate(kinds, start=1):
+                    self.units[number][place].index_put_(at, kind, accumulate=True)
 
     def add_input(self, number: int, sums: Tensor) -> None:
         """Sufficient statistics of input layer `number`."""
@@ -157,11 +179,22 @@ class Sums:
         )
 
     def _curvature(self) -> CurvatureSums:
-        kinds = [tuple(layer[i] for layer in self.units) if self.request.curvature else None for i in range(3)]
-        return CurvatureSums(
-            flow_squared=kinds[0],
-            local=kinds[1],
-            total=kinds[2],
-            ratio=tuple(self.ratio) if self.request.mean_ratio else None,
-            second_moment=tuple(self.second) if self.request.second_moment else None,
+        request = self.request
+        edges = EdgeSums(
+            tuple(self.ratio) if request.mean_ratio else None,
+            tuple(self.second) if request.second_moment else None,
+            tuple(self.squared) if request.squared_ratio else None,
         )
+        units = [tuple(layer[i] for layer in self.units) for i in range(request.unit_kinds)]
+        return CurvatureSums.collect(request, units, edges)
+
+
+def _squared_norm(rows: Tensor) -> Tensor:  # (R, G, K, N) -> (R, G, K)
+    """The sum of squares over samples, in float64."""
+    norm: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
+    return norm.square_()
+
+
+def _weighted_logs(flow: Tensor, values: Tensor) -> Tensor:  # (R, G, K, N) both -> (R, G, K)
+    """The sum over samples of flow * log(values), where values are positive."""
+    return torch.where(values == 0, 1.0, values).log_().mul_(flow).sum(-1, dtype=torch.float64)

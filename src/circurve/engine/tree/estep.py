@@ -10,6 +10,8 @@ F the place of E. In `_downward` each has its own name from that line on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -19,11 +21,11 @@ from circurve.engine.params import Params
 from circurve.engine.program import Program
 from circurve.engine.reference.downward import RootFlow, root_flow
 from circurve.engine.states import StateSums, StateTable, state_statistics
-from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.engine.statistics import CurvatureSums, EdgeSums, Request, Statistics
 from circurve.engine.tree.bound import BoundTree
 from circurve.engine.tree.curvature import SampleWeights, TreeCurvature
 from circurve.engine.tree.memory import LevelViews, Views
-from circurve.engine.tree.tables import JointTables
+from circurve.engine.tree.tables import JointSums, JointTables
 
 __all__ = ["TreeSums"]
 
@@ -37,7 +39,9 @@ class TreeSums:
         self.counts = [torch.zeros_like(w) for w in tree.weights]  # without theta, (G L, K, K) for each level
         run_parts = tree.memory.run_parts
         self.curvature = TreeCurvature(request, run_parts, tree.weights) if request.any else None
-        self.root_square = torch.zeros(tree.runs, tree.layout.outputs, dtype=torch.float64)
+        self.root_square, self.root_flow = (
+            torch.zeros(tree.runs, tree.layout.outputs, dtype=torch.float64) for _ in range(2)
+        )
         self.log_likelihood, self.weight = (torch.zeros(tree.runs, dtype=torch.float64) for _ in range(2))
 
     def add(self, batch: Batch) -> bool:
@@ -58,17 +62,20 @@ class TreeSums:
     def _sample_weights(self, views: Views, root: RootFlow, weighted: bool) -> SampleWeights:
         inverse = root.inverse[:, None]
         self.root_square += (root.flow.square() * inverse).sum(-1, dtype=torch.float64)
+        self.root_flow += root.flow.sum(-1, dtype=torch.float64)
         return SampleWeights(views.split(root.weight[:, None]), views.split(inverse) if weighted else None)
 
     def _downward(self, views: Views, tables: JointTables, flow: Tensor, samples: SampleWeights | None) -> None:
         """flow: of the root, (L, outputs, N)."""
-        curvature, levels = self.curvature, views.levels
+        curvature, levels, factors = self.curvature, views.levels, None
         if curvature is not None and samples is not None:
             curvature.add_ratios(0, levels[0], samples)
+            factors = curvature.factors(levels[0].sums)
         ratio = torch.div(flow, levels[0].sums, out=levels[0].sums)
         for number, (level, weight, counts) in enumerate(zip(levels, self.tree.weights, self.counts, strict=True)):
             if curvature is not None and samples is not None:
                 curvature.add_total(number, ratio, samples)
+                curvature.add_flow_weighted(number, ratio, factors)
                 curvature.add_second(number, ratio, level, samples)
             torch.baddbmm(counts, ratio, level.by_sample, out=counts)
             flow = _product_flow(level, weight, ratio)
@@ -76,6 +83,7 @@ class TreeSums:
             if level.messages:
                 if curvature is not None and samples is not None:
                     curvature.add_ratios(number + 1, levels[number + 1], samples)
+                    factors = curvature.factors(levels[number + 1].sums)
                 ratio = _message_ratios(level, levels[number + 1])
             if samples is not None:
                 square = flow.square_()  # F^2 takes the place of F
@@ -165,20 +173,21 @@ class _Closing:
         """The curvature sums that were asked for."""
         measured, request = self.sums.curvature, self.sums.request
         assert measured is not None
-        ratio, second, units = None, None, None
+        tables, states = self.tables, self.leaves.items()
+        ratio, second, squared = None, None, None
         if request.mean_ratio:
-            states = self.leaves.items()
-            leaf_ratios = {n: self.tables[n].ratios(s.weight) for n, s in states if s.weight is not None}
+            leaf_ratios = {n: tables[n].ratios(s.weight) for n, s in states if s.weight is not None}
             ratio = tuple(self._by_layer(measured.ratio, leaf_ratios))
         if request.second_moment:
-            states = self.leaves.items()
-            leaf_second = {n: self.tables[n].second_moments(s.square) for n, s in states if s.square is not None}
+            leaf_second = {n: tables[n].second_moments(s.square) for n, s in states if s.square is not None}
             found = self._by_layer(measured.second, leaf_second)
             second = tuple(part.mul_(w).mul_(w) for part, w in zip(found, self.params.weights, strict=True))
-        if request.curvature:
-            units = self._units(measured)
-        square, local, total = (None if units is None else tuple(layer[i] for layer in units) for i in range(3))
-        return CurvatureSums(square, local, total, ratio, second)
+        if request.squared_ratio:
+            leaf_squares = {n: tables[n].squared_ratios(s.weight) for n, s in states if s.weight is not None}
+            squared = tuple(self._by_layer(measured.squared, leaf_squares))
+        layers = self._units(measured) if request.unit_kinds else []
+        units = [tuple(layer[i] for layer in layers) for i in range(request.unit_kinds)]
+        return CurvatureSums.collect(request, units, EdgeSums(ratio, second, squared))
 
     def _by_layer(self, levels: list[Tensor], leaves: dict[int, Tensor]) -> list[Tensor]:
         """Edge sums (G L, K, K) of each level and (R, G, K, C) of the leaves on each input layer, layer by layer."""
@@ -192,22 +201,25 @@ class _Closing:
             found[place.layer][:, place.positions] = part
         return found
 
-    def _units(self, measured: TreeCurvature) -> list[Tensor]:  # (3, R, G, K) for each layer
-        """Sums of F^2, t and T of each unit. The flow of a product is that of each of its messages."""
-        tree, runs = self.tree, self.tree.runs
+    def _units(self, measured: TreeCurvature) -> list[Tensor]:  # (3 or 6, R, G, K) for each layer
+        """Sums of F^2, t and T, then F t, F log t and F of each unit, as `Request.unit_kinds` has them."""
+        tree, runs, sums = self.tree, self.tree.runs, self.sums
+        kinds, weighted = sums.request.unit_kinds, sums.request.flow_weighted
         root, others = measured.totals(runs, tree.layout.outputs, tree.layout.units)
-        passed = [tables.square.by_product().index_select(0, tree.senders).double() for tables in tree.started]
-        square = torch.stack(passed).sum(0)  # (sums, R, K)
-        inner = torch.cat([square[None], others]).transpose(1, 2).flatten(2)
-        every = torch.cat([torch.cat([self.sums.root_square[None], root]), inner], dim=2)  # (3, R, units)
-        units = torch.zeros(3, runs, self.program.units, dtype=torch.float64)
-        units[:, :, tree.places] = every
+        flow = [self._passed([t.flow for t in tree.started])] if weighted else []
+        inner = torch.cat([self._passed([t.square for t in tree.started]), others, *flow]).transpose(1, 2).flatten(2)
+        first = torch.cat([sums.root_square[None], root, *([sums.root_flow[None]] if weighted else [])])
+        units = torch.zeros(kinds, runs, self.program.units, dtype=torch.float64)
+        units[:, :, tree.places] = torch.cat([first, inner], dim=2)
         sizes = torch.diff(torch.from_numpy(self.program.unit_starts)).tolist()
         layers = zip(torch.split(units, sizes, dim=2), self.program.sums, strict=True)
-        found = [part.reshape(3, runs, *layer.shape[:2]) for part, layer in layers]
+        found = [part.reshape(kinds, runs, *layer.shape[:2]) for part, layer in layers]
         for number, states in self.leaves.items():
-            assert states.square is not None
-            assert states.weight is not None
             place = tree.layout.leaves[number]
-            found[place.layer][:, :, place.positions] = self.tables[number].units(states.square, states.weight)
+            found[place.layer][:, :, place.positions] = self.tables[number].units(states, weighted)
         return found
+
+    def _passed(self, sums: Sequence[JointSums]) -> Tensor:  # (1, sums, R, K)
+        """What products pass on, for each message that they send: their flow is that of each of their messages."""
+        parts = [part.by_product().index_select(0, self.tree.senders).double() for part in sums]
+        return torch.stack(parts).sum(0)[None]
