@@ -19,14 +19,14 @@ from circurve.engine.tree.memory import TreeMemory, Views
 from circurve.engine.tree.messages import OnLevel, upward
 from circurve.engine.tree.tables import JointTables
 
-__all__ = ["BoundTree", "UpwardPass"]
+__all__ = ["BoundTree", "UpwardPass", "versions_of"]
 
 
 @dataclass(frozen=True)
 class UpwardPass:
     """A chunk whose messages have reached the root."""
 
-    outputs: Tensor  # log p, (R, outputs, N)
+    outputs: Tensor  # log p, (R, outputs, N), float64
     views: Views
     tables: JointTables
 
@@ -81,7 +81,7 @@ class BoundTree:
 
     def load(self, params: Params) -> None:
         """Work with these parameters from now on; all sums start from zero."""
-        self._params, self._versions = params, _versions(params)
+        self._params, self._versions = params, versions_of(params)
         for level, stacked in zip(self.layout.levels, self._stacked, strict=True):
             weights = [params.weights[layer].select(1, position) for layer, position in level.sums]  # (R, K, K) each
             stacked.copy_(torch.stack(weights).unsqueeze(2))
@@ -89,7 +89,7 @@ class BoundTree:
 
     def load_values(self, params: Params) -> None:
         """The same for an upward pass alone: nothing is done if these parameters are loaded and did not change."""
-        if params is not self._params or _versions(params) != self._versions:
+        if params is not self._params or versions_of(params) != self._versions:
             self.load(params)
 
     def upward(self, batch: Batch, on_level: OnLevel | None = None) -> UpwardPass | None:
@@ -117,7 +117,7 @@ class BoundTree:
         return self._started[missing]
 
 
-def _versions(params: Params) -> tuple[int, ...]:
+def versions_of(params: Params) -> tuple[int, ...]:
     """How often each tensor was changed in place; tensors made in inference mode do not count it."""
     tensors = (*params.weights, *params.inputs)
     return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)

@@ -104,9 +104,12 @@ class TreeCurvature:
         """Add the squares of the norms of a chunk that was accepted as a whole."""
         self._sums += self._norms.double().square_()
 
-    def add_tabulated(self, weights: Sequence[Tensor], tables: JointTables) -> None:
-        """What the tabulated products of each level amount to, by joint state: t_k = sum_s w_s / S_ks^2."""
-        by_level = zip(tables.plan.spans, tables.columns, tables.weight_by_span(), strict=True)
+    def add_tabulated(self, weights: Sequence[Tensor], tables: JointTables, whole: bool) -> None:
+        """What the tabulated products of each level amount to, by joint state: t_k = sum_s w_s / S_ks^2.
+
+        whole: the flow of each sample at the root is its weight.
+        """
+        by_level = zip(tables.plan.spans, tables.columns, tables.weight_by_span(whole), strict=True)
         for number, level in enumerate(by_level):
             for span, columns, weight in zip(*level, strict=True):
                 if not span.whole:

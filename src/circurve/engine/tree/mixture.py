@@ -1,0 +1,183 @@
+"""A mixture of latent trees on a CPU: each member is a latent tree, and the root shares out the flow among them.
+
+A chunk goes up all members; the root computes the share of each member in each sample; each member sends its share
+down. The messages of all members are kept in between, so a chunk takes the memory of all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from threading import RLock
+
+import torch
+from torch import Tensor
+
+from circurve.engine.batch import Batch
+from circurve.engine.numerics import MESSAGES
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.reference import Reference
+from circurve.engine.reference.downward import RootFlow
+from circurve.engine.statistics import CurvatureSums, Request, Statistics
+from circurve.engine.tree.backend import LatentTree, collect, parts_for
+from circurve.engine.tree.bound import UpwardPass, versions_of
+from circurve.engine.tree.estep import TreeSums
+from circurve.engine.tree.members import AlikeMembers, MixtureLayout, Place
+from circurve.engine.tree.mixture_root import MixtureRoot, mixed
+
+__all__ = ["TreeMixture"]
+
+
+class TreeMixture:
+    """R runs of a mixture of latent trees. Chunks with samples that a member finds impossible go to a reference."""
+
+    name = "mixture of latent trees"
+
+    def __init__(self, program: Program, layout: MixtureLayout, runs: int, dtype: torch.dtype) -> None:
+        self.program, self.layout, self.runs, self.dtype = program, layout, runs, dtype
+        self.device = torch.device("cpu")
+        self.max_samples: int | None = None
+        self.lock = RLock()
+        self._trees = [LatentTree(group.program, group.layout, runs * group.count, dtype) for group in layout.groups]
+
+        self._kept: tuple[Params, tuple[int, ...], list[Params]] | None = None
+        """The parameters of the last call of `log_prob`, and those of the members: trees keep tables between calls."""
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference(self.program, self.runs, self.device, self.dtype)
+
+    def describe(self) -> str:
+        """What computes, for people."""
+        name, counts = str(self.dtype).removeprefix("torch."), [group.count for group in self.layout.groups]
+        kinds = "the same tree" if len(counts) == 1 else f"{len(counts)} different trees"
+        return f"{self.name}: {sum(counts)} members of {kinds} on a CPU, {name}, {self.runs} runs"
+
+    def bytes_per_sample(self, backward: bool) -> int:
+        """Memory for one sample of all runs."""
+        columns = sum(len(group.columns) for group in self.layout.groups)
+        return sum(tree.bytes_per_sample(backward) for tree in self._trees) + 3 * columns * self.runs * 8
+
+    def release(self) -> None:
+        """Give all buffers back; the next call makes new ones."""
+        self._kept = None
+        for tree in self._trees:
+            tree.release()
+        if "_reference" in self.__dict__:
+            self._reference.release()
+
+    @torch.no_grad()
+    def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
+        """Log-probabilities of all outputs; -inf for probability zero."""
+        versions = versions_of(params)
+        if self._kept is None or self._kept[0] is not params or self._kept[1] != versions:
+            self._kept = (params, versions, self._members(params))
+        values = [
+            tree.log_values(own, group.batch(batch))
+            for tree, group, own in zip(self._trees, self.layout.groups, self._kept[2], strict=True)
+        ]
+        weights = params.weights[self.layout.root][:, 0].double()
+        return mixed(weights, by_column(self.layout.groups, values))[0].to(self.dtype)
+
+    @torch.no_grad()
+    def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
+        """The sums of an E-step over all batches."""
+        asked = request or Request()
+
+        def start(batch: Batch) -> MixtureSums:
+            return MixtureSums(self, params, asked, batch.size)
+
+        def otherwise(batch: Batch) -> Statistics:
+            parts = parts_for(self._reference, batch, True, self.bytes_per_sample(True))
+            return self._reference.statistics(params, parts, asked)
+
+        return collect(start, otherwise, batches, self.program)
+
+    def sums_of_members(self, params: Params, request: Request, samples: int) -> list[TreeSums]:
+        """What adds up the E-step of each group of members."""
+        pairs = zip(self._trees, self._members(params), strict=True)
+        return [TreeSums(tree.bind(samples), own, request, whole=False) for tree, own in pairs]
+
+    def _members(self, params: Params) -> list[Params]:
+        """The parameters of each group of members."""
+        return [group.params(params) for group in self.layout.groups]
+
+
+class MixtureSums:
+    """Adds up the E-step of a mixture chunk by chunk."""
+
+    def __init__(self, mixture: TreeMixture, params: Params, request: Request, samples: int) -> None:
+        self.layout, self.request, self.runs, self.dtype = mixture.layout, request, mixture.runs, mixture.dtype
+        self.members = mixture.sums_of_members(params, request, samples)
+        self.root = MixtureRoot(params.weights[mixture.layout.root][:, 0], request)
+
+    def add(self, batch: Batch) -> bool:
+        """Add a chunk. False: a sample is impossible for some member, or NaN, and nothing was added."""
+        passes: list[UpwardPass] = []
+        for sums, group in zip(self.members, self.layout.groups, strict=True):
+            up = sums.rise(group.batch(batch))
+            if up is None:
+                return False
+            passes.append(up)
+        values = by_column(self.layout.groups, [up.outputs for up in passes])
+        root, flow = self.root.add(batch, values)
+        flow = torch.threshold(flow.to(self.dtype), MESSAGES[self.dtype].flush, 0.0)
+        for sums, group, up in zip(self.members, self.layout.groups, passes, strict=True):
+            sums.descend(up, self._share(root, flow, group), batch.weights is not None)
+        return True
+
+    def _share(self, root: RootFlow, flow: Tensor, group: AlikeMembers) -> RootFlow:
+        """The flow that enters the members of a group; flow: of all outputs of members, (R, C, N)."""
+        own = flow.index_select(1, group.columns).view(self.runs * group.count, -1, flow.shape[-1])
+        weight = root.weight.to(self.dtype).repeat_interleave(group.count, dim=0)
+        return replace(root, flow=own, weight=weight)
+
+    def result(self, program: Program) -> Statistics:
+        """The sums of all chunks that were added."""
+        groups, root = self.layout.groups, self.root
+        found = [sums.result(group.program) for sums, group in zip(self.members, groups, strict=True)]
+        none = torch.zeros(self.runs, dtype=torch.int64)
+        at_sums = [group.sums for group in groups]
+        counts = self._joined([each.counts for each in found], at_sums, len(program.sums), root.counts())
+        inputs = self._joined([each.inputs for each in found], [g.inputs for g in groups], len(program.inputs))
+        curvature = None
+        if self.request.any:
+            own, others = root.curvature(), [each.curvature for each in found]
+            assert own is not None
+            joined = {}
+            for field in fields(CurvatureSums):
+                at_root, parts = getattr(own, field.name), [getattr(other, field.name) for other in others]
+                if at_root is not None:
+                    joined[field.name] = self._joined(parts, at_sums, len(program.sums), at_root[0])
+            curvature = CurvatureSums(**joined)
+        return Statistics(counts, inputs, root.log_likelihood, root.weight, none, none.clone(), curvature)
+
+    def _joined(
+        self,
+        parts: Sequence[tuple[Tensor, ...]],
+        at: Sequence[tuple[Place, ...]],
+        layers: int,
+        root: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Tensors (R M, G, ...) of the layers of each group -> (R, all groups, ...) of the layers of the mixture."""
+        by_layer: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(layers)]
+        for tensors, places in zip(parts, at, strict=True):
+            for tensor, place in zip(tensors, places, strict=True):
+                by_run = tensor.reshape(self.runs, -1, *tensor.shape[2:])  # (R, M G, ...)
+                by_layer[place.layer].append((place.positions, by_run))
+        if root is not None:
+            by_layer[self.layout.root].append((torch.zeros(1, dtype=torch.int64), root))
+        found = []
+        for pairs in by_layer:
+            order = torch.argsort(torch.cat([positions for positions, _ in pairs]))
+            found.append(torch.cat([tensor for _, tensor in pairs], dim=1).index_select(1, order))
+        return tuple(found)
+
+
+def by_column(groups: Sequence[AlikeMembers], values: Sequence[Tensor]) -> Tensor:  # -> (R, C, N)
+    """Values (R M, outputs, N) of the members of each group, in the order of the root's child units."""
+    runs = len(values[0]) // groups[0].count
+    together = torch.cat([each.reshape(runs, -1, each.shape[-1]) for each in values], dim=1)
+    return together.index_select(1, torch.argsort(torch.cat([group.columns for group in groups])))
