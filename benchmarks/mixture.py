@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,11 @@ def e_step(model: cc.Model, data: np.ndarray, request: Request, reference: bool 
     return run
 
 
+def training_steps(model: cc.Model, data: np.ndarray, batch: int, arguments: argparse.Namespace) -> OurSteps:
+    """A few EM steps as `fit` does them, M-step included."""
+    return OurSteps(model.circuit, data[: arguments.steps * batch], torch.device(arguments.device), Load(batch))
+
+
 def one_by_one(runs: Sequence[Callable[[], Any]]) -> Callable[[], None]:
     def run() -> None:
         for each in runs:
@@ -77,8 +83,7 @@ def tasks(
         "e_step_with_curvature": pair(lambda model: e_step(model, data, Request(curvature=True))),
     }
     for batch in arguments.batches:
-        rows, device = data[: arguments.steps * batch], torch.device(arguments.device)
-        found[f"steps_of_{batch}"] = pair(lambda m, b=batch, r=rows: OurSteps(m.circuit, r, device, Load(b)))  # type: ignore[misc]
+        found[f"steps_of_{batch}"] = pair(partial(training_steps, data=data, batch=batch, arguments=arguments))
     if arguments.reference:
         found["log_prob"][REFERENCE] = lambda: mixture.log_prob(data, backend="reference")
         found["e_step"][REFERENCE] = e_step(mixture, data, Request(), reference=True)
