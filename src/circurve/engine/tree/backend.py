@@ -20,6 +20,7 @@ from circurve.engine.tree.bound import BoundTree
 from circurve.engine.tree.estep import TreeSums
 from circurve.engine.tree.joint import JointPlans
 from circurve.engine.tree.layout import TreeLayout
+from circurve.engine.tree.memory import Pool
 
 __all__ = ["LatentTree", "collect", "parts_for"]
 
@@ -35,7 +36,11 @@ class LatentTree:
 
     name = "latent tree"
 
-    def __init__(self, program: Program, layout: TreeLayout, runs: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, program: Program, layout: TreeLayout, runs: int, dtype: torch.dtype, pool: Pool | None = None
+    ) -> None:
+        """pool: of buffers that other trees use too; then log-probabilities are all that this one computes."""
+        self._pool = pool
         self.program, self.layout, self.runs, self.dtype = program, layout, runs, dtype
         self.device = torch.device("cpu")
         self.max_samples: int | None = None
@@ -101,7 +106,7 @@ class LatentTree:
         parts = self._parts(samples)
         if parts not in self._bound:
             like = torch.empty(self.runs, dtype=self.dtype)
-            self._bound[parts] = BoundTree(self.program, self.layout, self._plans, like, parts)
+            self._bound[parts] = BoundTree(self.program, self.layout, self._plans, like, parts, self._pool)
         return self._bound[parts]
 
     def _parts(self, samples: int) -> int:

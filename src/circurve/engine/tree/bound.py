@@ -15,7 +15,7 @@ from circurve.engine.program import Program
 from circurve.engine.tree.factors import mark_states
 from circurve.engine.tree.joint import JointPlans
 from circurve.engine.tree.layout import TreeLayout
-from circurve.engine.tree.memory import TreeMemory, Views
+from circurve.engine.tree.memory import Pool, TreeMemory, Views
 from circurve.engine.tree.messages import OnLevel, upward
 from circurve.engine.tree.tables import JointTables
 
@@ -34,10 +34,18 @@ class UpwardPass:
 class BoundTree:
     """Chunks of about one size are computed in the same memory."""
 
-    def __init__(self, program: Program, layout: TreeLayout, plans: JointPlans, like: Tensor, parts: int) -> None:
-        """like: a tensor (R, ...) in the precision to compute in."""
+    def __init__(
+        self,
+        program: Program,
+        layout: TreeLayout,
+        plans: JointPlans,
+        like: Tensor,
+        parts: int,
+        pool: Pool | None = None,
+    ) -> None:
+        """like: a tensor (R, ...) in the precision to compute in; pool: of buffers that other trees use too."""
         self.program, self.layout, self.plans, self.runs = program, layout, plans, int(like.shape[0])
-        self.memory = TreeMemory(layout, self.runs, parts, like.dtype)
+        self.memory = TreeMemory(layout, self.runs, parts, like.dtype, pool)
         rows = [layout.outputs, *[layout.units] * (len(layout.levels) - 1)]
         levels = zip(layout.levels, rows, strict=True)
         shapes = [(len(level.sums), self.runs, parts, k, layout.units) for level, k in levels]

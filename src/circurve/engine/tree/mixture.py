@@ -1,7 +1,8 @@
 """A mixture of latent trees on a CPU: each member is a latent tree, and the root shares out the flow among them.
 
 A chunk goes up all members; the root computes the share of each member in each sample; each member sends its share
-down. The messages of all members are kept in between, so a chunk takes the memory of all of them together.
+down. The messages of all members are kept in between, so a chunk takes the memory of all of them together; for
+log-probabilities alone it takes that of the largest member.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
+from circurve.engine.memory import CACHE_BYTES
 from circurve.engine.numerics import MESSAGES
 from circurve.engine.params import Params
 from circurve.engine.program import Program
@@ -25,6 +27,7 @@ from circurve.engine.tree.backend import LatentTree, collect, parts_for
 from circurve.engine.tree.bound import UpwardPass, versions_of
 from circurve.engine.tree.estep import TreeSums
 from circurve.engine.tree.members import AlikeMembers, MixtureLayout, Place
+from circurve.engine.tree.memory import Pool
 from circurve.engine.tree.mixture_root import MixtureRoot, mixed
 
 __all__ = ["TreeMixture"]
@@ -42,6 +45,7 @@ class TreeMixture:
         self.lock = RLock()
         self._trees = [LatentTree(group.program, group.layout, runs * group.count, dtype) for group in layout.groups]
 
+        self._scorers = self._make_scorers()
         self._kept: tuple[Params, tuple[int, ...], list[Params]] | None = None
         """The parameters of the last call of `log_prob`, and those of the members: trees keep tables between calls."""
 
@@ -55,14 +59,21 @@ class TreeMixture:
         kinds = "the same tree" if len(counts) == 1 else f"{len(counts)} different trees"
         return f"{self.name}: {sum(counts)} members of {kinds} on a CPU, {name}, {self.runs} runs"
 
+    def _make_scorers(self) -> list[LatentTree]:
+        """The members again, for log-probabilities alone: they use the same memory, one after the other."""
+        pool = Pool()
+        return [LatentTree(tree.program, tree.layout, tree.runs, tree.dtype, pool) for tree in self._trees]
+
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs."""
-        columns = sum(len(group.columns) for group in self.layout.groups)
-        return sum(tree.bytes_per_sample(backward) for tree in self._trees) + 3 * columns * self.runs * 8
+        trees, groups = [tree.bytes_per_sample(backward) for tree in self._trees], self.layout.groups
+        members = (each // group.count for each, group in zip(trees, groups, strict=True))
+        columns = sum(len(group.columns) for group in groups)
+        return (sum(trees) if backward else max(members)) + 3 * columns * self.runs * 8
 
     def release(self) -> None:
         """Give all buffers back; the next call makes new ones."""
-        self._kept = None
+        self._kept, self._scorers = None, self._make_scorers()
         for tree in self._trees:
             tree.release()
         if "_reference" in self.__dict__:
@@ -75,11 +86,17 @@ class TreeMixture:
         if self._kept is None or self._kept[0] is not params or self._kept[1] != versions:
             self._kept = (params, versions, self._members(params))
         values = [
-            tree.log_values(own, group.batch(batch))
-            for tree, group, own in zip(self._trees, self.layout.groups, self._kept[2], strict=True)
+            self._log_values(tree, group, own, batch)
+            for tree, group, own in zip(self._scorers, self.layout.groups, self._kept[2], strict=True)
         ]
         weights = params.weights[self.layout.root][:, 0].double()
         return mixed(weights, by_column(self.layout.groups, values))[0].to(self.dtype)
+
+    def _log_values(self, tree: LatentTree, group: AlikeMembers, params: Params, batch: Batch) -> Tensor:
+        """Of a group's members (R M, outputs, N), so many samples at once that they need the memory of one member."""
+        few = CACHE_BYTES // tree.bytes_per_sample(backward=False)
+        parts = batch.parts(max(-(-batch.size // group.count), few, 1))
+        return torch.cat([tree.log_values(params, group.batch(part)) for part in parts], dim=-1)
 
     @torch.no_grad()
     def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
