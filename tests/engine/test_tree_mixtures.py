@@ -129,6 +129,25 @@ def test_members_of_very_different_likelihood():
     compare(replace(case, inputs={**loud, **quiet}, x=x), 1e-3, torch.float32)
 
 
+@given(case=tree_mixtures(samples=31))
+@settings(max_examples=15, deadline=None)
+def test_members_that_score_in_the_same_memory_do_not_disturb_each_other(case):
+    """Batches of several sizes in turns, alike members a few samples at a time."""
+    backend, samples = mixture_of(case), case.samples()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("circurve.engine.tree.mixture.CACHE_BYTES", 0)
+        for stop in (31, 31, 4, 17, 31):
+            batch = samples.rows(0, stop)
+            assert_close(backend.log_prob(case.params, batch), case.backend().log_prob(case.params, batch))
+
+
+def test_scores_take_the_memory_of_one_member_and_sums_that_of_all():
+    alike, alone = (with_samples(Circuit(Sum([member(3) for _ in range(count)])), 5) for count in (6, 1))
+    many, one = mixture_of(alike), mixture_of(alone)
+    assert many.bytes_per_sample(backward=False) < 2 * one.bytes_per_sample(backward=False)
+    assert many.bytes_per_sample(backward=True) > 5 * one.bytes_per_sample(backward=True)
+
+
 @given(case=tree_mixtures(zeros=False))
 @settings(max_examples=10, deadline=None)
 def test_scores_follow_parameters_that_change_in_place(case):
