@@ -9,7 +9,7 @@ replacement. `mixture_over_members` is the time of the mixture over the sum of t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,23 +71,30 @@ def one_by_one(runs: Sequence[Callable[[], Any]]) -> Callable[[], None]:
 
 def tasks(
     models: Sequence[cc.Model], mixture: cc.Model, data: np.ndarray, arguments: argparse.Namespace
-) -> dict[str, dict[str, Callable[[], Any]]]:
-    """Each task: the members one by one, the mixture, and the mixture on the reference backend if asked for."""
+) -> Iterator[tuple[str, dict[str, Callable[[], Any]]]]:
+    """Each task by name: the members one by one, the mixture, and the mixture on the reference backend if asked for.
 
-    def pair(make: Callable[[cc.Model], Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
+    Each is made when its turn comes, so that the buffers of the last one are free.
+    """
+
+    def sides(make: Callable[[cc.Model], Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
         return {MEMBERS: one_by_one([make(model) for model in models]), MIXTURE: make(mixture)}
 
-    found: dict[str, dict[str, Callable[[], Any]]] = {
-        "log_prob": pair(lambda model: lambda: model.log_prob(data)),
-        "e_step": pair(lambda model: e_step(model, data, Request())),
-        "e_step_with_curvature": pair(lambda model: e_step(model, data, Request(curvature=True))),
-    }
-    for batch in arguments.batches:
-        found[f"steps_of_{batch}"] = pair(partial(training_steps, data=data, batch=batch, arguments=arguments))
+    scores = sides(lambda model: lambda: model.log_prob(data))
     if arguments.reference:
-        found["log_prob"][REFERENCE] = lambda: mixture.log_prob(data, backend="reference")
-        found["e_step"][REFERENCE] = e_step(mixture, data, Request(), reference=True)
-    return found
+        scores[REFERENCE] = lambda: mixture.log_prob(data, backend="reference")
+    yield "log_prob", scores
+    steps = sides(lambda model: e_step(model, data, Request()))
+    if arguments.reference:
+        steps[REFERENCE] = e_step(mixture, data, Request(), reference=True)
+    yield "e_step", steps
+    del steps
+    yield "e_step_with_curvature", sides(lambda model: e_step(model, data, Request(curvature=True)))
+    for batch in arguments.batches:
+        yield (
+            f"steps_of_{batch}",
+            sides(partial(training_steps, data=data, batch=batch, arguments=arguments)),
+        )
 
 
 def measure(name: str, units: int, trees: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -98,7 +105,7 @@ def measure(name: str, units: int, trees: str, arguments: argparse.Namespace) ->
     found: dict[str, Any] = {"data": name, "units": units, "trees": trees, "members": arguments.members}
     found["layers"] = {"member": len(models[0].program.layers), "mixture": len(mixture.program.layers)}
     found["backend"] = mixture.backend.describe().splitlines()[0]
-    for task, sides in tasks(models, mixture, data, arguments).items():
+    for task, sides in tasks(models, mixture, data, arguments):
         times = interleaved(sides, arguments.repeats)
         found[task] = {"seconds": medians(times)}
         found[task]["mixture_over_members"] = ratio_in_turns(times[MIXTURE], times[MEMBERS])
