@@ -28,7 +28,7 @@ from circurve.engine.tree.bound import UpwardPass, versions_of
 from circurve.engine.tree.estep import TreeSums
 from circurve.engine.tree.members import AlikeMembers, MixtureLayout, Place
 from circurve.engine.tree.memory import Pool
-from circurve.engine.tree.mixture_root import MixtureRoot, mixed
+from circurve.engine.tree.mixture_root import MixtureRoot, mixed_values
 
 __all__ = ["TreeMixture"]
 
@@ -89,8 +89,8 @@ class TreeMixture:
             self._log_values(tree, group, own, batch)
             for tree, group, own in zip(self._scorers, self.layout.groups, self._kept[2], strict=True)
         ]
-        weights = params.weights[self.layout.root][:, 0].double()
-        return mixed(weights, by_column(self.layout.groups, values))[0].to(self.dtype)
+        weights = params.weights[self.layout.root][:, 0]
+        return mixed_values(weights, by_column(self.layout.groups, values)).to(self.dtype)
 
     def _log_values(self, tree: LatentTree, group: AlikeMembers, params: Params, batch: Batch) -> Tensor:
         """Of a group's members (R M, outputs, N), so many samples at once that they need the memory of one member."""
@@ -128,7 +128,7 @@ class MixtureSums:
     def __init__(self, mixture: TreeMixture, params: Params, request: Request, samples: int) -> None:
         self.layout, self.request, self.runs, self.dtype = mixture.layout, request, mixture.runs, mixture.dtype
         self.members = mixture.sums_of_members(params, request, samples)
-        self.root = MixtureRoot(params.weights[mixture.layout.root][:, 0], request)
+        self.root = MixtureRoot(mixture.program, self.layout.root, params.weights[self.layout.root], request)
 
     def add(self, batch: Batch) -> bool:
         """Add a chunk. False: a sample is impossible for some member, or NaN, and nothing was added."""
@@ -153,23 +153,23 @@ class MixtureSums:
 
     def result(self, program: Program) -> Statistics:
         """The sums of all chunks that were added."""
-        groups, root = self.layout.groups, self.root
+        groups, root = self.layout.groups, self.root.result()
         found = [sums.result(group.program) for sums, group in zip(self.members, groups, strict=True)]
-        none = torch.zeros(self.runs, dtype=torch.int64)
-        at_sums = [group.sums for group in groups]
-        counts = self._joined([each.counts for each in found], at_sums, len(program.sums), root.counts())
-        inputs = self._joined([each.inputs for each in found], [g.inputs for g in groups], len(program.inputs))
+        at_sums, layers = [group.sums for group in groups], len(program.sums)
         curvature = None
-        if self.request.any:
-            own, others = root.curvature(), [each.curvature for each in found]
-            assert own is not None
-            joined = {}
-            for field in fields(CurvatureSums):
-                at_root, parts = getattr(own, field.name), [getattr(other, field.name) for other in others]
-                if at_root is not None:
-                    joined[field.name] = self._joined(parts, at_sums, len(program.sums), at_root[0])
-            curvature = CurvatureSums(**joined)
-        return Statistics(counts, inputs, root.log_likelihood, root.weight, none, none.clone(), curvature)
+        if root.curvature is not None:
+            parts = {
+                field.name: [getattr(each.curvature, field.name) for each in found] for field in fields(CurvatureSums)
+            }
+            own = {name: getattr(root.curvature, name) for name in parts}
+            asked = (name for name in parts if own[name] is not None)
+            curvature = CurvatureSums(**{n: self._joined(parts[n], at_sums, layers, own[n][0]) for n in asked})
+        return replace(
+            root,
+            counts=self._joined([each.counts for each in found], at_sums, layers, root.counts[0]),
+            inputs=self._joined([each.inputs for each in found], [g.inputs for g in groups], len(program.inputs)),
+            curvature=curvature,
+        )
 
     def _joined(
         self,
@@ -185,7 +185,7 @@ class MixtureSums:
                 by_run = tensor.reshape(self.runs, -1, *tensor.shape[2:])  # (R, M G, ...)
                 by_layer[place.layer].append((place.positions, by_run))
         if root is not None:
-            by_layer[self.layout.root].append((torch.zeros(1, dtype=torch.int64), root))
+            by_layer[self.layout.root].append((torch.zeros(1, dtype=torch.int64), root.to(parts[0][0].dtype)))
         found = []
         for pairs in by_layer:
             order = torch.argsort(torch.cat([positions for positions, _ in pairs]))

@@ -1,11 +1,4 @@
-"""The root of a mixture: a sum over the outputs of all members, in float64.
-
-With E_c the probability of member output c, divided by the largest of all, and F the flow of the root,
-
-    S = theta E     A = F / S     F_c = E_c sum_k theta_kc A_k
-
-and the curvature sums follow with q = sum_c E_c^2: t = q / S^2, T = A^2 q. All are small: C outputs, not units.
-"""
+"""The root of a mixture: a sum over the outputs of all members, computed as the reference backend does, in float64."""
 
 from __future__ import annotations
 
@@ -15,63 +8,47 @@ import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
-from circurve.engine.numerics import LOG_ZERO
-from circurve.engine.reference.downward import RootFlow, root_flow
-from circurve.engine.statistics import CurvatureSums, Request
+from circurve.engine.numerics import IMPOSSIBLE, LOG_ZERO
+from circurve.engine.params import Params
+from circurve.engine.program import Program
+from circurve.engine.reference.downward import RootFlow, SumPass, child_flow, root_flow
+from circurve.engine.reference.sums import Sums
+from circurve.engine.reference.upward import SumValues, safe_sum_values
+from circurve.engine.reference.workspace import SumPlaces
+from circurve.engine.statistics import Request, Statistics
 
-__all__ = ["MixtureRoot", "mixed"]
+__all__ = ["MixtureRoot", "mixed_values"]
 
 
-def mixed(weights: Tensor, log_values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """log p (R, K, N), E (R, C, N) and S (R, K, N) of a sum, from its weights (R, K, C) and log E' (R, C, N)."""
-    largest = log_values.amax(1, keepdim=True).clamp_min(LOG_ZERO)
-    elements = (log_values - largest).exp()
-    sums = torch.bmm(weights, elements)
-    return sums.log() + largest, elements, sums
+def mixed_values(weights: Tensor, log_values: Tensor) -> Tensor:  # (R, K, C), (R, C, N) -> (R, K, N)
+    """log p of the root from log p of the members' outputs; -inf for probability zero."""
+    found = _values(weights[:, None].double(), log_values).log_value[:, 0]
+    return torch.where(found <= IMPOSSIBLE, -torch.inf, found)
+
+
+def _values(weights: Tensor, log_values: Tensor) -> SumValues:  # (R, 1, K, C), (R, C, N)
+    return safe_sum_values(weights, log_values[:, None].clamp_min(LOG_ZERO), SumPlaces())
 
 
 class MixtureRoot:
-    """The sums over samples that belong to the root. weights: (R, K, C), of any floating type."""
+    """The sums over samples that belong to the root."""
 
-    def __init__(self, weights: Tensor, request: Request) -> None:
-        self.dtype, self.request, self.weights = weights.dtype, request, weights.double()
-        runs, units, _ = weights.shape
-        self.log_likelihood, self.weight = (torch.zeros(runs, dtype=torch.float64) for _ in range(2))
-        self._edges = torch.zeros(3, *weights.shape, dtype=torch.float64)  # N / theta, rho, F_nc^2 / theta^2
-        self._units = torch.zeros(3, runs, units, dtype=torch.float64)  # F^2, t, T
+    def __init__(self, program: Program, number: int, weights: Tensor, request: Request) -> None:
+        """number: of the sum layer that holds the root alone; weights: (R, 1, K, C), of any floating type."""
+        self.layer, self.weights = program.sums[number], weights.double()
+        self._sums = Sums(program, Params((self.weights,), ()), request)
 
     def add(self, batch: Batch, log_values: Tensor) -> tuple[RootFlow, Tensor]:
         """Add a chunk with these log-probabilities of the members (R, C, N): its flow, and that of the members."""
-        outputs, elements, sums = mixed(self.weights, log_values)
-        root = root_flow(replace(batch, weights=None if batch.weights is None else batch.weights.double()), outputs)
-        weight, inverse = root.weight, root.inverse[:, None]
-        self.weight += weight.sum(-1)
-        self.log_likelihood += (root.log_value * weight).sum(-1)
-        ratio = root.flow / sums
-        by_sample = elements.transpose(1, 2)
-        self._edges[0] += torch.bmm(ratio, by_sample)
-        if self.request.any:
-            q, local = elements.square().sum(1, keepdim=True), weight[:, None] / sums.square()
-            squares = ratio.square() * inverse
-            self._edges[1] += torch.bmm(weight[:, None] / sums, by_sample)
-            self._edges[2] += torch.bmm(squares, by_sample.square())
-            kinds = (root.flow.square() * inverse, local * q, squares * q)
-            self._units += torch.stack([kind.sum(-1) for kind in kinds])
-        return root, elements * torch.bmm(self.weights.transpose(1, 2), ratio)
+        values = _values(self.weights, log_values)
+        exact = replace(batch, weights=None if batch.weights is None else batch.weights.double())
+        root = root_flow(exact, values.log_value[:, 0])
+        flow = root.flow[:, None]
+        step = SumPass(0, self.layer, values, self.weights, None, flow, flow / values.sums)
+        self._sums.add_root(root)
+        self._sums.add_sum(step, root)
+        return root, child_flow(step)[:, 0]
 
-    def counts(self) -> Tensor:  # (R, 1, K, C)
-        """N_nc = theta_nc sum_n A E."""
-        return (self._edges[0] * self.weights).to(self.dtype)[:, None]
-
-    def curvature(self) -> CurvatureSums:
-        """The curvature sums that were asked for, as those of a layer with one group."""
-        asked, units = self.request, [(unit[:, None],) for unit in self._units]
-        square, local, total = units if asked.curvature else (None, None, None)
-        ratio, second = (self._edges[1], self._edges[2] * self.weights.square())
-        return CurvatureSums(
-            square,
-            local,
-            total,
-            (ratio.to(self.dtype)[:, None],) if asked.mean_ratio else None,
-            (second.to(self.dtype)[:, None],) if asked.second_moment else None,
-        )
+    def result(self) -> Statistics:
+        """All sums of the root, as those of a circuit with one sum layer and no inputs."""
+        return self._sums.result()
