@@ -44,6 +44,8 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc,large-256,large-512 --batches 200,4096 --fleets 1 $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc --batches 200,4096 --fleets 16,64 --name roofline_fleets $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/fleet_limits.py $(GPU_DATA)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/leaves.py --name leaves_cuda $(GPU_DATA)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/mixture.py --units 32,100 --name mixture_cuda $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/queries.py --device cuda --repeats 15 $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/scaling.py
 

@@ -154,6 +154,7 @@ class Settings:
     data_dir: Path | None
     device: torch.device
     precision: str
+    leaves: str
     seconds: float
     peer: bool
     deadline: float
@@ -167,7 +168,7 @@ def rows_of(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
     """All configurations of one case: PyJuice first, whose memory is then free again for our fleets."""
     case = CASES[name]
     data = load_data(case, settings.data_dir)
-    circuit, structure_seconds = seconds_of(lambda: cc.hclt(data, units=case.units))
+    circuit, structure_seconds = seconds_of(lambda: cc.hclt(data, case.units, leaves=settings.leaves))
     peers = peer_rows(name, circuit, data, settings)
     for batch in settings.batches:
         for runs in settings.fleets:
@@ -178,7 +179,7 @@ def rows_of(name: str, settings: Settings) -> Iterator[dict[str, Any]]:
             given = (circuit, data, settings.device, load, settings.seconds)
             ours, curvature = guarded(partial(measure_ours, *given)), guarded(partial(curvature_in_turns, *given))
             peer = peers.get(batch, {"error": "not measured"})
-            sizes = {"samples": len(data), "variables": data.shape[1], "units": case.units}
+            sizes = {"samples": len(data), "variables": data.shape[1], "units": case.units, "leaves": settings.leaves}
             row = {"case": name, **sizes, **asdict(load), "structure_seconds": structure_seconds}
             row |= {"curvature_error": curvature["error"]} if "error" in curvature else curvature
             yield row | {"ours": ours, "pyjuice": peer, "times_slower": ratios(ours, peer, runs)}
@@ -225,6 +226,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--pyjuice", help=f"folders or wheels of PyJuice and what it needs, with {os.pathsep} between")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", default="float32", choices=("float32", "tf32"), help="of Circurve's products")
+    parser.add_argument("--leaves", default="own", choices=("own", "shared"), help="of the hidden Chow-Liu tree")
     parser.add_argument("--seconds", type=float, default=4.0, help="time for the repeats of one side")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which nothing new is started")
     parser.add_argument("--quick", action="store_true", help="nltcs, one batch size, fleets of 1 and 16")
@@ -244,6 +246,7 @@ def settings_of(arguments: argparse.Namespace, peer: bool) -> Settings:
         data_dir=arguments.data_dir,
         device=device,
         precision=arguments.precision,
+        leaves=arguments.leaves,
         seconds=arguments.seconds,
         peer=peer,
         deadline=time.perf_counter() + arguments.budget,

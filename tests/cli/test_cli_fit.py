@@ -89,6 +89,16 @@ def test_fit_builds_every_structure(answer, table, structure):
     assert np.isfinite(report["train_ll"])
 
 
+def test_leaves_of_an_hclt_are_own_or_shared(answer, invoke, table):
+    own, shared = (answer(f"fit {table} {TINY} {option}") for option in ("", "--leaves shared"))
+    assert (own["leaves"], shared["leaves"]) == ("own", "shared")
+    assert shared["parameters"] < own["parameters"]
+    assert answer(f"fit {table} {TINY} --structure hmm")["leaves"] is None
+    refused = invoke(f"fit {table} {TINY} --structure hmm --leaves own")
+    assert refused.exit_code != 0
+    assert "--leaves has no effect with --structure hmm; use hclt" in refused.stderr
+
+
 def test_options_of_training_reach_the_library(answer, table, rows):
     report = answer(
         f"fit {table} --no-split --structure mixture --units 2 --epochs 7 --batch-size full --step-size linear:1:0.5 "

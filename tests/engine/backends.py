@@ -12,7 +12,7 @@ import torch
 from expected import assert_same
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from latent_trees import trees
+from latent_trees import tree_mixtures, trees
 from torch import Tensor
 
 from circuits import Case, cases, random_parameters, random_weights
@@ -73,8 +73,8 @@ class Entry:
     def cases(self, **options: object) -> st.SearchStrategy[Case]:
         """Circuits that this backend can compute; `options` are those of `Shape`."""
         used = {**SMALL, **options} if self.small else options
-        tree, any_circuit = trees(**used), cases(**used)
-        drawn = tree if self.backend == "tree" else st.one_of(any_circuit, any_circuit, tree)
+        tree, mixture, any_circuit = trees(**used), tree_mixtures(**used), cases(**used)
+        drawn = st.one_of(tree, mixture) if self.backend == "tree" else st.one_of(any_circuit, any_circuit, tree)
         if self.refuses_zero_weights and used.get("zeros"):
             drawn = drawn.map(_with_positive_weights)
         return drawn.filter(lambda case: self.why_not(case) is None)

@@ -53,6 +53,23 @@ def trees(draw: st.DrawFn, **options: object) -> Case:
     return with_parameters(circuit, domains, shape, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
 
 
+@st.composite
+def tree_mixtures(draw: st.DrawFn, **options: object) -> Case:
+    """A mixture of latent trees: some of them alike, others with other trees, units and outputs."""
+    rng = draw(st.randoms(use_true_random=False))
+    shape = replace(Shape(variables=5, samples=draw(st.sampled_from([5, 31]))), **options)
+    domains = tuple(rng.choice(list(FAMILIES)) for _ in range(draw(st.integers(1, shape.variables))))
+    members: list[Node] = []
+    for kind in range(draw(st.integers(1, 3))):
+        outputs, units = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+        for _ in range(draw(st.integers(1, 2))):
+            builder = TreeBuilder(random.Random(kind), domains, units)
+            members.append(Sum(builder.product(list(range(len(domains)))), outputs))
+    rng.shuffle(members)
+    circuit = Circuit(Sum(members, draw(st.integers(1, 2))))
+    return with_parameters(circuit, domains, shape, np.random.default_rng(draw(st.integers(0, 2**32 - 1))))
+
+
 def with_samples(circuit: Circuit, samples: int, seed: int = 0) -> Case:
     """Random parameters and binary samples for a circuit."""
     domains = ("binary",) * circuit.variables

@@ -149,7 +149,7 @@ def test_rows_of_any_length_have_the_same_sums(samples, parts, monkeypatch):
     """Most of these are padded; the padding must not count."""
     monkeypatch.setattr(LatentTree, "_parts", lambda *_: parts)
     tree = compare(with_samples(hmm(5, 3), samples))
-    views = tree._bind(samples).memory.views(samples, tree._plans[False])
+    views = tree.bind(samples).memory.views(samples, tree._plans[False])
     assert views.parts == parts
     assert views.width == {63: 64, 1021: 1056, 2048: 2080}.get(samples, samples) or parts > 1
     assert samples <= views.width * parts <= max(1.1 * samples, samples + parts)
@@ -160,7 +160,7 @@ def test_all_threads_get_the_same_work_unless_it_is_little(monkeypatch):
 
     def parts(runs: int, samples: int) -> int:
         program = compile(hmm(4, 32))
-        return LatentTree(program, tree_layout(program), runs, torch.float32)._bind(samples).memory.parts
+        return LatentTree(program, tree_layout(program), runs, torch.float32).bind(samples).memory.parts
 
     assert [parts(runs, 100_000) for runs in (1, 2, 3, 4, 6, 12, 25)] == [6, 3, 2, 3, 1, 1, 1]
     assert [parts(1, samples) for samples in (1, 256, 512, 1024)] == [1, 1, 2, 4]
@@ -229,7 +229,7 @@ def test_parts_that_go_to_the_reference_need_no_more_memory(monkeypatch):
 def test_buffers_are_kept_from_batch_to_batch():
     case = with_samples(hmm(4, 2), 10)
     tree = tree_of(case)
-    memory, plan = tree._bind(10).memory, tree._plans[False]
+    memory, plan = tree.bind(10).memory, tree._plans[False]
     first = memory.views(10, plan)
     assert memory.views(10, plan) is first
     smaller = memory.views(4, plan)

@@ -1,5 +1,7 @@
 """Hidden Chow-Liu trees and hidden Markov models: which nodes stand where."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from circurve.errors import OptionError, StructureError
 from circurve.graph import Input, Product, Sum
 from circurve.inputs import Bernoulli, Categorical, Gaussian
+from circurve.model import Model
 from circurve.structures import Tree, chow_liu_tree, hclt, hmm
 
 
@@ -56,9 +59,74 @@ def test_nodes_mirror_the_tree():
     assert all(node.select == (None,) * len(node.children) for node in circuit.nodes if isinstance(node, Product))
 
 
-def test_one_variable_is_a_sum_over_its_input():
-    circuit = hclt([[0], [1]], 4)
+@pytest.mark.parametrize("leaves", ["own", "shared"])
+def test_one_variable_is_a_sum_over_its_input(leaves):
+    circuit = hclt([[0], [1]], 4, leaves=leaves)
     assert [type(node) for node in circuit.nodes] == [Input, Sum]
+
+
+# --- leaves on the latent of their parent ---
+
+
+def drawn_parents(variables: int, kind: str, rng: np.random.Generator) -> list[int]:
+    """A star, a chain or any tree, with the numbers of its variables shuffled."""
+    above = {"star": lambda v: 0, "chain": lambda v: v - 1, "any": lambda v: int(rng.integers(0, v))}[kind]
+    names = rng.permutation(variables)
+    parents = np.full(variables, -1)
+    for v in range(1, variables):
+        parents[names[v]] = names[above(v)]
+    return parents.tolist()
+
+
+def log_prob_by_states(circuit, parents, parameters, x):
+    """log p of binary rows (N, V) from the tables p(z_v | z_parent) and p(x_v = 1 | z), by a sum over all z."""
+    children = {v: [c for c, above in enumerate(parents) if above == v] for v in range(len(parents))}
+    inner = [v for v in children if children[v] or parents[v] < 0]
+    total, root = np.zeros(len(x)), parents.index(-1)
+    units = circuit.inputs[0].units
+    for states in itertools.product(range(units), repeat=len(inner)):
+        z = dict(zip(inner, states, strict=True))
+        p = np.full(len(x), parameters["root"][0, z[root]])
+        for v in inner:
+            p = p * (1.0 if v == root else parameters[f"sum {v}"][z[parents[v]], z[v]])
+        for v, above in enumerate(parents):
+            success = parameters[f"input {v}"][z[v] if v in z else z[above], 0]
+            p = p * np.where(x[:, v] == 1, success, 1 - success)
+        total += p
+    return np.log(total)
+
+
+@given(
+    variables=st.integers(1, 6),
+    kind=st.sampled_from(["star", "chain", "any"]),
+    units=st.integers(1, 3),
+    seed=st.integers(0, 999),
+)
+@settings(max_examples=30, deadline=None)
+def test_shared_leaves_are_the_distribution_of_latents_for_variables_with_children(variables, kind, units, seed):
+    rng = np.random.default_rng(seed)
+    parents = drawn_parents(variables, kind, rng)
+    circuit = hclt(np.zeros((1, variables)), units, Bernoulli(), tree=parents, leaves="shared")
+    drawn = {node.name: rng.dirichlet(np.ones(node.child_units), node.units) for node in circuit.sums}
+    drawn |= {node.name: rng.random((units, 1)) for node in circuit.inputs}
+    model = Model.from_parameters(
+        circuit,
+        {node: drawn[node.name] for node in circuit.sums},
+        {node: drawn[node.name] for node in circuit.inputs},
+        dtype=torch.float64,
+    )
+    x = rng.integers(0, 2, (5, variables))
+    expected = log_prob_by_states(circuit, parents, drawn, x)
+    np.testing.assert_allclose(model.log_prob(x), expected, rtol=1e-10)
+    inner = len(set(parents) - {-1}) or 1
+    summary = circuit.describe()
+    assert (summary.inputs, summary.sums, summary.products) == (variables, inner, inner if variables > 1 else 0)
+    assert summary.edges == (inner - 1) * units**2 + units
+
+
+def test_leaves_are_own_or_shared():
+    with pytest.raises(OptionError, match="leaves must be 'own' or 'shared', not 'none'"):
+        hclt([[0, 1]], 2, leaves="none")
 
 
 def test_one_sample_and_one_unit_work():

@@ -93,7 +93,10 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         "dataset": dataset.name,
         "split": split.value,
         "unseen": unseen.value,
-        **{name: training.get(name) for name in ("structure", "units", "method", "mu", "gate", "seed", "epochs")},
+        **{
+            name: training.get(name)
+            for name in ("structure", "leaves", "units", "method", "mu", "gate", "seed", "epochs")
+        },
         **_describe(loaded, parts),
         **({"least_probable": _least_probable(loaded, parts)} if explain else {}),
         "scores": scores,

@@ -50,6 +50,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
+    leaves: options.LeavesOption = None,
     ensemble: options.EnsembleOption = None,
     method: options.MethodOption = MethodName.vanilla,
     mu: options.MuOption = None,
@@ -95,7 +96,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     gates = None if gate is None else [parse_gate(gate)]
     run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
-    job = Job.of(Shape(structure, units), [run], typed)
+    job = Job.of(Shape(structure, units, leaves), [run], typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing, options.parse_types(types), unseen=unseen.value)
     files = (*files_of(source), valid, test)

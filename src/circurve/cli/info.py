@@ -81,7 +81,7 @@ def _values(column: Column) -> str:
 
 
 def _training(training: dict[str, Any]) -> dict[str, str]:
-    keys = ("method", "mu", "gate", "structure", "units", "seed", "epochs")
+    keys = ("method", "mu", "gate", "structure", "leaves", "units", "seed", "epochs")
     words = [f"{key} {training[key]}" for key in keys if training.get(key) is not None]
     scores = {key: training.get(key) for key in ("train_ll", "valid_ll", "test_ll")}
     facts = {"trained on": str(training["dataset"])} if "dataset" in training else {}

@@ -12,7 +12,7 @@ from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.structures import chow_liu, fully_factorized, hclt, hmm, mixture, random_binary_trees
 
-__all__ = ["Shape", "Structure", "build_circuit"]
+__all__ = ["Leaves", "Shape", "Structure", "build_circuit"]
 
 RANDOM_TREES = 4
 """How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
@@ -35,16 +35,32 @@ class Structure(StrEnum):
     factorized = "factorized"
 
 
+class Leaves(StrEnum):
+    """What a variable without children in the tree of an hclt hangs on."""
+
+    own = "own"
+    shared = "shared"
+
+
 @dataclass(frozen=True)
 class Shape:
     """What is to be built."""
 
     structure: Structure
     units: int
+    leaves: Leaves | None = None
+    """None if not given: then an hclt has `own` leaves."""
 
     def __post_init__(self) -> None:
+        if self.leaves is not None and self.structure is not Structure.hclt:
+            raise OptionError(f"--leaves has no effect with --structure {self.structure.value}; use hclt")
         if not 1 <= self.units <= MOST_UNITS:
             raise OptionError(f"--units must be a whole number from 1 to {MOST_UNITS}, not {self.units}")
+
+    @property
+    def shown_leaves(self) -> str | None:
+        """The leaves of an hclt; None for other structures."""
+        return (self.leaves or Leaves.own).value if self.structure is Structure.hclt else None
 
 
 def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
@@ -61,7 +77,7 @@ def _build(shape: Shape, data: Dataset, seed: int) -> Circuit:
     schema, units = data.train.schema or common_schema(Dataset(data.name, data.train), {}), shape.units
     match shape.structure:
         case Structure.hclt:
-            return hclt(data.train, units, schema=schema)
+            return hclt(data.train, units, schema=schema, leaves=(shape.leaves or Leaves.own).value)
         case Structure.chow_liu:
             return chow_liu(data.train, schema=schema)
         case Structure.hmm:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from circurve.cli.methods import DEFAULT_GATE, GATE_NAMES, Estimator, MethodName, MuScale, Penalty, Simplex
-from circurve.cli.models import Structure
+from circurve.cli.models import Leaves, Structure
 from circurve.cli.tables import Part, Shares
 from circurve.data.infer import parse_type
 from circurve.errors import OptionError
@@ -120,6 +120,14 @@ StructureOption = Annotated[
 ]
 UnitsOption = Annotated[
     int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
+]
+LeavesOption = Annotated[
+    Leaves | None,
+    typer.Option(
+        rich_help_panel=MODEL,
+        show_default=Leaves.own.value,
+        help="In an hclt, a variable without children in the tree has its own latent, or shares that of its parent.",
+    ),
 ]
 
 EnsembleOption = Annotated[

@@ -61,6 +61,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
+    leaves: options.LeavesOption = None,
     estimator: options.EstimatorOption = None,
     gate_memory: options.GateMemoryOption = None,
     ratio_floor: options.RatioFloorOption = None,
@@ -104,7 +105,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     settings = build_methods(names, mus if regularised else None, chosen_gates, chosen)
     runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
-    job = Job.of(Shape(structure, units), runs, typed)
+    job = Job.of(Shape(structure, units, leaves), runs, typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing, options.parse_types(types), unseen=unseen.value)
     files = (*files_of(source), valid, test)

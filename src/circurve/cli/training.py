@@ -119,6 +119,7 @@ def describe_job(job: Job, data: Dataset, split: SplitRecord | None = None) -> d
         "variables": data.train.shape[1],
         "columns": data.columns,
         "structure": job.shape.structure.value,
+        "leaves": job.shape.shown_leaves,
         "units": job.shape.units,
         "batch_size": job.settings.batch_size or "full",
         "step_size": job.step_size,

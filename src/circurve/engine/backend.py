@@ -22,7 +22,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """One or two words: "reference", "latent tree", "fused"."""
+        """A few words: "reference", "latent tree", "mixture of latent trees", "fused"."""
 
     @property
     def program(self) -> Program:

@@ -12,7 +12,7 @@ from circurve.engine.params import Params
 from circurve.engine.program import Program
 from circurve.engine.reference import Reference
 from circurve.engine.states import has_few_states, state_logs
-from circurve.engine.tree import LatentTree, TreeLayout, tree_layout
+from circurve.engine.tree import LatentTree, MixtureLayout, TreeLayout, TreeMixture, mixture_layout, tree_layout
 from circurve.errors import OptionError
 
 __all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice"]
@@ -46,6 +46,8 @@ def choose_backend(
         layout = _tree_layout(program, params)
         if isinstance(layout, TreeLayout):
             return LatentTree(program, layout, params.runs, params.dtype)
+        if isinstance(layout, MixtureLayout):
+            return TreeMixture(program, layout, params.runs, params.dtype)
         if backend == "tree":
             raise OptionError(f"backend='tree' cannot be used: {layout}")
     return Reference.of(program, params)
@@ -66,13 +68,13 @@ def _why_not_fused(program: Program, params: Params) -> str | None:
     return reason
 
 
-def _tree_layout(program: Program, params: Params) -> TreeLayout | str:
-    """The layout of a latent tree, or the reason why that backend cannot be used."""
+def _tree_layout(program: Program, params: Params) -> TreeLayout | MixtureLayout | str:
+    """The layout of a latent tree or of a mixture of them, or the reason why that backend cannot be used."""
     if params.device.type != "cpu":
         return f"latent trees are for the CPU, not for {params.device.type}"
-    layout = tree_layout(program)
+    layout = tree_layout(program) or mixture_layout(program)
     if layout is None:
-        return "the circuit is no latent tree over inputs with few states"
+        return "the circuit is no latent tree over inputs with few states, and no mixture of such trees"
     if params.may_underflow():
         return "weights of zero may need sums in logs"
     if _has_tiny_states(program, params):

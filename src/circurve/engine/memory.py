@@ -12,7 +12,7 @@ from circurve.engine.backend import Backend
 from circurve.engine.host_memory import available_memory
 from circurve.errors import OptionError, warn_user
 
-__all__ = ["DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
+__all__ = ["CACHE_BYTES", "DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
 
 Result = TypeVar("Result")
 

@@ -35,17 +35,22 @@ class Params:
     @property
     def runs(self) -> int:
         """R, the number of runs side by side."""
-        return int(self.inputs[0].shape[0])
+        return len(self._any)
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return self.inputs[0].device
+        return self._any.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The floating type of the parameters."""
-        return self.inputs[0].dtype
+        return self._any.dtype
+
+    @property
+    def _any(self) -> Tensor:
+        """A circuit has inputs; its root alone, as part of a mixture, has weights only."""
+        return self.inputs[0] if self.inputs else self.weights[0]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Params:
         """The same parameters with a function applied to every tensor."""

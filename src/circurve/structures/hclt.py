@@ -1,8 +1,9 @@
-"""Hidden Chow-Liu trees and hidden Markov models: trees and chains in which each variable hangs on its own latent."""
+"""Hidden Chow-Liu trees and hidden Markov models: trees and chains of latents, with the variables hanging on them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +16,23 @@ from circurve.structures.arguments import Families, as_families, as_table_with_s
 from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.tree import Tree
 
-__all__ = ["hclt", "hmm", "latent_tree"]
+__all__ = ["LEAVES", "Leaves", "hclt", "hmm", "latent_tree"]
+
+Leaves: TypeAlias = Literal["own", "shared"]
+"""What a variable without children in the tree hangs on: a latent of its own, or the latent of its parent."""
+
+LEAVES: tuple[Leaves, ...] = ("own", "shared")
 
 
-def hclt(
+def hclt(  # noqa: PLR0913 - each parameter is an option
     data: object,
     units: int,
     families: Families | Family | None = None,
     tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
     missing: int | None = None,
     schema: Schema | None = None,
+    *,
+    leaves: Leaves = "own",
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
@@ -32,10 +40,13 @@ def hclt(
     are coded; None is `infer_schema(data)`. `families`, in its place, are those of the numbers in the data.
     `tree` None is `chow_liu_tree(data, families)`; its options are at hand by calling it and giving the result here. A
     list of parents, -1 at the root, is a tree too. NaN marks a missing value in data, and so does the number `missing`.
-    The circuit has V inputs, V sums and (V-1) K^2 + K sum weights; building it is O(V), finding the tree
-    O(N V^2) for binary columns.
+    `leaves`: "own" gives every variable a latent; "shared" hangs a variable without children in the tree on the latent
+    of its parent. With V' variables that have a latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum
+    weights; building it is O(V), finding the tree O(N V^2) for binary columns.
     """
     check_count("units", units)
+    if leaves not in LEAVES:
+        raise OptionError(f"leaves must be 'own' or 'shared', not {leaves!r}")
     table, schema = as_table_with_schema(data, families, schema, missing)
     chosen, variables = schema.families, len(schema)
     if tree is None:
@@ -44,7 +55,7 @@ def hclt(
         tree = Tree(tree)
     if len(tree) != variables:
         raise OptionError(f"tree has {len(tree)} variables, the data has {variables}")
-    return latent_tree(tree, chosen, units, schema)
+    return latent_tree(tree, chosen, units, schema, leaves)
 
 
 def hmm(families: Families, units: int) -> Circuit:
@@ -58,21 +69,24 @@ def hmm(families: Families, units: int) -> Circuit:
     return latent_tree(Tree(np.arange(len(chosen)) - 1), chosen, units, schema_of(families))
 
 
-def latent_tree(tree: Tree, families: Sequence[Family], units: int, schema: Schema | None = None) -> Circuit:
-    """The circuit of a tree of latents Z_v with K = `units` states, each the cause of its variable X_v alone.
+def latent_tree(
+    tree: Tree, families: Sequence[Family], units: int, schema: Schema | None = None, leaves: Leaves = "own"
+) -> Circuit:
+    """The circuit of a tree of latents Z_v with K = `units` states, each the cause of its variable X_v.
 
     With children c of v in the tree, and k the state of Z_v:
 
         product_v(k) = p(x_v | k) prod_c sum_c(k),    sum_v(k) = sum_j p(Z_v = j | Z_parent = k) product_v(j),
 
     and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its sum stands
-    on its input.
+    on its input. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
     """
-    below: list[list[Node]] = [[] for _ in range(len(tree))]  # the sums of the children of each variable
+    below: list[list[Node]] = [[] for _ in range(len(tree))]  # what the children give to the product of each variable
     for v in tree.order[::-1].tolist():
         node: Node = Input(v, families[v], units, name=f"input {v}")
         if below[v]:
             node = Product([node, *below[v]], name=f"product {v}")
         if v != tree.root:
-            below[tree.parents[v]].append(Sum(node, units, name=f"sum {v}"))
+            direct = leaves == "shared" and isinstance(node, Input)
+            below[tree.parents[v]].append(node if direct else Sum(node, units, name=f"sum {v}"))
     return Circuit(Sum(node, 1, name="root"), schema=schema)

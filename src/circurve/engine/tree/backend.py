@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from threading import RLock
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -19,8 +20,9 @@ from circurve.engine.tree.bound import BoundTree
 from circurve.engine.tree.estep import TreeSums
 from circurve.engine.tree.joint import JointPlans
 from circurve.engine.tree.layout import TreeLayout
+from circurve.engine.tree.memory import Pool
 
-__all__ = ["LatentTree"]
+__all__ = ["LatentTree", "collect", "parts_for"]
 
 RUNS_PER_THREAD = 4
 """With this many runs for each thread, the runs keep the threads evenly busy; samples are then not split."""
@@ -34,7 +36,11 @@ class LatentTree:
 
     name = "latent tree"
 
-    def __init__(self, program: Program, layout: TreeLayout, runs: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, program: Program, layout: TreeLayout, runs: int, dtype: torch.dtype, pool: Pool | None = None
+    ) -> None:
+        """pool: of buffers that other trees use too; then log-probabilities are all that this one computes."""
+        self._pool = pool
         self.program, self.layout, self.runs, self.dtype = program, layout, runs, dtype
         self.device = torch.device("cpu")
         self.max_samples: int | None = None
@@ -68,46 +74,39 @@ class LatentTree:
     @torch.no_grad()
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
         """Log-probabilities of all outputs; -inf for probability zero."""
-        tree = self._bind(batch.size)
+        return self.log_values(params, batch).to(self.dtype)
+
+    @torch.no_grad()
+    def log_values(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
+        """The same in float64, which large values need where they are compared."""
+        tree = self.bind(batch.size)
         tree.load_values(params)
         up = tree.upward(batch)
         if up is not None:
             return up.outputs
-        parts = self._parts_for_reference(batch, backward=False)
-        return torch.cat([self._reference.log_prob(params, part) for part in parts], dim=-1)
+        parts = parts_for(self._reference, batch, False, self.bytes_per_sample(False))
+        return torch.cat([self._reference.log_prob(params, part) for part in parts], dim=-1).double()
 
     @torch.no_grad()
     def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
         """The sums of an E-step over all batches."""
         asked = request or Request()
-        sums: TreeSums | None = None
-        others: Statistics | None = None
-        added = False
-        for batch in batches:
-            if sums is None:
-                sums = TreeSums(self._bind(batch.size), params, asked)
-            if sums.add(batch):
-                added = True
-                continue
-            parts = self._parts_for_reference(batch, backward=True)
-            more = self._reference.statistics(params, parts, asked)
-            others = more if others is None else others + more
-        assert sums is not None, "statistics need at least one batch"
-        if others is None:
-            return sums.result(self.program)
-        return others + sums.result(self.program) if added else others
 
-    def _parts_for_reference(self, batch: Batch, backward: bool) -> Iterator[Batch]:
-        """A batch in parts for which the reference backend needs no more memory than the tree."""
-        memory = self.bytes_per_sample(backward) * batch.size
-        return batch.parts(max(1, memory // self._reference.bytes_per_sample(backward)))
+        def start(batch: Batch) -> TreeSums:
+            return TreeSums(self.bind(batch.size), params, asked)
 
-    def _bind(self, samples: int) -> BoundTree:
+        def otherwise(batch: Batch) -> Statistics:
+            parts = parts_for(self._reference, batch, True, self.bytes_per_sample(True))
+            return self._reference.statistics(params, parts, asked)
+
+        return collect(start, otherwise, batches, self.program)
+
+    def bind(self, samples: int) -> BoundTree:
         """The tree with memory for chunks of about this many samples."""
         parts = self._parts(samples)
         if parts not in self._bound:
             like = torch.empty(self.runs, dtype=self.dtype)
-            self._bound[parts] = BoundTree(self.program, self.layout, self._plans, like, parts)
+            self._bound[parts] = BoundTree(self.program, self.layout, self._plans, like, parts, self._pool)
         return self._bound[parts]
 
     def _parts(self, samples: int) -> int:
@@ -117,3 +116,41 @@ class LatentTree:
             return 1
         worthwhile = 2 * self.layout.units**2 * samples // MIN_OPERATIONS
         return max(1, min(threads // math.gcd(threads, self.runs), worthwhile))
+
+
+class _Sums(Protocol):
+    """An E-step that adds up chunk by chunk; `add` is False if it left a chunk out."""
+
+    def add(self, batch: Batch) -> bool: ...
+
+    def result(self, program: Program) -> Statistics: ...
+
+
+def collect(
+    start: Callable[[Batch], _Sums],
+    otherwise: Callable[[Batch], Statistics],
+    batches: Iterable[Batch],
+    program: Program,
+) -> Statistics:
+    """The sums over all batches: `start` makes what adds them up, `otherwise` computes what that leaves out."""
+    sums: _Sums | None = None
+    others: Statistics | None = None
+    added = False
+    for batch in batches:
+        if sums is None:
+            sums = start(batch)
+        if sums.add(batch):
+            added = True
+            continue
+        more = otherwise(batch)
+        others = more if others is None else others + more
+    assert sums is not None, "statistics need at least one batch"
+    if others is None:
+        return sums.result(program)
+    return others + sums.result(program) if added else others
+
+
+def parts_for(reference: Reference, batch: Batch, backward: bool, bytes_per_sample: int) -> Iterator[Batch]:
+    """A batch in parts for which the reference backend needs no more memory than so much for each of its samples."""
+    memory = bytes_per_sample * batch.size
+    return batch.parts(max(1, memory // reference.bytes_per_sample(backward)))

@@ -15,18 +15,18 @@ from circurve.engine.program import Program
 from circurve.engine.tree.factors import mark_states
 from circurve.engine.tree.joint import JointPlans
 from circurve.engine.tree.layout import TreeLayout
-from circurve.engine.tree.memory import TreeMemory, Views
+from circurve.engine.tree.memory import Pool, TreeMemory, Views
 from circurve.engine.tree.messages import OnLevel, upward
 from circurve.engine.tree.tables import JointTables
 
-__all__ = ["BoundTree", "UpwardPass"]
+__all__ = ["BoundTree", "UpwardPass", "versions_of"]
 
 
 @dataclass(frozen=True)
 class UpwardPass:
     """A chunk whose messages have reached the root."""
 
-    outputs: Tensor  # log p, (R, outputs, N)
+    outputs: Tensor  # log p, (R, outputs, N), float64
     views: Views
     tables: JointTables
 
@@ -34,10 +34,18 @@ class UpwardPass:
 class BoundTree:
     """Chunks of about one size are computed in the same memory."""
 
-    def __init__(self, program: Program, layout: TreeLayout, plans: JointPlans, like: Tensor, parts: int) -> None:
-        """like: a tensor (R, ...) in the precision to compute in."""
+    def __init__(
+        self,
+        program: Program,
+        layout: TreeLayout,
+        plans: JointPlans,
+        like: Tensor,
+        parts: int,
+        pool: Pool | None = None,
+    ) -> None:
+        """like: a tensor (R, ...) in the precision to compute in; pool: of buffers that other trees use too."""
         self.program, self.layout, self.plans, self.runs = program, layout, plans, int(like.shape[0])
-        self.memory = TreeMemory(layout, self.runs, parts, like.dtype)
+        self.memory = TreeMemory(layout, self.runs, parts, like.dtype, pool)
         rows = [layout.outputs, *[layout.units] * (len(layout.levels) - 1)]
         levels = zip(layout.levels, rows, strict=True)
         shapes = [(len(level.sums), self.runs, parts, k, layout.units) for level, k in levels]
@@ -81,7 +89,7 @@ class BoundTree:
 
     def load(self, params: Params) -> None:
         """Work with these parameters from now on; all sums start from zero."""
-        self._params, self._versions = params, _versions(params)
+        self._params, self._versions = params, versions_of(params)
         for level, stacked in zip(self.layout.levels, self._stacked, strict=True):
             weights = [params.weights[layer].select(1, position) for layer, position in level.sums]  # (R, K, K) each
             stacked.copy_(torch.stack(weights).unsqueeze(2))
@@ -89,7 +97,7 @@ class BoundTree:
 
     def load_values(self, params: Params) -> None:
         """The same for an upward pass alone: nothing is done if these parameters are loaded and did not change."""
-        if params is not self._params or _versions(params) != self._versions:
+        if params is not self._params or versions_of(params) != self._versions:
             self.load(params)
 
     def upward(self, batch: Batch, on_level: OnLevel | None = None) -> UpwardPass | None:
@@ -117,7 +125,7 @@ class BoundTree:
         return self._started[missing]
 
 
-def _versions(params: Params) -> tuple[int, ...]:
+def versions_of(params: Params) -> tuple[int, ...]:
     """How often each tensor was changed in place; tensors made in inference mode do not count it."""
     tensors = (*params.weights, *params.inputs)
     return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)

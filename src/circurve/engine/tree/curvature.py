@@ -136,9 +136,12 @@ class TreeCurvature:
         self._sums[2:3] += self._chunk[2:3]
         self._sums[3:] -= self._chunk[3:].double().mul_(2)
 
-    def add_tabulated(self, weights: Sequence[Tensor], tables: JointTables) -> None:
-        """What the tabulated products of each level amount to, by joint state: t_k = sum_s w_s / S_ks^2."""
-        by_level = zip(tables.plan.spans, tables.columns, tables.weight_by_span(), strict=True)
+    def add_tabulated(self, weights: Sequence[Tensor], tables: JointTables, whole: bool) -> None:
+        """What the tabulated products of each level amount to, by joint state: t_k = sum_s w_s / S_ks^2.
+
+        whole: the flow of each sample at the root is its weight.
+        """
+        by_level = zip(tables.plan.spans, tables.columns, tables.weight_by_span(whole), strict=True)
         for number, level in enumerate(by_level):
             for span, columns, weight in zip(*level, strict=True):
                 if not span.whole:

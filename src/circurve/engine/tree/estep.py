@@ -22,7 +22,7 @@ from circurve.engine.program import Program
 from circurve.engine.reference.downward import RootFlow, root_flow
 from circurve.engine.states import StateSums, StateTable, state_statistics
 from circurve.engine.statistics import CurvatureSums, EdgeSums, Request, Statistics
-from circurve.engine.tree.bound import BoundTree
+from circurve.engine.tree.bound import BoundTree, UpwardPass
 from circurve.engine.tree.curvature import SampleWeights, TreeCurvature
 from circurve.engine.tree.memory import LevelViews, Views
 from circurve.engine.tree.tables import JointSums, JointTables
@@ -31,10 +31,15 @@ __all__ = ["TreeSums"]
 
 
 class TreeSums:
-    """Adds up an E-step chunk by chunk; `result` follows the last one."""
+    """Adds up an E-step chunk by chunk; `result` follows the last one.
 
-    def __init__(self, tree: BoundTree, params: Params, request: Request) -> None:
-        self.tree, self.params, self.request = tree, params, request
+    A tree that is a member of a mixture goes through a chunk in two steps: `rise`, and, when the likelihood of the
+    mixture is known, `descend`.
+    """
+
+    def __init__(self, tree: BoundTree, params: Params, request: Request, whole: bool = True) -> None:
+        """whole: the flow of each sample at the root is its weight; False in a mixture."""
+        self.tree, self.params, self.request, self.whole = tree, params, request, whole
         tree.load(params)
         self.counts = [torch.zeros_like(w) for w in tree.weights]  # without theta, (G L, K, K) for each level
         run_parts = tree.memory.run_parts
@@ -46,24 +51,36 @@ class TreeSums:
 
     def add(self, batch: Batch) -> bool:
         """Add a chunk. False: a sample is impossible or NaN, and nothing was added."""
-        curvature = self.curvature
-        up = self.tree.upward(batch, None if curvature is None else curvature.on_level(batch.weights))
+        up = self.rise(batch)
         if up is None:
             return False
-        root = root_flow(batch, up.outputs)
+        root = root_flow(batch, up.outputs.to(self.tree.memory.dtype))
         self.weight += root.weight.sum(-1, dtype=torch.float64)
         self.log_likelihood += (root.log_value * root.weight).sum(-1, dtype=torch.float64)
-        samples = None if curvature is None else self._sample_weights(up.views, root, batch.weights is not None)
+        self.descend(up, root, batch.weights is not None)
+        return True
+
+    def rise(self, batch: Batch) -> UpwardPass | None:
+        """The upward pass of a chunk; None if a sample is impossible or NaN. Nothing is added yet."""
+        curvature = self.curvature
+        return self.tree.upward(batch, None if curvature is None else curvature.on_level(batch.weights))
+
+    def descend(self, up: UpwardPass, root: RootFlow, weighted: bool) -> None:
+        """The downward pass of a chunk from its flow at the root; weighted: some sample's weight is not 1."""
+        curvature = self.curvature
+        samples = None if curvature is None else self._sample_weights(up, root, weighted)
         self._downward(up.views, up.tables, up.views.split(root.flow), samples)
         if curvature is not None:
             curvature.finish_chunk()
-        return True
 
-    def _sample_weights(self, views: Views, root: RootFlow, weighted: bool) -> SampleWeights:
-        inverse = root.inverse[:, None]
+    def _sample_weights(self, up: UpwardPass, root: RootFlow, weighted: bool) -> SampleWeights:
+        views, inverse = up.views, root.inverse[:, None]
         self.root_square += (root.flow.square() * inverse).sum(-1, dtype=torch.float64)
         self.root_flow += root.flow.sum(-1, dtype=torch.float64)
-        return SampleWeights(views.split(root.weight[:, None]), views.split(inverse) if weighted else None)
+        weight = views.split(root.weight[:, None])
+        if not self.whole:
+            up.tables.weight.add_weights(views, weight)
+        return SampleWeights(weight, views.split(inverse) if weighted else None)
 
     def _downward(self, views: Views, tables: JointTables, flow: Tensor, samples: SampleWeights | None) -> None:
         """flow: of the root, (L, outputs, N)."""
@@ -127,7 +144,7 @@ class _Closing:
         self.sums, self.tree, self.program, self.params = sums, sums.tree, program, sums.params
         if sums.curvature is not None:
             for tables in self.tree.started:
-                sums.curvature.add_tabulated(self.tree.weights, tables)
+                sums.curvature.add_tabulated(self.tree.weights, tables, sums.whole)
         self.leaves: dict[int, StateSums] = {}
         inputs: list[Tensor | None] = [None] * len(program.inputs)
         for tables in self.tree.started:
@@ -144,15 +161,15 @@ class _Closing:
     def _add_states(self, tables: JointTables, inputs: list[Tensor | None]) -> None:
         """Flows by state: statistics of inputs at once, those of leaves when all chunks are together."""
         squares = tables.square.by_factor() if self.sums.curvature is not None else {}
-        for number, flow in tables.flow.by_factor().items():
+        flows = tables.flow.by_factor()
+        weights = tables.weight_by_factor(flows, self.sums.whole) if squares else {}
+        for number, flow in flows.items():
             if number not in self.tree.layout.leaves:
                 more = state_statistics(self.program.inputs[number].family, flow)
                 total = inputs[number]
                 inputs[number] = more if total is None else total + more
                 continue
-            # the flows of all units add up to the sample's weight
-            weight = flow.sum(2, keepdim=True) if squares else None
-            found = StateSums(flow, squares.get(number), weight)
+            found = StateSums(flow, squares.get(number), weights.get(number))
             self.leaves[number] = self.leaves[number] + found if number in self.leaves else found
 
     def _widest_tables(self) -> dict[int, StateTable]:

@@ -24,7 +24,7 @@ from circurve.engine.program import Program
 from circurve.engine.states import has_few_states
 from circurve.graph import Input, Node, Product, Sum
 
-__all__ = ["Factor", "Leaves", "Level", "Segment", "TreeLayout", "packed", "segments", "tree_layout"]
+__all__ = ["Factor", "Leaves", "Level", "Segment", "TreeLayout", "packed", "places", "segments", "tree_layout"]
 
 
 MAX_JOINT_STATES = 27
@@ -126,7 +126,7 @@ def tree_layout(program: Program) -> TreeLayout | None:
     uses = Counter(child for node in nodes for child in node.children)
     if max(uses.values()) > 1 or not all(_fits(node, root) for node in nodes):
         return None
-    place = _places(program)
+    place = places(program)
     levels: list[Level] = []
     current, start = [root], 0
     while current:
@@ -233,7 +233,7 @@ def _leaves(program: Program, place: Mapping[Node, tuple[int, int]]) -> dict[int
     return found
 
 
-def _places(program: Program) -> dict[Node, tuple[int, int]]:
+def places(program: Program) -> dict[Node, tuple[int, int]]:
     """Layer number and position of every input and every sum."""
     found: dict[Node, tuple[int, int]] = {}
     for number, inputs in enumerate(program.inputs):

@@ -23,7 +23,7 @@ from torch import Tensor
 from circurve.engine.tree.joint import JointPlan, TableSpan
 from circurve.engine.tree.layout import TreeLayout
 
-__all__ = ["InnerViews", "LevelViews", "MessageViews", "SpanViews", "TreeMemory", "Views"]
+__all__ = ["InnerViews", "LevelViews", "MessageViews", "Pool", "SpanViews", "TreeMemory", "Views"]
 
 MAX_VIEWS = 4
 """Sizes of chunks whose views are kept: a pass over data has two."""
@@ -105,11 +105,26 @@ class Views:
         return apart.flatten(2)[..., : self.samples]
 
 
+class Pool:
+    """Buffers that several trees use, one tree after the other, each for an upward pass alone."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def take(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
+        """The buffer of this name, made larger if need be. Who took a smaller one keeps that."""
+        kept = self._kept.get(name)
+        if kept is None or len(kept) < size:
+            kept = self._kept[name] = torch.empty(size, dtype=dtype)
+        return kept[:size]
+
+
 class TreeMemory:
     """Buffers for one latent tree, R runs and P parts, used again by every chunk."""
 
-    def __init__(self, tree: TreeLayout, runs: int, parts: int, dtype: torch.dtype) -> None:
-        self.tree, self.parts, self.run_parts, self.dtype = tree, parts, runs * parts, dtype
+    def __init__(self, tree: TreeLayout, runs: int, parts: int, dtype: torch.dtype, pool: Pool | None = None) -> None:
+        """pool: where the buffers come from if other trees use them too."""
+        self.tree, self.parts, self.run_parts, self.dtype, self.pool = tree, parts, runs * parts, dtype, pool
         self._views: dict[tuple[int, bool], Views] = {}
         self._capacity = 0
         self._indicator = torch.empty(0, dtype=dtype)
@@ -120,8 +135,8 @@ class TreeMemory:
         return key is not None and self._marked is not None and self._marked[0] is views and self._marked[1] is key
 
     def mark(self, views: Views | None, key: object | None) -> None:
-        """Say which batch the indicators show; None while they are written."""
-        self._marked = None if views is None or key is None else (views, key)
+        """Say which batch the indicators show; None while they are written, and where other trees write them too."""
+        self._marked = None if views is None or key is None or self.pool is not None else (views, key)
 
     def views(self, samples: int, plan: JointPlan) -> Views:
         """Views for a chunk of so many samples, with tables laid out like this."""
@@ -133,7 +148,7 @@ class TreeMemory:
         if width > self._capacity:
             self._allocate(width)
         if rows * width > len(self._indicator):
-            self._indicator = torch.empty(rows * self._capacity, dtype=self.dtype)
+            self._indicator = self._buffer("indicator", rows * self._capacity)
             self._views = {}
         if key not in self._views:
             if len(self._views) == MAX_VIEWS:
@@ -146,12 +161,15 @@ class TreeMemory:
     def _allocate(self, width: int) -> None:
         tree, self._capacity, self._views = self.tree, width, {}
 
-        def buffer(rows: int) -> Tensor:
-            return torch.empty(rows * self.run_parts * width, dtype=self.dtype)
+        def buffer(name: str, rows: int) -> Tensor:
+            return self._buffer(name, rows * self.run_parts * width)
 
-        self._elements = buffer(tree.size * tree.units)
-        self._spare = buffer(max(tree.widest * tree.units, tree.outputs))
-        self._root, self._sums = buffer(tree.outputs), buffer((tree.size - 1) * tree.units)
+        self._elements = buffer("elements", tree.size * tree.units)
+        self._spare = buffer("spare", max(tree.widest * tree.units, tree.outputs))
+        self._root, self._sums = buffer("root", tree.outputs), buffer("sums", (tree.size - 1) * tree.units)
+
+    def _buffer(self, name: str, size: int) -> Tensor:
+        return torch.empty(size, dtype=self.dtype) if self.pool is None else self.pool.take(name, size, self.dtype)
 
     def _present(self, samples: int, width: int) -> Tensor:
         columns = torch.arange(self.parts * width).view(self.parts, 1, width) < samples

@@ -31,7 +31,8 @@ OnLevel = Callable[[Views, int], None]
 
 
 def upward(views: Views, weights: Sequence[Tensor], tables: JointTables, on_level: OnLevel | None) -> Tensor | None:
-    """log p of the outputs, (R, outputs, N), or None if a sample is impossible or NaN; E and S stay in the views.
+    """log p of the outputs, (R, outputs, N) in float64, or None if a sample is impossible or NaN; E and S stay in the
+    views.
 
     weights: (G L, K, K) for each level. With `on_level` the elements of each product are scaled to length 1.
     """
@@ -50,7 +51,7 @@ def upward(views: Views, weights: Sequence[Tensor], tables: JointTables, on_leve
         if on_level is not None:
             on_level(views, number)
     root = views.levels[0].sums
-    return views.joined((root.log() + log_scale[:, None]).to(root.dtype))
+    return views.joined(root.double().log() + log_scale[:, None])
 
 
 def _multiply(level: LevelViews, columns: Sequence[Tensor]) -> None:

@@ -42,6 +42,12 @@ class JointSums:
         for sums, place in zip(self.by_span[number], level.spans, strict=True):
             torch.baddbmm(sums, place.indicator, place.by_sample, out=sums)
 
+    def add_weights(self, views: Views, weight: Tensor) -> None:
+        """The weights (L, 1, N) of another chunk's samples, where these sums have a single unit."""
+        for sums, indicator in zip(self._sums, views.indicators, strict=True):
+            columns = weight.transpose(1, 2).repeat(len(indicator), 1, 1)  # (count L, N, 1)
+            torch.baddbmm(sums, indicator.flatten(0, 1), columns, out=sums)
+
     def by_factor(self) -> ByLayer:
         """(R, G, K, states) for each layer of factors."""
         return by_factor(self.plan, self._joint())
@@ -75,6 +81,8 @@ class JointTables:
         """The tables of the leaves on each input layer."""
 
         self.flow, self.square = (JointSums(plan, runs, parts, units, dtype) for _ in range(2))
+        self.weight = JointSums(plan, runs, parts, 1, dtype)
+        """The samples' weights, where their flows at the root add up to less (in a mixture of trees)."""
 
     def start(self, program: Program, tree: TreeLayout, params: Params) -> None:
         """Tables for these parameters, and sums from zero."""
@@ -82,8 +90,8 @@ class JointTables:
         self.leaves = leaf_tables(program, tree, params, missing)
         self._logs = write_joint(self.plan, factor_values(program, self.leaves, params, missing), self._tables)
         self.in_logs = set()
-        self.flow.clear()
-        self.square.clear()
+        for sums in (self.flow, self.square, self.weight):
+            sums.clear()
 
     def log_scale(self, views: Views) -> Tensor:  # (L, N), float64
         """What the columns were divided by, for each sample the sum over its columns."""
@@ -94,12 +102,17 @@ class JointTables:
             total += each.view(-1, self.run_parts, views.width).sum(0, dtype=torch.float64)
         return total
 
-    def weight_by_span(self) -> list[list[Tensor]]:
+    def weight_by_span(self, whole: bool) -> list[list[Tensor]]:
         """The samples' weights by joint state: for each level and span (G L, 1, S).
 
-        The flows of all units of a product add up to the weight of the sample.
+        whole: the flows of all units of a product add up to the weight of the sample.
         """
-        return [[flow.sum(-1).unsqueeze(1) for flow in level] for level in self.flow.by_span]
+        sums = self.flow if whole else self.weight
+        return [[weight.sum(-1).unsqueeze(1) for weight in level] for level in sums.by_span]
+
+    def weight_by_factor(self, flow: ByLayer, whole: bool) -> ByLayer:
+        """The samples' weights by state, (R, G, 1, states) for each layer of factors; flow: `self.flow.by_factor()`."""
+        return {n: each.sum(2, keepdim=True) for n, each in flow.items()} if whole else self.weight.by_factor()
 
 
 def by_span(plan: JointPlan, tables: Sequence[Tensor], run_parts: int) -> list[list[Tensor]]:
