@@ -23,7 +23,7 @@ import circurve as cc
 from circurve.data import prepare
 from circurve.engine import Batch, Reference, Request, choose_backend, chunks
 from circurve.engine.memory import chunk_size
-from circurve.learning.ensemble import ensemble
+from circurve.learning import mix
 
 MEMBERS, MIXTURE, REFERENCE = "members", "mixture", "reference"
 
@@ -101,7 +101,7 @@ def measure(name: str, units: int, trees: str, arguments: argparse.Namespace) ->
     data = load_data(CASES[name], arguments.data_dir)[: arguments.rows]
     circuits = circuits_of(data, arguments.members, units, trees)
     models = start_models(circuits, data, arguments.device)
-    mixture = ensemble(models)
+    mixture = mix(models)
     found: dict[str, Any] = {"data": name, "units": units, "trees": trees, "members": arguments.members}
     found["layers"] = {"member": len(models[0].program.layers), "mixture": len(mixture.program.layers)}
     found["backend"] = mixture.backend.describe().splitlines()[0]

@@ -20,7 +20,7 @@ from circurve.engine import choose_backend, compile, explain_choice
 from circurve.engine.tree import TreeMixture, mixture_layout
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
-from circurve.learning.ensemble import ensemble
+from circurve.learning import mix
 from circurve.structures import hmm, mixture
 
 ROWS = np.random.default_rng(0).integers(0, 2, (60, 6))
@@ -59,7 +59,7 @@ def compare(case: Case, tolerance: float = 1e-10, dtype: torch.dtype = torch.flo
 def test_an_ensemble_of_hidden_trees_is_a_mixture_of_latent_trees():
     circuits = [cc.hclt(ROWS, 3), cc.hclt(ROWS, 4, leaves="shared"), cc.hclt(ROWS[:20], 3)]
     models = [cc.fit(circuit, ROWS, epochs=1, progress=False).model for circuit in circuits]
-    mixed = ensemble(models)
+    mixed = mix(models)
     assert isinstance(mixed.backend, TreeMixture)
     assert explain_choice(mixed.program, mixed.params).startswith("mixture of latent trees: 3 members of")
 
@@ -165,7 +165,7 @@ def test_scores_follow_parameters_that_change_in_place(case):
 def test_joint_training_on_a_cpu_and_on_the_reference_takes_the_same_path():
     """EM of the whole mixture, not of its members: the root's weights change too."""
     members = [cc.hclt(ROWS, 2, Bernoulli(), tree=tree) for tree in (CHAIN, STAR, CHAIN)]
-    start = ensemble([cc.fit(c, ROWS, epochs=1, seed=s, progress=False).model for s, c in enumerate(members)])
+    start = mix([cc.fit(c, ROWS, epochs=1, seed=s, progress=False).model for s, c in enumerate(members)])
     options = {"start": start, "epochs": 5, "batch_size": None, "precision": "float64", "progress": False}
     result = cc.fit(start.circuit, ROWS, **options)
     likelihoods = [record.train_ll for record in result.history]
