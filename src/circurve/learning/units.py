@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -108,7 +108,10 @@ def choose_units(grid: Sequence[int], train: Callable[[int], Sequence[FitResult]
     chosen = max(path, key=lambda tried: tried.valid_ll)  # the smallest of equals
     if chosen.best is None:
         raise failure or TrainingError("all runs failed, with every number of units")
-    return UnitsChoice(chosen.units, chosen.best, tuple(path))
+    result = chosen.best
+    if result.stopped != "interrupted" and any(other.stopped == "interrupted" for other in path[-1].results):
+        result = replace(result, stopped="interrupted")
+    return UnitsChoice(chosen.units, result, tuple(path))
 
 
 def train_units(
@@ -156,7 +159,7 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
     from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows).
     {settings}
-    Ctrl-C ends the search with the best circuit so far (`.result.stopped == "interrupted"` if it was at work).
+    Ctrl-C ends the search with the best circuit so far (`.result.stopped == "interrupted"`).
     """
     refuse_unknown(options, signature(fit_units).parameters, "fit_units")
     grid = units_grid(units)
