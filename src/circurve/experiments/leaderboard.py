@@ -10,26 +10,26 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from circurve.data import Dataset, Table, align, infer_schema
+from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
+from circurve.experiments.baselines import Parts, chow_liu_scores, rounded
 from circurve.experiments.plan import digest, load_study_data
 from circurve.experiments.provenance import describe_environment
 from circurve.experiments.records import Record, RecordFile, identify
 from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_datasets
-from circurve.learning import Ensemble, Run, Vanilla, fit_fleet
+from circurve.learning import Ensemble
 from circurve.learning.ensemble import Candidate
 from circurve.learning.ensemble_options import EnsembleOptions
 from circurve.learning.fit_ensemble import train_ensemble, train_jointly
 from circurve.learning.members import Rows, best_settings
 from circurve.learning.options import TrainingOptions
-from circurve.learning.recipe import CHOW_LIU_SMOOTHING, QUICK_RECORD, RECORD, RecordRecipe
+from circurve.learning.recipe import QUICK_RECORD, RECORD, RecordRecipe
 from circurve.learning.schedules import cosine
 from circurve.learning.units import UnitsChoice, train_units
 from circurve.model import Model
-from circurve.structures import chow_liu
 
 __all__ = ["FILE", "KINDS", "LEADERBOARD", "check_options", "leaderboard_records", "recipe_for", "seeds_for"]
 
@@ -46,9 +46,6 @@ SEED_STRIDE = 1000
 
 RESULTS_VERSION = 1
 """Raised with every change of the package that changes results: older records then no longer count as known."""
-
-DIGITS = 5
-"""Digits after the point of log-likelihoods in nats."""
 
 Progress = Callable[[str], None]
 T = TypeVar("T")
@@ -139,7 +136,7 @@ def _measure(job: Job, environment: Record, progress: Progress) -> Record:
     recipe, rows = job.recipe, _rows(job)
     started = time.perf_counter()
     first = SEED_STRIDE * job.seed
-    scores: dict[str, Record | None] = {"chow_liu": _chow_liu(rows)}
+    scores: dict[str, Record | None] = {"chow_liu": chow_liu_scores(Parts.of(job.data), job.device)}
     single, seconds = _timed(lambda: train_units(recipe.units, rows, recipe.pseudocounts, first))
     _check_interrupted(single.result.stopped)
     scores["single"] = {**_describe_single(single), "seconds": seconds}
@@ -180,34 +177,12 @@ def best_kind(scores: dict[str, Record | None]) -> str:
 
 def _rows(job: Job) -> Rows:
     """The rows in a schema that takes the values of all parts."""
-    data = job.data
-    assert data.valid is not None
-    assert data.test is not None
-    schema = infer_schema(data.train, data.valid, data.test)
-    train, valid, test = (align(part, schema, unseen="error") for part in (data.train, data.valid, data.test))
+    parts = Parts.of(job.data)
     given: TrainingOptions = {"device": job.device}
     if job.recipe.epochs is not None:
         given["epochs"] = job.recipe.epochs
-    return Rows(train, valid, schema, best_settings(given, train), progress=False, test=test)
-
-
-def _chow_liu(rows: Rows) -> Record | None:
-    """The Chow-Liu tree by one EM step, smoothed as validation prefers; None for columns that it cannot have."""
-    started = time.perf_counter()
-    try:
-        circuit = chow_liu(rows.train, schema=rows.schema)
-    except OptionError:
-        return None
-    runs = [Run(Vanilla(pseudocount)) for pseudocount in CHOW_LIU_SMOOTHING]
-    options: dict[str, Any] = {"epochs": 1, "batch_size": None, "select": "last", "device": rows.settings.device}
-    fleet = fit_fleet(circuit, rows.train, runs, valid=rows.valid, test=rows.test, progress=False, **options)
-    best = fleet.best(by="valid_ll")
-    return {
-        "pseudocount": best.run.method.pseudocount,
-        **{name: _rounded(getattr(best, name)) for name in ("train_ll", "valid_ll", "test_ll")},
-        "parameters": circuit.describe().parameters,
-        "seconds": round(time.perf_counter() - started, 3),
-    }
+    settings = best_settings(given, parts.train)
+    return Rows(parts.train, parts.valid, parts.schema, settings, progress=False, test=parts.test)
 
 
 def _ensemble_options(recipe: RecordRecipe, chosen: int, seed: int) -> EnsembleOptions:
@@ -235,14 +210,14 @@ def _describe_single(single: UnitsChoice) -> Record:
         "units": single.units,
         "pseudocount": result.run.method.pseudocount,
         "epoch": result.epoch,
-        **{name: _rounded(getattr(result, name)) for name in ("train_ll", "valid_ll", "test_ll")},
+        **{name: rounded(getattr(result, name)) for name in ("train_ll", "valid_ll", "test_ll")},
         "parameters": result.model.circuit.describe().parameters,
         "path": [
             {
                 "units": tried.units,
                 "pseudocount": tried.best.run.method.pseudocount,
-                "valid_ll": _rounded(tried.best.valid_ll),
-                "test_ll": _rounded(tried.best.test_ll),
+                "valid_ll": rounded(tried.best.valid_ll),
+                "test_ll": rounded(tried.best.test_ll),
             }
             for tried in single.path
             if tried.best is not None
@@ -256,20 +231,15 @@ def _describe_ensemble(made: Ensemble, rows: Rows) -> Record:
         "members": len(made.members),
         "left_out": len(made.left_out),
         "weights": {member.name: round(member.weight, 4) for member in made.members},
-        "train_ll": _rounded(_mean(made.model, rows.train)),
-        "valid_ll": _rounded(made.valid_ll),
-        "test_ll": _rounded(_mean(made.model, rows.test)),
+        "train_ll": rounded(_mean(made.model, rows.train)),
+        "valid_ll": rounded(made.valid_ll),
+        "test_ll": rounded(_mean(made.model, rows.test)),
         "parameters": made.model.circuit.describe().parameters,
     }
 
 
 def _mean(model: Model, table: Table) -> float:
     return float(model.log_prob(table).mean())
-
-
-def _rounded(value: float | None) -> float | None:
-    """None for minus infinity, which JSON does not have: some row has probability zero."""
-    return None if value is None or not math.isfinite(value) else round(value, DIGITS)
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

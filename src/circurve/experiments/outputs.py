@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from circurve.data import Dataset
 from circurve.errors import OptionError
+from circurve.experiments.baselines import BASELINES_FILE, LEAD_COLUMNS, baseline_records, with_baseline
 from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
 from circurve.experiments.leaderboard import LEADERBOARD, check_options, leaderboard_records
 from circurve.experiments.leaderboard_report import draw_leaderboard, findings, leaderboard_lines, leaderboard_report
@@ -185,6 +186,9 @@ def _table(name: str, work: _Work) -> tuple[Report, dict[str, bytes]]:
     study = TABLES[name].study(work.options)
     records = work.run(study)
     report = TABLES[name].report(study, records)
+    if name in LEAD_COLUMNS:
+        with RecordFile(work.options.out, BASELINES_FILE) as file:
+            report = with_baseline(report, baseline_records(study, load_all(study, work.data), file))
     files = {ending: render(report).encode() for ending, render in FORMATS.items()}
     return report, {**files, "json": _document(_about(report, work.options, records))}
 
@@ -266,6 +270,8 @@ class Shelf:
     options: Mapping[str, ReproduceOptions]
     """Table -> the options it was made with."""
 
+    baselines: tuple[Record, ...] = ()
+
     @classmethod
     def load(cls, folder: Path) -> Shelf:
         """What `circurve reproduce --out FOLDER` left there; the records may be compressed since."""
@@ -277,7 +283,7 @@ class Shelf:
                 stored: Record = json.loads(path.read_text())["options"]
                 stored |= {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
                 options[table] = ReproduceOptions(**stored)
-        return cls(tuple(records), options)
+        return cls(tuple(records), options, tuple(read_records(folder / BASELINES_FILE)))
 
     def study(self, table: str) -> Study:
         """The study of a table that was made."""
@@ -290,7 +296,7 @@ class Shelf:
     def report(self, table: str) -> Report | None:
         """A table, or None if it was not made."""
         records = self.of_table(table)
-        return TABLES[table].report(self.study(table), records) if records else None
+        return with_baseline(TABLES[table].report(self.study(table), records), self.baselines) if records else None
 
     def chosen(self, table: str, fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
         """Data set -> label -> what validation chose."""
