@@ -132,3 +132,37 @@ def test_a_sweep_without_the_option_reports_none(answer, table):
 def test_a_sweep_needs_validation_rows_to_mix(invoke, table):
     message = error_line(invoke(f"sweep {table} {TINY} --methods vanilla --no-split --ensemble"))
     assert message == "--ensemble finds weights on validation rows: give --valid FILE or a share in --split"
+
+
+def test_members_take_units_in_turn_are_grown_and_trained_jointly(answer, table, rows):
+    report = answer(f"fit {table} --epochs 3 --precision float64 --units 2,3 --ensemble 3 --boosted 1 --joint-epochs 2")
+    train, valid, _ = split_rows(rows, 0.1, 0.1, seed=0)
+    made = cc.fit_ensemble(
+        train, valid=valid, members=3, units=(2, 3), boosted=1, joint_epochs=2, epochs=3, precision="float64"
+    )
+    assert report["valid_ll"] == pytest.approx(made.valid_ll)
+    assert report["ensemble"]["units"] == [2, 3]
+    assert [member["name"] for member in report["ensemble"]["members"]] == [member.name for member in made.members]
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--boosted 1", "--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out"),
+        ("--joint-epochs 2", "--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out"),
+        ("--ensemble 2 --boosted 2", "--boosted 2: at least one of --ensemble 2 is not grown"),
+        ("--ensemble 2 --joint-epochs -1", "--joint-epochs must be a whole number >= 0, not -1"),
+        ("--ensemble 1 --units 2,3", "--units names 2 numbers, --ensemble 1 has fewer members"),
+        (
+            "--ensemble 2 --units auto",
+            "--units auto chooses for one circuit; with --ensemble name them: --units 32,100",
+        ),
+        (
+            "--ensemble 2 --joint-epochs 1 --no-split",
+            "--boosted and --joint-epochs need validation rows: give --valid FILE or a share in --split",
+        ),
+    ],
+)
+def test_options_of_mixtures_that_do_not_fit_are_refused(invoke, table, typed, message):
+    units = "" if "--units" in typed else "--units 2"
+    assert error_line(invoke(f"fit {table} --epochs 2 {units} {typed}")) == message

@@ -181,3 +181,20 @@ def test_records_that_lack_something_are_named(invoke: Invoke, npz: str, field: 
     path.write_text("\n".join([lines[0], json.dumps(damaged), *lines[2:]]) + "\n")
     line = error_line(invoke(f"{words} --resume"))
     assert f"records.jsonl: line 2 is no whole result record: '{field}' is missing" in line
+
+
+def test_the_leaderboard_is_one_call_and_resumes(invoke: Invoke, npz: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = f"reproduce leaderboard --datasets {npz} --out out --quick --epochs 2 --units 2 --device cpu"
+    first = invoke(call)
+    assert first.exit_code == 0, first.output
+    assert "Leaderboard: test log-likelihood by data set" in first.stdout
+    records = read_records("out/leaderboard.jsonl")
+    assert [(record["dataset"], record["seed"]) for record in records] == [("mine", 0)]
+    assert records[0]["recipe"]["units"] == [2]
+    assert "add --resume" in error_line(invoke(call))
+    monkeypatch.setattr("circurve.experiments.leaderboard.train_units", None)
+    again = invoke(f"{call} --resume")
+    assert again.stdout == first.stdout
+    assert strict_json(invoke(f"{call} --resume --json").stdout)["protocol"] == "record"
+    assert "has a protocol of its own" in error_line(invoke(f"{call} --protocol best"))
+    assert "protocol record is that of leaderboard" in error_line(invoke(f"reproduce table-b --protocol record {TINY}"))

@@ -10,6 +10,9 @@ from sklearn.preprocessing import StandardScaler
 from tables import FAST, iris, people, with_holes
 
 import circurve as cc
+from circurve.errors import OptionError
+from circurve.learning.recipe import UNITS_GRID
+from circurve.learning.units import choose_units
 
 
 def test_likelihood_is_that_of_the_original_units():
@@ -335,3 +338,40 @@ def test_all_rows_train_the_final_model_also_where_fit_would_set_some_aside():
     options = {"seed": fitted._seed(), "epochs": 5, "batch_size": None, "precision": "float64", "progress": False}
     on_all_rows = cc.fit(circuit, x, valid=False, **options).model
     np.testing.assert_allclose(fitted.score_samples(x), on_all_rows.log_prob(x), rtol=1e-9)
+
+
+def test_units_are_chosen_by_held_out_rows():
+    x = people(120)
+    fitted = cc.DensityEstimator((2, 6, 3), max_epochs=8, random_state=0).fit(x)
+    assert fitted.n_units_ in (2, 3, 6)
+    alone = cc.DensityEstimator(fitted.n_units_, max_epochs=8, random_state=0).fit(x)
+    np.testing.assert_allclose(fitted.score_samples(x), alone.score_samples(x))
+    assert alone.n_units_ == fitted.n_units_
+    auto = cc.DensityEstimator("auto", n_estimators=1, max_epochs=2, random_state=0).fit(x)
+    assert auto.n_units_ in UNITS_GRID
+
+
+def test_the_choice_of_units_follows_the_validation_likelihood(monkeypatch):
+    sizes = []
+
+    def choose(grid, train):
+        sizes.extend(grid)
+        return choose_units(grid[1:], train)
+
+    monkeypatch.setattr("circurve.estimators.training.choose_units", choose)
+    fitted = cc.DensityEstimator((2, 5), max_epochs=2, random_state=0).fit(people(60))
+    assert sizes == [2, 5]
+    assert fitted.n_units_ == 5
+
+
+def test_units_that_cannot_be_chosen_are_refused():
+    x = people(60)
+    for options, message in (
+        ({"n_units": "auto", "ensemble": 2}, r"name them: n_units=\(32, 100\)"),
+        ({"n_units": (2, 3), "validation_fraction": None}, "need a validation_fraction"),
+        ({"n_units": "some"}, "units must be a number, several, or 'auto', not 'some'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            cc.DensityEstimator(**options).fit(x)
+    with pytest.raises(OptionError, match="is chosen by fit; partial_fit needs one number"):
+        cc.DensityEstimator("auto").partial_fit(x)

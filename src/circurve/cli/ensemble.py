@@ -27,7 +27,9 @@ from circurve.model import Model
 
 __all__ = [
     "EnsembleJob",
+    "MixtureOptions",
     "check_ensemble",
+    "check_rows",
     "describe_members",
     "describe_scores",
     "finish_ensemble",
@@ -49,10 +51,31 @@ def typed_options(context: typer.Context) -> frozenset[str]:
     return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
 
 
-def check_ensemble(members: int, job: Job, plot: Path | None) -> None:
-    """Refuse what an ensemble does not have."""
-    if members < 1:
-        raise OptionError(f"--ensemble must be a whole number >= 1, not {members}")
+@dataclass(frozen=True)
+class MixtureOptions:
+    """Which members `fit --ensemble` trains, and how they go on."""
+
+    members: int
+    units: tuple[int, ...]
+    boosted: int
+    joint_epochs: int
+
+    def __post_init__(self) -> None:
+        if self.members < 1:
+            raise OptionError(f"--ensemble must be a whole number >= 1, not {self.members}")
+        for name, value in (("--boosted", self.boosted), ("--joint-epochs", self.joint_epochs)):
+            if value < 0:
+                raise OptionError(f"{name} must be a whole number >= 0, not {value}")
+        if self.boosted >= self.members:
+            raise OptionError(f"--boosted {self.boosted}: at least one of --ensemble {self.members} is not grown")
+
+
+def check_ensemble(mixture: MixtureOptions, job: Job, plot: Path | None, units: str) -> None:
+    """Refuse what an ensemble does not have; units: as it was typed."""
+    if units == "auto":
+        raise OptionError("--units auto chooses for one circuit; with --ensemble name them: --units 32,100")
+    if len(mixture.units) > mixture.members:
+        raise OptionError(f"--units names {len(mixture.units)} numbers, --ensemble {mixture.members} has fewer members")
     if job.shape.structure is not Structure.hclt:
         raise OptionError(f"--ensemble mixes trees of --structure hclt; leave out --structure {job.shape.structure}")
     if not isinstance(job.runs[0].method, Vanilla):
@@ -61,7 +84,13 @@ def check_ensemble(members: int, job: Job, plot: Path | None) -> None:
         raise OptionError("--plot and --track show the epochs of one run; leave them out with --ensemble")
 
 
-def train_ensemble(members: int, job: Job, data: Dataset, typed: Collection[str]) -> Ensemble:
+def check_rows(mixture: MixtureOptions, data: Dataset) -> None:
+    """Refuse what goes by validation rows where there are none."""
+    if data.valid is None and (mixture.boosted or mixture.joint_epochs):
+        raise OptionError("--boosted and --joint-epochs need validation rows: give --valid FILE or a share in --split")
+
+
+def train_ensemble(mixture: MixtureOptions, job: Job, data: Dataset, typed: Collection[str]) -> Ensemble:
     """`fit_ensemble` on the parts of a data set; without validation rows, weights are found by cross-validation."""
     run = job.runs[0]
     options: Any = dict(job.settings.options())
@@ -72,10 +101,10 @@ def train_ensemble(members: int, job: Job, data: Dataset, typed: Collection[str]
         options["pseudocounts"] = run.method.pseudocount
     if "init" in typed:
         options["init"] = run.init
-    progress(f"{data!r}\n{members} members, {job.settings.device}, {job.settings.precision}")
+    progress(f"{data!r}\n{mixture.members} members, {job.settings.device}, {job.settings.precision}")
     schema = data.train.schema or common_schema(data, {})
     valid = False if data.valid is None else data.valid
-    chosen = {"members": members, "units": job.shape.units, "seed": run.seed, **options}
+    chosen = {**asdict(mixture), "seed": run.seed, **options}
     return fit_ensemble(data.train, valid=valid, schema=schema, **chosen)
 
 
@@ -129,7 +158,7 @@ def describe_ensemble(job: Job, parts: Parts, made: Ensemble, typed: Collection[
 class EnsembleJob:
     """What `fit --ensemble` trains."""
 
-    members: int
+    mixture: MixtureOptions
     job: Job
     typed: Collection[str]
     """The options whose defaults are not those of `fit_ensemble`."""
@@ -138,8 +167,9 @@ class EnsembleJob:
 def finish_ensemble(asked: EnsembleJob, parts: Parts, out: Path | None, as_json: bool) -> None:
     """Train, write the model, print the report, and say how it ended."""
     started = time.perf_counter()
-    made = train_ensemble(asked.members, asked.job, parts[0], asked.typed)
+    made = train_ensemble(asked.mixture, asked.job, parts[0], asked.typed)
     report = describe_ensemble(asked.job, parts, made, asked.typed)
+    report["ensemble"] |= {name: value for name, value in asdict(asked.mixture).items() if name != "members"}
     report["seconds"] = round(time.perf_counter() - started, 3)
     failure: Exception | None = None
     try:
@@ -168,7 +198,8 @@ def print_members(ensemble: Mapping[str, Any]) -> None:
 
 def _print(report: dict[str, Any]) -> None:
     print_members(report["ensemble"])
-    title = f"{report['dataset']}: mixture of {len(report['ensemble']['members'])} hclt, {report['units']} units"
+    units = ", ".join(str(size) for size in report["ensemble"]["units"])
+    title = f"{report['dataset']}: mixture of {len(report['ensemble']['members'])} hclt, {units} units"
     print_scores(title, report)
     left = len(report["ensemble"]["left_out"])
     print_facts(

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from circurve.cli import options
-from circurve.cli.ensemble import EnsembleJob, check_ensemble, finish_ensemble, typed_options
+from circurve.cli.ensemble import (
+    EnsembleJob,
+    MixtureOptions,
+    check_ensemble,
+    check_rows,
+    finish_ensemble,
+    typed_options,
+)
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_plot, check_target, save_model, save_plot
 from circurve.cli.methods import (
@@ -22,13 +29,14 @@ from circurve.cli.methods import (
     parse_gate,
     parse_mu,
 )
-from circurve.cli.models import Shape, Structure
+from circurve.cli.models import WITHOUT_UNITS, Shape, Structure
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
-from circurve.cli.training import STOPPED, Job, Typed, describe_job, describe_run, load_for, train
+from circurve.cli.training import STOPPED, Job, Sized, Typed, describe_job, describe_run, load_for, train, train_sizes
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
+from circurve.learning.units import Tried
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,9 +57,11 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     out: options.OutOption = None,
     plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
-    units: options.UnitsOption = 100,
+    units: options.UnitsToChooseOption = "100",
     leaves: options.LeavesOption = None,
     ensemble: options.EnsembleOption = None,
+    boosted: options.BoostedOption = 0,
+    joint_epochs: options.JointEpochsOption = 0,
     method: options.MethodOption = MethodName.vanilla,
     mu: options.MuOption = None,
     gate: options.GateOption = None,
@@ -96,7 +106,8 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     gates = None if gate is None else [parse_gate(gate)]
     run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
-    job = Job.of(Shape(structure, units, leaves), [run], typed)
+    sizes = options.parse_units(units)
+    job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], typed)
     held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing, options.parse_types(types), unseen=unseen.value)
     files = (*files_of(source), valid, test)
@@ -105,15 +116,25 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     check_plot(plot, (*files, out))
     if plot is not None and epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
-    if ensemble is not None:
-        check_ensemble(ensemble, job, plot)
-    parts, record = load_for(job, source, held)
+    mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
+    if mixture is not None:
+        check_ensemble(mixture, job, plot, units)
+    elif boosted or joint_epochs:
+        raise OptionError("--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out")
+    elif len(sizes) > 1 and structure in WITHOUT_UNITS:
+        raise OptionError(f"--units has no effect with --structure {structure}; leave it out")
+    parts, record = load_for(job, source, held, 1 if mixture is not None else len(sizes))
+    if mixture is not None:
+        check_rows(mixture, parts)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
-    if ensemble is not None:
-        return finish_ensemble(EnsembleJob(ensemble, job, typed_options(context)), (parts, record), out, as_json)
-    result = train(job, parts)[0]
-    finish(result, describe(job, parts, result, record), Outputs(out, plot), as_json)
+    if mixture is not None:
+        return finish_ensemble(EnsembleJob(mixture, job, typed_options(context)), (parts, record), out, as_json)
+    sized = train_sizes(job, sizes, parts) if len(sizes) > 1 else Sized(job, train(job, parts)[0], ())
+    report = describe(sized.job, parts, sized.result, record)
+    if sized.path:
+        report["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
+    finish(sized.result, report, Outputs(out, plot), as_json)
 
 
 @dataclass(frozen=True)
@@ -195,7 +216,29 @@ def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
     }
 
 
+def _size(tried: Tried, chosen: int) -> dict[str, Any]:
+    """One of several numbers of units; its scores are None if it failed."""
+    scores = {name: getattr(tried.best, name, None) for name in ("train_ll", "valid_ll", "test_ll", "epoch")}
+    return {"units": tried.units, **scores, "chosen": tried.units == chosen}
+
+
+def _print_sizes(path: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            "*" if size["chosen"] else "",
+            f"{size['units']}",
+            number(size["valid_ll"]),
+            number(size["test_ll"]),
+            "failed" if size["epoch"] is None else f"{size['epoch']}",
+        )
+        for size in path
+    ]
+    print_table(("", "units", "valid", "test", "epoch"), rows, "units; * is the best by validation log-likelihood")
+
+
 def _print(report: dict[str, Any]) -> None:
+    if "units_path" in report:
+        _print_sizes(report["units_path"])
     if "history" in report:
         _print_history(report["history"])
     if "path" in report:

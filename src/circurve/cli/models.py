@@ -12,7 +12,7 @@ from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.structures import chow_liu, fully_factorized, hclt, hmm, mixture, random_binary_trees
 
-__all__ = ["Leaves", "Shape", "Structure", "build_circuit"]
+__all__ = ["WITHOUT_UNITS", "Leaves", "Shape", "Structure", "build_circuit"]
 
 RANDOM_TREES = 4
 """How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
@@ -40,6 +40,10 @@ class Leaves(StrEnum):
 
     own = "own"
     shared = "shared"
+
+
+WITHOUT_UNITS = (Structure.chow_liu, Structure.factorized)
+"""Structures whose size the columns decide."""
 
 
 @dataclass(frozen=True)

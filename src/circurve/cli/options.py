@@ -21,6 +21,7 @@ from circurve.errors import OptionError
 from circurve.learning import Gated, Vanilla, schedules
 from circurve.learning.option_texts import help_of, shown_default
 from circurve.learning.options import Run, Settings
+from circurve.learning.recipe import UNITS_GRID
 from circurve.learning.schedules import Schedule
 
 MODEL, METHOD, TRAINING, DATA = "Model", "Method", "Training", "Data"
@@ -129,6 +130,16 @@ LeavesOption = Annotated[
         help="In an hclt, a variable without children in the tree has its own latent, or shares that of its parent.",
     ),
 ]
+UnitsToChooseOption = Annotated[
+    str,
+    typer.Option(
+        metavar="N|N,N|auto",
+        rich_help_panel=MODEL,
+        help=f"States of each latent; components of a mixture. Of several, the best by validation; auto tries "
+        f"{UNITS_GRID[0]}, {UNITS_GRID[1]}, ... to {UNITS_GRID[-1]}, until two in a row are worse. With --ensemble, "
+        "members take several in turn.",
+    ),
+]
 
 EnsembleOption = Annotated[
     int | None,
@@ -137,6 +148,22 @@ EnsembleOption = Annotated[
         rich_help_panel=MODEL,
         help="Mix so many circuits: trees of resampled rows, weights by validation rows, or by cross-validation where "
         "there are none. Epochs, step, start and pseudocount are then those of fit_ensemble.",
+    ),
+]
+BoostedOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=MODEL,
+        help="With --ensemble: so many of its circuits are grown one by one, on rows that the others explain badly.",
+    ),
+]
+JointEpochsOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=MODEL,
+        help="With --ensemble: then train the whole mixture as one circuit for at most so many epochs.",
     ),
 ]
 
@@ -354,6 +381,17 @@ def parse_dropped(text: str | None) -> frozenset[str]:
     if typed is not None:
         raise OptionError(f"--types {typed}={types[typed]}: the model has the types of its columns; here use NAME=drop")
     return frozenset(types)
+
+
+def parse_units(text: str) -> tuple[int, ...]:
+    """`100`, `8,16,32` or `auto`: the numbers of units to choose from, from the smallest on."""
+    if text == "auto":
+        return UNITS_GRID
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        problem = f"--units must be a whole number, several (8,16,32), or auto, not {text!r}"
+        raise OptionError(problem) from None
 
 
 def parse_shares(text: str) -> Shares:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,8 @@ from circurve.cli.methods import parse_gate, parse_mus, split_commas
 from circurve.cli.show import new_console, print_facts, print_heading, print_json, print_text, progress
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, reproduce
+from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
+from circurve.experiments.leaderboard import LEADERBOARD
 from circurve.experiments.outputs import ALL, FIGURE_NAMES, TABLES, FigureOutput, Outputs, targets_of
 from circurve.experiments.provenance import portable_command
 from circurve.experiments.records import FILE_NAME, read_records
@@ -32,6 +35,7 @@ class ProtocolName(StrEnum):
 
     paper = "paper"
     best = "best"
+    record = "record"
 
 
 def reproduce_command(  # noqa: PLR0913 - each parameter is an option
@@ -40,18 +44,20 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Argument(
             metavar="TARGET...",
             show_default=False,
-            help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, or {ALL}.",
+            help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, or {ALL}; "
+            f"or {LEADERBOARD}, on its own.",
         ),
     ],
     *,
     protocol: Annotated[
-        ProtocolName,
+        ProtocolName | None,
         typer.Option(
             rich_help_panel=options.TRAINING,
+            show_default="paper",
             help="paper: the paper's way; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
-            "chosen by validation.",
+            "chosen by validation; record: that of leaderboard.",
         ),
-    ] = ProtocolName.paper,
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -75,7 +81,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="N|N,N",
             rich_help_panel=options.TRAINING,
-            show_default="5",
+            show_default="5; leaderboard 3",
             help="How many seeds, from 0 on, or which.",
         ),
     ] = None,
@@ -107,7 +113,12 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     ] = "max_norm",
     units: Annotated[
         int | None,
-        typer.Option(metavar="N", rich_help_panel=options.MODEL, show_default="100", help="States of each latent."),
+        typer.Option(
+            metavar="N",
+            rich_help_panel=options.MODEL,
+            show_default="100; leaderboard chooses",
+            help="States of each latent.",
+        ),
     ] = None,
     max_runs: Annotated[
         int | None,
@@ -127,15 +138,16 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     device: options.DeviceOption = options.DEVICE,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Compute the tables and figures of the paper.
+    """Compute the tables and figures of the paper, or the leaderboard.
 
     Every run is recorded in FOLDER/records.jsonl as soon as it is known, so
     that a call can be stopped at any moment and resumed. Tables are written
     as Markdown, CSV and LaTeX, figures as PNG and SVG.
     """
     chosen = targets_of(targets)
+    usual = ProtocolName.record if chosen == (LEADERBOARD,) else ProtocolName.paper
     asked = ReproduceOptions(
-        protocol=protocol.value,
+        protocol=(protocol or usual).value,
         datasets=None if datasets is None else split_commas(datasets, "--datasets"),
         seeds=None if seeds is None else parse_seeds(seeds),
         epochs=epochs,
@@ -155,10 +167,15 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     try:
         outputs = reproduce(chosen, asked, resume=resume, command=command, tell=tell, progress=progress)
     except KeyboardInterrupt:
-        known = len(read_records(out / FILE_NAME))
+        known = len(read_records(out / _file(chosen)))
         print(f"circurve: interrupted; {known} runs are recorded in {out}, go on with {RESUME}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    _print_json(outputs, asked) if as_json else _print_files(outputs, asked)
+    _print_json(outputs, asked) if as_json else _print_files(outputs, asked, _file(chosen))
+
+
+def _file(targets: Sequence[str]) -> str:
+    """The name of the file of records."""
+    return LEADERBOARD_FILE if targets == (LEADERBOARD,) else FILE_NAME
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -182,12 +199,12 @@ def _show(output: Report | FigureOutput) -> None:
         print_text(*output.notes)
 
 
-def _print_files(outputs: Outputs, asked: ReproduceOptions) -> None:
+def _print_files(outputs: Outputs, asked: ReproduceOptions, records: str) -> None:
     names = sorted({path.stem for path in outputs.files})
     endings = {name: ", ".join(path.suffix[1:] for path in outputs.files if path.stem == name) for name in names}
     print_facts(
         {
-            "records": str(asked.out / FILE_NAME),
+            "records": str(asked.out / records),
             **{name: f"{asked.out / name}.{{{endings[name]}}}" for name in names},
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import circurve.learning
@@ -19,9 +19,21 @@ from circurve.graph import Circuit
 from circurve.learning import FitResult, FleetResult, Run
 from circurve.learning.auto import needs_choice
 from circurve.learning.options import Settings
+from circurve.learning.units import Tried, choose_units
 from circurve.model import as_device
 
-__all__ = ["STOPPED", "Job", "Typed", "describe_job", "describe_run", "load_for", "train", "train_fleet"]
+__all__ = [
+    "STOPPED",
+    "Job",
+    "Sized",
+    "Typed",
+    "describe_job",
+    "describe_run",
+    "load_for",
+    "train",
+    "train_fleet",
+    "train_sizes",
+]
 
 STOPPED = {
     "epochs": "all epochs done",
@@ -79,11 +91,16 @@ class Job:
         return cls(shape, tuple(runs), settings, typed.step_size or cast("float", settings.step))
 
 
-def load_for(job: Job, source: Source, held: HeldOut) -> tuple[Dataset, SplitRecord | None]:
-    """The data in parts and how they were split; what goes by validation rows is refused where there are none."""
+def load_for(job: Job, source: Source, held: HeldOut, sizes: int = 1) -> tuple[Dataset, SplitRecord | None]:
+    """The data in parts and how they were split; what goes by validation rows is refused where there are none.
+
+    sizes: how many numbers of units there are to choose from.
+    """
     data, split = load_in_parts(source, held, job.runs[0].seed)
     if data.valid is None:
         cure = "need validation rows: give --valid FILE or a share in --split"
+        if sizes > 1:
+            raise OptionError(f"--units to choose from {cure}; or say --units N")
         if job.settings.patience is not None or job.settings.select == "best":
             raise OptionError(f"--patience and --select best {cure}")
         if any(needs_choice(run) for run in job.runs):
@@ -97,6 +114,21 @@ def train(job: Job, data: Dataset) -> FleetResult:
     settings = job.settings
     progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
     return train_fleet(circuit, data, job.runs, settings)
+
+
+@dataclass(frozen=True)
+class Sized:
+    """The best of several numbers of units: a job of that size, its result, and all sizes that were tried."""
+
+    job: Job
+    result: FitResult
+    path: tuple[Tried, ...]
+
+
+def train_sizes(job: Job, sizes: Sequence[int], data: Dataset) -> Sized:
+    """Train the job's run with each number of units, from the smallest on, and take the best by validation."""
+    choice = choose_units(sizes, lambda units: train(replace(job, shape=replace(job.shape, units=units)), data))
+    return Sized(replace(job, shape=replace(job.shape, units=choice.units)), choice.result, choice.path)
 
 
 def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings) -> FleetResult:

@@ -30,7 +30,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
         self,
-        n_units: int = 32,
+        n_units: Any = 32,
         *,
         n_estimators: int = 4,
         ensemble: int | None = None,

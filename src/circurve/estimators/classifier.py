@@ -44,6 +44,7 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         results = [learn(recipe, part, self.schema_, seed) for part in parts]
         self.models_: list[Model | Circuit] = [result.model for result in results]
         self.ensembles_ = [result.ensemble for result in results]
+        self.n_units_ = [result.units for result in results]
         self.n_iter_ = max(result.epochs for result in results)
         self.class_count_ = _weights(parts)
         self.class_prior_ = self.class_count_ / self.class_count_.sum()

@@ -43,7 +43,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
         self,
-        n_units: int = 32,
+        n_units: Any = 32,
         *,
         strategy: Imputation = "mean",
         add_indicator: bool = False,
@@ -97,6 +97,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, table, self.schema_, seed)
         self.model_, self.n_iter_, self.ensemble_ = learned.model, learned.epochs, learned.ensemble
+        self.n_units_ = learned.units
         self._draw = seed
         missing = np.zeros(table.shape[1], bool) if table.observed is None else ~table.observed.numpy().all(axis=0)
         self.indicator_features_ = np.flatnonzero(missing) if self.add_indicator else np.array([], dtype=np.int64)

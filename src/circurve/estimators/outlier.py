@@ -32,7 +32,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
         self,
-        n_units: int = 32,
+        n_units: Any = 32,
         *,
         n_estimators: int = 4,
         ensemble: int | None = None,
@@ -83,6 +83,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, table, self.schema_, self._seed())
         self.model_, self.n_iter_, self.ensemble_ = learned.model, learned.epochs, learned.ensemble
+        self.n_units_ = learned.units
         weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()
         self.offset_ = _least_inlier(self.model_.log_prob(table), weights, share)
         return self

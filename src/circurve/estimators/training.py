@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,12 +12,13 @@ import torch
 from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.graph import Circuit
-from circurve.learning import Ensemble, Gated, Global, Run, Vanilla, fit, fit_ensemble, fit_fleet
+from circurve.learning import Ensemble, FitResult, Gated, Global, Run, Vanilla, fit, fit_ensemble, fit_fleet
 from circurve.learning.checks import check_choice, check_count
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
 from circurve.learning.mix import mix
 from circurve.learning.schedules import Schedule
+from circurve.learning.units import Units, choose_units, units_grid
 from circurve.learning.validation import FEWEST_ROWS
 from circurve.model import Model
 from circurve.schema import Schema
@@ -49,7 +50,7 @@ Moulines, 2009)."""
 class Recipe:
     """How an estimator trains: its parameters, under the names that users give them."""
 
-    n_units: int
+    n_units: Units
     n_estimators: int
     ensemble: int | None
     structure: str | Circuit | Build
@@ -67,6 +68,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_count("n_estimators", self.n_estimators, at_least=1)
+        if isinstance(self.n_units, str) and self.ensemble is not None:
+            raise OptionError("n_units='auto' chooses for one circuit; with ensemble name them: n_units=(32, 100)")
+        if len(self.all_units) > 1 and self.ensemble is None and not self.validation_fraction:
+            raise OptionError("n_units to choose from need a validation_fraction; or give n_units one number")
         if self.ensemble is not None:
             check_count("ensemble", self.ensemble, at_least=1)
             if self.structure != "hclt" or self.method != "vanilla":
@@ -77,6 +82,11 @@ class Recipe:
             raise OptionError(f"validation_fraction must be None or a number from 0 to below 1, not {share!r}")
         if isinstance(self.pseudocount, str) and self.pseudocount != "auto":
             raise OptionError(f"pseudocount must be 'auto' or a number >= 0, not {self.pseudocount!r}")
+
+    @property
+    def all_units(self) -> tuple[int, ...]:
+        """The numbers of units to choose from."""
+        return units_grid(self.n_units)
 
     def method_for(self, circuit: Circuit) -> Method:
         """The M-step, by its name or as a record."""
@@ -112,12 +122,15 @@ def build(recipe: Recipe, table: Table, schema: Schema) -> Circuit:
     structure = recipe.structure
     if isinstance(structure, Circuit):
         return structure
+    units, *more = recipe.all_units
+    if more:
+        raise OptionError(f"n_units={recipe.n_units!r} is chosen by fit; partial_fit needs one number")
     if callable(structure):
-        return structure(table, recipe.n_units, schema)
+        return structure(table, units, schema)
     if structure not in STRUCTURES:
         known = ", ".join(repr(name) for name in STRUCTURES)
         raise OptionError(f"structure must be {known}, a Circuit or a function, not {structure!r}")
-    return STRUCTURES[structure](table, recipe.n_units, schema)
+    return STRUCTURES[structure](table, units, schema)
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,7 @@ class Learned:
 
     model: Model
     epochs: int
+    units: int | tuple[int, ...]
     ensemble: Ensemble | None = None
 
 
@@ -138,20 +152,29 @@ def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     table = _observed_rows(table)
     if recipe.ensemble is not None and len(table) >= FEWEST_ROWS:
         return _learn_ensemble(recipe, table, schema, seed)
-    circuit = build(recipe, table, schema)
+    units = recipe.all_units[0]
+    circuit = build(replace(recipe, n_units=units), table, schema)
     options, method = {**recipe.options, "epochs": recipe.max_epochs}, recipe.method_for(circuit)
     inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
     trials = [Run(method, seed, init=init) for init in inits]
     share, best, epochs = recipe.validation_fraction, trials[-1], recipe.max_epochs
     if share and len(table) > 1:
         train, valid = _split(table, share, seed)
-        tried = fit_fleet(circuit, train, trials, valid=valid, patience=recipe.patience, **options)
-        chosen = tried.best(by="valid_ll")
-        best, epochs = chosen.run, max(1, chosen.epoch)
+        given = {"valid": valid, "patience": recipe.patience, **options}
+        circuits = {units: circuit}
+
+        def try_size(size: int) -> Sequence[FitResult]:
+            if size not in circuits:
+                circuits[size] = build(replace(recipe, n_units=size), table, schema)
+            return fit_fleet(circuits[size], train, trials, **given)
+
+        choice = choose_units(recipe.all_units, try_size)
+        units, circuit = choice.units, circuits[choice.units]
+        best, epochs = choice.result.run, max(1, choice.result.epoch)
     members = [replace(best, seed=seed + number) for number in range(recipe.ensemble or recipe.n_estimators)]
     enough = [lambda event: event.epoch >= epochs]
     results = fit_fleet(circuit, table, members, valid=False, callbacks=enough, **options)
-    return Learned(mix([result.model for result in results if not result.failed]), epochs)
+    return Learned(mix([result.model for result in results if not result.failed]), epochs, units)
 
 
 def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
@@ -168,7 +191,7 @@ def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> 
         valid=float(share) if share else False,
         schema=schema,
         members=recipe.ensemble or 1,
-        units=recipe.n_units,
+        units=recipe.all_units,
         epochs=recipe.max_epochs,
         patience=recipe.patience,
         seed=seed,
@@ -177,7 +200,7 @@ def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> 
         progress=bool(recipe.verbose),
         **options,
     )
-    return Learned(made.model, max(member.epoch or 0 for member in made.members), made)
+    return Learned(made.model, max(member.epoch or 0 for member in made.members), recipe.all_units, made)
 
 
 def _observed_rows(table: Table) -> Table:

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 
 from circurve.data import Dataset
 from circurve.errors import OptionError
+from circurve.experiments.baselines import BASELINES_FILE, LEAD_COLUMNS, baseline_records, with_baseline
+from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
+from circurve.experiments.leaderboard import LEADERBOARD, check_options, leaderboard_records
+from circurve.experiments.leaderboard_report import draw_leaderboard, findings, leaderboard_lines, leaderboard_report
 from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
 from circurve.experiments.plan import load_all
 from circurve.experiments.provenance import describe, describe_environment, provenance
 from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import ReproduceOptions, Study, describe_setting, describe_use
+from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, Study, describe_setting, describe_use
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
@@ -74,11 +78,13 @@ class Outputs:
 
 
 def targets_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The tables and figures of these names, each once; `all` is every one."""
+    """The tables and figures of these names, each once; `all` is every one of the paper."""
     known = (*TABLES, *FIGURE_NAMES)
     for name in names:
-        if name not in (*known, ALL):
-            raise OptionError(f"no table or figure '{name}'; there are {', '.join((*known, ALL))}")
+        if name not in (*known, ALL, LEADERBOARD):
+            raise OptionError(f"no table or figure '{name}'; there are {', '.join((*known, ALL, LEADERBOARD))}")
+    if LEADERBOARD in names and set(names) != {LEADERBOARD}:
+        raise OptionError(f"{LEADERBOARD} has a protocol of its own: reproduce it in a call of its own")
     return tuple(dict.fromkeys(name for given in names for name in (known if given == ALL else (given,))))
 
 
@@ -97,6 +103,10 @@ def reproduce(
     table and figure as soon as its files are written. progress: called with a line now and then.
     """
     targets = targets_of(targets)
+    if targets == (LEADERBOARD,):
+        return _leaderboard(options, resume=resume, command=command, tell=tell, progress=progress)
+    if options.protocol == RECORD_PROTOCOL:
+        raise OptionError(f"protocol {RECORD_PROTOCOL} is that of {LEADERBOARD}; {targets[0]} has paper and best")
     outputs = Outputs()
     known = [] if resume else read_records(options.out / FILE_NAME)
     if known:
@@ -120,6 +130,35 @@ def reproduce(
                 outputs.files.append(options.out / f"{name}.{ending}")
                 replace_file(outputs.files[-1], content)
             tell(output)
+    return outputs
+
+
+def _leaderboard(
+    options: ReproduceOptions,
+    *,
+    resume: bool,
+    command: str | None,
+    tell: Callable[[Report | FigureOutput], None],
+    progress: Callable[[str], None],
+) -> Outputs:
+    """Train what is needed and write table and figure of the leaderboard."""
+    from circurve.experiments.figures import figure_files  # noqa: PLC0415 - matplotlib is slow to import
+
+    check_options(options)
+    known = [] if resume else read_records(options.out / LEADERBOARD_FILE)
+    if known:
+        raise _occupied(options.out, known, (LEADERBOARD,))
+    with RecordFile(options.out, LEADERBOARD_FILE) as file:
+        records = leaderboard_records(options, file, command=command, progress=progress)
+    report, lines = leaderboard_report(records), leaderboard_lines(records)
+    contents = {ending: render(report).encode() for ending, render in FORMATS.items()}
+    contents |= {"json": _document({**_about(report, options, records), "findings": findings(lines)})}
+    contents |= figure_files(draw_leaderboard(lines), {"Title": report.title, "Description": report.title})
+    outputs = Outputs(reports=[report])
+    for ending, content in contents.items():
+        outputs.files.append(options.out / f"{LEADERBOARD}.{ending}")
+        replace_file(outputs.files[-1], content)
+    tell(report)
     return outputs
 
 
@@ -149,6 +188,9 @@ def _table(name: str, work: _Work) -> tuple[Report, dict[str, bytes]]:
     study = TABLES[name].study(work.options)
     records = work.run(study)
     report = TABLES[name].report(study, records)
+    if name in LEAD_COLUMNS:
+        with RecordFile(work.options.out, BASELINES_FILE) as file:
+            report = with_baseline(report, baseline_records(study, load_all(study, work.data), file))
     files = {ending: render(report).encode() for ending, render in FORMATS.items()}
     return report, {**files, "json": _document(_about(report, work.options, records))}
 
@@ -230,6 +272,8 @@ class Shelf:
     options: Mapping[str, ReproduceOptions]
     """Table -> the options it was made with."""
 
+    baselines: tuple[Record, ...] = ()
+
     @classmethod
     def load(cls, folder: Path) -> Shelf:
         """What `circurve reproduce --out FOLDER` left there; the records may be compressed since."""
@@ -241,7 +285,7 @@ class Shelf:
                 stored: Record = json.loads(path.read_text())["options"]
                 stored |= {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
                 options[table] = ReproduceOptions(**stored)
-        return cls(tuple(records), options)
+        return cls(tuple(records), options, tuple(read_records(folder / BASELINES_FILE)))
 
     def study(self, table: str) -> Study:
         """The study of a table that was made."""
@@ -254,7 +298,7 @@ class Shelf:
     def report(self, table: str) -> Report | None:
         """A table, or None if it was not made."""
         records = self.of_table(table)
-        return TABLES[table].report(self.study(table), records) if records else None
+        return with_baseline(TABLES[table].report(self.study(table), records), self.baselines) if records else None
 
     def chosen(self, table: str, fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
         """Data set -> label -> what validation chose."""

@@ -13,7 +13,7 @@ from circurve.experiments.records import Record
 from circurve.experiments.spec import PROTOCOLS
 from circurve.experiments.table import Table, as_markdown, markdown_table
 
-__all__ = ["load_shelves", "reproduction_page"]
+__all__ = ["folded", "load_shelves", "reproduction_page"]
 
 INTRODUCTION = """# Reproduction
 
@@ -36,12 +36,12 @@ def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> 
     for protocol, shelf in shelves.items():
         parts.append(f"## Protocol {protocol}")
         for report in filter(None, (shelf.report(table) for table in TABLES)):
-            parts += [as_markdown(replace(report, notes=()), level=3), _folded(report.notes)]
+            parts += [as_markdown(replace(report, notes=()), level=3), folded(report.notes)]
         parts += [_figure(folder / protocol, f"{link}/{protocol}", name) for name in FIGURE_NAMES]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def _folded(notes: Sequence[str]) -> str:
+def folded(notes: Sequence[str]) -> str:
     """How numbers came about, there for those who ask."""
     lines = "\n".join(f"- {note}" for note in notes)
     return f"<details><summary>How these numbers came about</summary>\n\n{lines}\n\n</details>"
@@ -55,5 +55,5 @@ def _figure(folder: Path, link: str, name: str) -> str:
     about: Record = json.loads(path.read_text())
     found = "\n".join(f"- {line}" for line in about["findings"])
     picture = f"![{about['title']}]({link}/{name}.svg)" if (folder / f"{name}.svg").exists() else ""
-    parts = [f"### {name}: {about['title']}", picture, about["reading"], found, _folded(about["notes"])]
+    parts = [f"### {name}: {about['title']}", picture, about["reading"], found, folded(about["notes"])]
     return "\n\n".join(part for part in parts if part)

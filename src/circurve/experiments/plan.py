@@ -14,6 +14,7 @@ from circurve.errors import OptionError
 from circurve.experiments.records import Record, identify
 from circurve.experiments.spec import Setting, Study, describe_setting
 from circurve.graph import Circuit
+from circurve.learning.fleet_size import runs_at_once
 from circurve.structures import hclt, infer_families
 
 __all__ = ["Fleet", "PlannedRun", "circuit_for", "digest", "load_all", "load_study_data", "plan_study", "training_rows"]
@@ -23,10 +24,6 @@ HELD_OUT = 0.1
 
 RESULTS_VERSION = 2
 """Raised with every change of the package that changes results: older records then no longer count as known."""
-
-WEIGHTS_AT_ONCE = 100_000_000
-MOST_RUNS = 256
-"""A fleet has at most so many sum weights, and at most so many runs: a rule by size alone, the same on all machines."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ def _plan_dataset(study: Study, data: Dataset) -> Iterator[Fleet]:
             facts = {"results": RESULTS_VERSION, "data": known, "fraction": fraction}
             planned = _runs(study.settings, seeds, {**facts, "settings": describe_settings(study, epochs)})
             weights = int(data.train.shape[1]) * study.protocol.units**2
-            most = study.max_runs or min(MOST_RUNS, max(1, WEIGHTS_AT_ONCE // weights))
+            most = study.max_runs or runs_at_once(weights)
             for start in range(0, len(planned), most):
                 part = tuple(planned[start : start + most])
                 yield Fleet(identify([run.id for run in part]), data, known, fraction, seeds[0], epochs, part)

@@ -64,10 +64,11 @@ def read_records(path: str | Path) -> list[Record]:
 
 
 class RecordFile:
-    """The records of one folder, open for appending; a lock keeps other writers out."""
+    """A file of records in a folder, open for appending; a lock keeps other writers out."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / FILE_NAME
+    def __init__(self, folder: Path, name: str = FILE_NAME) -> None:
+        self.folder, self.path = folder, folder / name
+        self.lock_path = folder / (LOCK_NAME if name == FILE_NAME else f"{LOCK_NAME}-{name}")
         self.records: list[Record] = []
         self.by_id: dict[str, Record] = {}
         self._lock = -1
@@ -84,7 +85,7 @@ class RecordFile:
     def __enter__(self) -> RecordFile:
         with _named_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+            self._lock = os.open(self.lock_path, os.O_RDWR | os.O_CREAT, 0o666)
         if not _lock(self._lock):
             os.close(self._lock)
             raise OptionError(f"{self.folder}: another process is writing records there")

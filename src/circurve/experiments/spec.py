@@ -20,7 +20,17 @@ from circurve.learning.recipe import BEST_EPOCHS, BEST_STEP, SMALL_EPOCHS, SMALL
 from circurve.learning.schedules import cosine
 from circurve.model import as_device
 
-__all__ = ["BEST", "PAPER", "PROTOCOLS", "Protocol", "ReproduceOptions", "Setting", "Study", "make_study"]
+__all__ = [
+    "BEST",
+    "PAPER",
+    "PROTOCOLS",
+    "RECORD_PROTOCOL",
+    "Protocol",
+    "ReproduceOptions",
+    "Setting",
+    "Study",
+    "make_study",
+]
 
 DEFAULT_DATASETS = DEBD
 """The paper's 20 data sets, in the order of its tables."""
@@ -95,6 +105,9 @@ epoch is chosen by validation too."""
 
 PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
 
+RECORD_PROTOCOL = "record"
+"""The protocol of the leaderboard, which trains ensembles: its numbers are those of `learning.recipe.RECORD`."""
+
 
 @dataclass(frozen=True)
 class ReproduceOptions:
@@ -123,7 +136,7 @@ class ReproduceOptions:
     """The most runs to train at once; None goes by the size of the circuit."""
 
     def __post_init__(self) -> None:
-        check_choice("protocol", self.protocol, tuple(PROTOCOLS))
+        check_choice("protocol", self.protocol, (*PROTOCOLS, RECORD_PROTOCOL))
         for name in ("epochs", "units", "max_runs"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name), at_least=1)

@@ -9,6 +9,7 @@ from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, 
 from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.mix import components, mix
 from circurve.learning.options import Run
+from circurve.learning.units import UnitsChoice, fit_units
 
 __all__ = [
     "Callback",
@@ -25,11 +26,13 @@ __all__ = [
     "Member",
     "Method",
     "Run",
+    "UnitsChoice",
     "Vanilla",
     "components",
     "fit",
     "fit_ensemble",
     "fit_fleet",
+    "fit_units",
     "gates",
     "mix",
     "schedules",

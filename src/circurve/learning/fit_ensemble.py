@@ -9,29 +9,25 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from circurve.data import Table, align, as_table, infer_schema
+from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.boost import grow
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
 from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
 from circurve.learning.fit import fit
 from circurve.learning.history import Callback, EpochEnd
-from circurve.learning.members import Rows, Trained, plan_members, train_members
+from circurve.learning.members import Rows, Trained, best_settings, held_out, plan_members, train_members
 from circurve.learning.methods import Vanilla
 from circurve.learning.mix import components
 from circurve.learning.mixture_weights import Scores
 from circurve.learning.option_texts import refuse_unknown, show_records
-from circurve.learning.options import Settings, TrainingOptions
+from circurve.learning.options import Settings
 from circurve.learning.progress import note
-from circurve.learning.recipe import BEST_STEP, best_epochs
-from circurve.learning.schedules import cosine
-from circurve.learning.validation import HeldOut, say, set_aside
+from circurve.learning.recipe import BEST_STEP, JOINT, JointRecipe
+from circurve.learning.validation import say
 from circurve.schema import Schema
 
-__all__ = ["fit_ensemble"]
-
-JOINT_STEP, JOINT_PATIENCE = cosine(0.05, 0.005), 5
-"""Joint training starts near a maximum: small steps, and an early stop."""
+__all__ = ["fit_ensemble", "train_ensemble", "train_jointly"]
 
 
 def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all other options go into records at once
@@ -72,36 +68,27 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     if valid is False:
         if chosen.boosted or chosen.joint_epochs:
             raise OptionError("boosted and joint_epochs stop by validation rows: leave valid=False out")
-        return _cross_validated(Rows(table, None, schema, _settings(training, table), callbacks, progress), chosen)
-    held = _held_out(table, valid, schema, missing)
+        return _cross_validated(Rows(table, None, schema, best_settings(training, table), callbacks, progress), chosen)
+    held = held_out(table, valid, schema, missing)
     if "valid" in held.rows and progress is not False:
         say(held, table)
     kept = held.parts["train"]
-    rows = Rows(kept, held.parts["valid"], schema, _settings(training, kept), callbacks, progress)
-    return replace(_held_out_ensemble(rows, chosen), rows=held.rows)
+    rows = Rows(kept, held.parts["valid"], schema, best_settings(training, kept), callbacks, progress)
+    made = train_ensemble(rows, chosen)
+    if chosen.joint_epochs and made.stopped != "interrupted":
+        made = _best_of_both(made, train_jointly(made, rows, _joint_recipe(rows, chosen), chosen))
+    return replace(made, rows=held.rows)
 
 
-def _settings(training: TrainingOptions, table: Table) -> Settings:
-    """The options of training with the defaults of protocol `best`."""
-    best: TrainingOptions = {"step_size": BEST_STEP, "epochs": best_epochs(len(table))}
-    return Settings.of({**best, **training})
+def train_ensemble(rows: Rows, options: EnsembleOptions, pool: Sequence[Candidate] = ()) -> Ensemble:
+    """Fleets, then members grown one by one, all of them weighted by the validation rows.
 
-
-def _held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut:
-    if valid is None:
-        return set_aside(table)
-    if isinstance(valid, float | bool):
-        return set_aside(table, valid)
-    part = align(as_table(valid, missing=missing), schema, unseen="missing")
-    return HeldOut({"train": table, "valid": part}, {"train": np.arange(len(table))})
-
-
-def _held_out_ensemble(rows: Rows, options: EnsembleOptions) -> Ensemble:
-    """Fleets, then members grown one by one, then joint training; all of them judged by the validation rows."""
+    pool: Models that are trained already, as further candidates, with numbers from `options.members` on.
+    """
     plans = plan_members(options)
     at_once = options.members - options.boosted
     trained = train_members(plans[:at_once], rows, options)
-    candidates = _any(trained)
+    candidates = [*_any(trained), *pool]
     scores = held_out_scores([candidate.model for candidate in candidates], rows.valid)
     refuse_training_rows(scores, candidates)
     for plan in plans[at_once:]:
@@ -115,9 +102,7 @@ def _held_out_ensemble(rows: Rows, options: EnsembleOptions) -> Ensemble:
             new = held_out_scores([result.model], rows.valid)
             scores = Scores(np.concatenate([scores.log_prob, new.log_prob]), scores.row_weights)
     made = weigh(candidates, scores, options.weighting, options.size)
-    if trained.interrupted:
-        return replace(made, stopped="interrupted")
-    return _jointly(made, rows, options) if options.joint_epochs else made
+    return replace(made, stopped="interrupted") if trained.interrupted else made
 
 
 def _any(trained: Trained) -> list[Candidate]:
@@ -127,20 +112,40 @@ def _any(trained: Trained) -> list[Candidate]:
     return candidates
 
 
-def _jointly(made: Ensemble, rows: Rows, options: EnsembleOptions) -> Ensemble:
+def _joint_recipe(rows: Rows, options: EnsembleOptions) -> JointRecipe:
+    """Joint training with the user's options; a step that was not given is a small one."""
+    given = rows.settings
+    return JointRecipe(
+        options.joint_epochs,
+        JOINT.step if given.step_size == BEST_STEP else given.step_size,
+        given.patience or JOINT.patience,
+        given.batch_size,
+        min(options.all_pseudocounts),
+    )
+
+
+def _best_of_both(made: Ensemble, joint: Ensemble) -> Ensemble:
+    """The mixture after joint training if that raised its validation likelihood, else the one before."""
+    assert joint.valid_ll is not None
+    assert made.valid_ll is not None
+    best = joint if joint.valid_ll > made.valid_ll else made
+    return replace(best, stopped=joint.stopped if joint.stopped == "interrupted" else best.stopped)
+
+
+def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: EnsembleOptions) -> Ensemble:
     """EM on the whole mixture from where its members are; the weights are found again on the validation rows."""
     note(f"joint training of {len(made.members)} members", rows.progress)
-    given = rows.settings.step_size
     settings = replace(
         rows.settings,
-        epochs=options.joint_epochs,
-        step_size=JOINT_STEP if given == BEST_STEP else given,
-        patience=rows.settings.patience or JOINT_PATIENCE,
+        epochs=recipe.epochs,
+        step_size=recipe.step,
+        patience=recipe.patience,
+        batch_size=recipe.batch_size,
     )
     result = fit(
         made.model.circuit,
         rows.train,
-        method=Vanilla(min(options.all_pseudocounts)),
+        method=Vanilla(recipe.pseudocount),
         seed=options.seed,
         valid=rows.valid,
         start=made.model,
@@ -152,11 +157,8 @@ def _jointly(made: Ensemble, rows: Rows, options: EnsembleOptions) -> Ensemble:
     named = zip(made.members, parts, strict=True)
     candidates = [Candidate(part, member.name, member.run, epoch=member.epoch) for member, part in named]
     joint = ensemble_of(candidates, rows.valid, options.weighting)
-    assert joint.valid_ll is not None
-    assert made.valid_ll is not None
-    left = (*made.left_out, *joint.left_out)
-    best = replace(joint, left_out=left) if joint.valid_ll > made.valid_ll else made
-    return replace(best, stopped=result.stopped if result.stopped == "interrupted" else best.stopped)
+    stopped = result.stopped if result.stopped == "interrupted" else made.stopped
+    return replace(joint, left_out=(*made.left_out, *joint.left_out), stopped=stopped)
 
 
 def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from circurve.data import Table
+from circurve.data import Table, align, as_table
+from circurve.errors import TrainingError
 from circurve.graph import Circuit
 from circurve.learning.ensemble import Candidate
 from circurve.learning.ensemble_options import EnsembleOptions
 from circurve.learning.fit import fit_fleet
+from circurve.learning.fleet_size import runs_at_once
 from circurve.learning.history import Callback, FitResult
 from circurve.learning.methods import Vanilla
-from circurve.learning.options import Run, Settings
+from circurve.learning.options import Run, Settings, TrainingOptions
 from circurve.learning.progress import note
+from circurve.learning.recipe import BEST_STEP, best_epochs
+from circurve.learning.validation import HeldOut, set_aside
 from circurve.schema import Schema
 from circurve.structures import Tree, chow_liu_tree, hclt
 
-__all__ = ["Plan", "Rows", "Trained", "plan_members", "resampled_tree", "train_members"]
+__all__ = [
+    "Plan",
+    "Rows",
+    "Trained",
+    "best_settings",
+    "held_out",
+    "plan_members",
+    "resampled_tree",
+    "train_fleet",
+    "train_members",
+]
 
 
 @dataclass(frozen=True)
@@ -42,6 +57,23 @@ class Rows:
     settings: Settings
     callbacks: Sequence[Callback] = ()
     progress: bool | None = None
+    test: Table | None = None
+
+
+def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut:
+    """The training rows and the validation rows: those given, or a share of the training rows (None is 10 %)."""
+    if valid is None:
+        return set_aside(table)
+    if isinstance(valid, float | bool):
+        return set_aside(table, valid)
+    part = align(as_table(valid, missing=missing), schema, unseen="missing")
+    return HeldOut({"train": table, "valid": part}, {"train": np.arange(len(table))})
+
+
+def best_settings(training: TrainingOptions, table: Table) -> Settings:
+    """The options of training with the defaults of protocol `best`."""
+    best: TrainingOptions = {"step_size": BEST_STEP, "epochs": best_epochs(len(table))}
+    return Settings.of({**best, **training})
 
 
 @dataclass(frozen=True)
@@ -88,8 +120,8 @@ def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -
         note(f"fleet {place + 1} of {len(groups)}: tree {tree}, {units} units, {len(group)} runs", rows.progress)
         circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
         results = train_fleet(circuit, [plan.run for plan in group], rows)
-        kept = {plan.number: result for plan, result in zip(group, results, strict=True) if not result.failed}
-        interrupted = any(result.stopped == "interrupted" for result in results)
+        kept = {group[place].number: result for place, result in results.items() if not result.failed}
+        interrupted = any(result.stopped == "interrupted" for result in results.values())
         if interrupted and done.results:  # a run without a whole epoch has learned nothing
             kept = {number: result for number, result in kept.items() if result.history}
         done = Trained({**done.results, **kept}, interrupted)
@@ -98,17 +130,34 @@ def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -
     return done
 
 
-def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> Sequence[FitResult]:
-    """`fit_fleet` on these rows."""
-    return fit_fleet(
-        circuit,
-        rows.train,
-        runs,
-        valid=False if rows.valid is None else rows.valid,
-        callbacks=rows.callbacks,
-        progress=rows.progress,
-        **rows.settings.options(),
-    )
+def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, FitResult]:
+    """`fit_fleet` on these rows, in fleets of bounded size: the results by the places of their runs.
+
+    Those of a fleet in which all runs failed are missing, and after Ctrl-C those of all later fleets. TrainingError if
+    there are none.
+    """
+    most, results, failure = runs_at_once(circuit.describe().parameters), dict[int, FitResult](), None
+    for start in range(0, len(runs), most):
+        try:
+            fleet = fit_fleet(
+                circuit,
+                rows.train,
+                runs[start : start + most],
+                valid=False if rows.valid is None else rows.valid,
+                test=rows.test,
+                callbacks=rows.callbacks,
+                progress=rows.progress,
+                **rows.settings.options(),
+            )
+        except TrainingError as error:
+            failure = error
+            continue
+        results |= dict(enumerate(fleet, start))
+        if any(result.stopped == "interrupted" for result in fleet):
+            break
+    if failure is not None and not results:
+        raise failure
+    return results
 
 
 def _tree(rows: Rows, number: int, seed: int) -> Tree:

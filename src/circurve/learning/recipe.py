@@ -1,4 +1,4 @@
-"""How single circuits are trained best: the numbers that protocol `best` and ensembles share.
+"""How circuits are trained best: the numbers that protocols `best` and `record` and ensembles share.
 
 Found by fleets on the DEBD sets: a falling step, each unit around a row of the data, a little smoothing, and the epoch
 of the best validation likelihood.
@@ -6,9 +6,25 @@ of the best validation likelihood.
 
 from __future__ import annotations
 
-from circurve.learning.schedules import cosine
+from dataclasses import dataclass
 
-__all__ = ["BEST_EPOCHS", "BEST_STEP", "SMALL_EPOCHS", "SMALL_ROWS", "SMOOTHING", "best_epochs"]
+from circurve.learning.schedules import Schedule, cosine
+
+__all__ = [
+    "BEST_EPOCHS",
+    "BEST_STEP",
+    "CHOW_LIU_SMOOTHING",
+    "JOINT",
+    "QUICK_RECORD",
+    "RECORD",
+    "SMALL_EPOCHS",
+    "SMALL_ROWS",
+    "SMOOTHING",
+    "UNITS_GRID",
+    "JointRecipe",
+    "RecordRecipe",
+    "best_epochs",
+]
 
 BEST_STEP = cosine(0.2, 0.005)
 
@@ -22,3 +38,63 @@ BEST_EPOCHS, SMALL_EPOCHS, SMALL_ROWS = 150, 100, 5000
 def best_epochs(rows: int) -> int:
     """How long to train on so many rows."""
     return SMALL_EPOCHS if rows < SMALL_ROWS else BEST_EPOCHS
+
+
+UNITS_GRID = (4, 8, 16, 32, 64, 128, 256)
+"""The numbers of units that units="auto" tries, from the smallest on: powers of two."""
+
+CHOW_LIU_SMOOTHING = (0.01, 0.1, 1.0, 10.0)
+"""Pseudocounts for each sum of a Chow-Liu tree and all rows at once, to choose from."""
+
+
+@dataclass(frozen=True)
+class JointRecipe:
+    """EM on a whole mixture. It starts near a maximum: small steps, and an early stop."""
+
+    epochs: int = 30
+    step: float | Schedule | None = cosine(0.05, 0.005)  # noqa: RUF009 - a frozen record
+    patience: int = 5
+    batch_size: int | None = 200
+    pseudocount: float = SMOOTHING[0]
+
+
+JOINT = JointRecipe()
+
+
+@dataclass(frozen=True)
+class RecordRecipe:
+    """How the leaderboard trains: the best single circuit, the members of the ensemble, and their joint training.
+
+    `epochs` None is `best_epochs`. Members have `member_units`, and `member_multiples` of the units of the best single
+    circuit; with `pool_singles`, all single circuits that were tried are candidates too.
+    """
+
+    units: tuple[int, ...] = UNITS_GRID
+    pseudocounts: tuple[float, ...] = SMOOTHING
+    epochs: int | None = None
+    members: int = 24
+    member_units: tuple[int, ...] = (32, 100)
+    member_multiples: tuple[float, ...] = (1.0,)
+    member_pseudocounts: tuple[float, ...] = (SMOOTHING[0], SMOOTHING[-1])
+    boosted: int = 0
+    pool_singles: bool = True
+    joint: JointRecipe = JOINT
+
+    def units_of_members(self, chosen: int) -> tuple[int, ...]:
+        """The numbers of units that members take in turn, if the best single circuit has so many."""
+        multiples = (max(1, round(factor * chosen)) for factor in self.member_multiples)
+        return tuple(sorted({*self.member_units, *multiples}))
+
+
+RECORD = RecordRecipe()
+
+QUICK_RECORD = RecordRecipe(
+    units=(2, 4, 8),
+    pseudocounts=SMOOTHING[-1:],
+    epochs=6,
+    members=4,
+    member_units=(4,),
+    member_pseudocounts=SMOOTHING[-1:],
+    joint=JointRecipe(epochs=3),
+)
+"""A first look, in seconds on small tables."""

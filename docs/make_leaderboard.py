@@ -1,0 +1,23 @@
+"""Write docs/leaderboard.md from the result records and the figure in docs/leaderboard.
+
+circurve reproduce leaderboard --data-dir FOLDER --out docs/leaderboard
+python docs/make_leaderboard.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from circurve.experiments.leaderboard_page import leaderboard_page
+
+DOCS = Path(__file__).parent
+RESULTS = DOCS / "leaderboard"
+
+
+def main() -> None:
+    """Write the page."""
+    (DOCS / "leaderboard.md").write_text(leaderboard_page(RESULTS, RESULTS.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""How many runs to train at once: a rule by the size of the circuit alone, the same on all machines."""
+
+from __future__ import annotations
+
+__all__ = ["MAX_RUNS", "MAX_WEIGHTS", "runs_at_once"]
+
+MAX_WEIGHTS = 100_000_000
+MAX_RUNS = 256
+"""A fleet has at most so many weights, and at most so many runs; one run is always allowed."""
+
+
+def runs_at_once(weights: int) -> int:
+    """The largest fleet of circuits with so many weights each."""
+    return min(MAX_RUNS, max(1, MAX_WEIGHTS // max(1, weights)))

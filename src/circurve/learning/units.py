@@ -1,0 +1,179 @@
+"""units="auto": how many states the latents have, chosen by validation likelihood.
+
+Circuits of 4, 8, 16, ..., 256 units are trained one size after the other, from the smallest on. After two larger sizes
+in a row that are worse than the best so far, no larger ones are tried: beyond the best size, likelihoods of held-out
+rows fall steadily. The size of the best validation likelihood is taken, not the smallest within a standard error of it:
+`units` is chosen for likelihood, and whoever prefers a small circuit sees the whole path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from typing import Any, Literal, TypeAlias, Unpack
+
+from circurve.data import align, as_table, infer_schema
+from circurve.errors import OptionError, TrainingError
+from circurve.learning.checks import check_count
+from circurve.learning.history import Callback, FitResult, FleetResult
+from circurve.learning.initialize import Initialization
+from circurve.learning.members import Rows, best_settings, held_out, train_fleet
+from circurve.learning.methods import Vanilla
+from circurve.learning.option_texts import refuse_unknown, show_records
+from circurve.learning.options import Run, Settings, TrainingOptions
+from circurve.learning.progress import note
+from circurve.learning.recipe import SMOOTHING, UNITS_GRID
+from circurve.learning.validation import say
+from circurve.model import Model
+from circurve.schema import Schema
+from circurve.structures import chow_liu_tree, hclt
+
+__all__ = ["Tried", "Units", "UnitsChoice", "choose_units", "fit_units", "train_units", "units_grid"]
+
+Units: TypeAlias = int | Sequence[int] | Literal["auto"]
+"""A number of units, those to choose from, or "auto" for `UNITS_GRID`."""
+
+WORSE_IN_A_ROW = 2
+"""So many sizes that are worse than the best one end the search."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """All runs of one size."""
+
+    units: int
+    results: tuple[FitResult, ...] = field(repr=False)
+
+    @property
+    def best(self) -> FitResult | None:
+        """The best run by validation likelihood; None if all of them failed."""
+        whole = tuple(result for result in self.results if not result.failed)
+        return FleetResult(whole).best(by="valid_ll") if whole else None
+
+    @property
+    def valid_ll(self) -> float:
+        """That of the best run; -inf if all of them failed."""
+        best = self.best
+        return -math.inf if best is None or best.valid_ll is None else best.valid_ll
+
+
+@dataclass(frozen=True)
+class UnitsChoice:
+    """The best circuit by validation likelihood, and all that were tried, from the smallest on."""
+
+    units: int
+    result: FitResult
+    path: tuple[Tried, ...] = field(repr=False)
+
+    @property
+    def model(self) -> Model:
+        """The model of the best circuit."""
+        return self.result.model
+
+
+def units_grid(units: Units) -> tuple[int, ...]:
+    """The sizes to try, from the smallest on."""
+    if isinstance(units, str):
+        if units != "auto":
+            raise OptionError(f"units must be a number, several, or 'auto', not {units!r}")
+        return UNITS_GRID
+    listed = sorted(set(units)) if isinstance(units, Iterable) else [units]
+    if not listed:
+        raise OptionError(f"units must name at least one number, not {units!r}")
+    for number in listed:
+        check_count("units", number, at_least=1)
+    return tuple(listed)
+
+
+def choose_units(grid: Sequence[int], train: Callable[[int], Sequence[FitResult]]) -> UnitsChoice:
+    """Train sizes from the smallest on until two in a row are worse than the best by validation likelihood.
+
+    train: all runs of a size. A size whose runs all fail counts as worse; TrainingError if that is all of them. After
+    Ctrl-C the best so far is taken.
+    """
+    path: list[Tried] = []
+    failure: TrainingError | None = None
+    for units in grid:
+        try:
+            path.append(Tried(units, tuple(train(units))))
+        except TrainingError as error:
+            failure = error
+            path.append(Tried(units, ()))
+        values = [tried.valid_ll for tried in path]
+        worse = len(path) - 1 - values.index(max(values))
+        if worse >= WORSE_IN_A_ROW or any(result.stopped == "interrupted" for result in path[-1].results):
+            break
+    chosen = max(path, key=lambda tried: tried.valid_ll)  # the smallest of equals
+    if chosen.best is None:
+        raise failure or TrainingError("all runs failed, with every number of units")
+    result = chosen.best
+    if result.stopped != "interrupted" and any(other.stopped == "interrupted" for other in path[-1].results):
+        result = replace(result, stopped="interrupted")
+    return UnitsChoice(chosen.units, result, tuple(path))
+
+
+def train_units(
+    grid: Sequence[int], rows: Rows, pseudocounts: Sequence[float], seed: int = 0, init: Initialization = "prototypes"
+) -> UnitsChoice:
+    """Hidden Chow-Liu trees of these sizes, one fleet for each, with a run for each pseudocount."""
+    tree = chow_liu_tree(rows.train, rows.schema.families)
+    runs = [
+        Run(Vanilla(pseudocount), seed, init=init, label=f"pseudocount {pseudocount:g}") for pseudocount in pseudocounts
+    ]
+
+    def train(units: int) -> list[FitResult]:
+        note(f"{units} units, {len(runs)} runs", rows.progress)
+        return list(train_fleet(hclt(rows.train, units, schema=rows.schema, tree=tree), runs, rows).values())
+
+    return choose_units(grid, train)
+
+
+def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other options go into records at once
+    train: Any,
+    units: Units = "auto",
+    *,
+    valid: Any = None,
+    test: Any = None,
+    weights: Any = None,
+    missing: int | None = None,
+    schema: Schema | None = None,
+    pseudocounts: Sequence[float] = SMOOTHING,
+    init: Initialization = "prototypes",
+    seed: int = 0,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+    **options: Unpack[TrainingOptions],
+) -> UnitsChoice:
+    """Train hidden Chow-Liu trees of several numbers of units, and take the best by validation likelihood (`.model`).
+
+    Each size is trained as a fleet with one run for each pseudocount, from the smallest on, until two sizes in a row
+    are worse than the best so far. `.units` is the number that was chosen, `.result` its training, `.path` all of them.
+
+    units: "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
+    train, weights, missing, schema: As in `fit_ensemble`.
+    valid: Held-out rows, or the share of the training rows to set aside; None is 10 %. test: rows to score only.
+    pseudocounts: Added to each sum's counts in every step, to choose from. init: "prototypes" or "random".
+
+    The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
+    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows).
+    {settings}
+    Ctrl-C ends the search with the best circuit so far (`.result.stopped == "interrupted"`).
+    """
+    refuse_unknown(options, signature(fit_units).parameters, "fit_units")
+    grid = units_grid(units)
+    if valid is False:
+        raise OptionError("fit_units chooses by validation rows: leave valid=False out to set some aside")
+    table = as_table(train, weights=weights, missing=missing)
+    schema = schema or infer_schema(table)
+    held = held_out(align(table, schema, unseen="error"), valid, schema, missing)
+    if "valid" in held.rows and progress is not False:
+        say(held, table)
+    scored = None if test is None else align(as_table(test, missing=missing), schema, unseen="missing")
+    kept = held.parts["train"]
+    rows = Rows(kept, held.parts["valid"], schema, best_settings(options, kept), callbacks, progress, scored)
+    return train_units(grid, rows, pseudocounts, seed, init)
+
+
+show_records(fit_units, settings=Settings)
