@@ -167,6 +167,14 @@ def test_findings_are_computed_from_the_records():
     assert cells[-1].text() == "+2.00"
 
 
+def test_data_sets_without_published_numbers_have_none():
+    records = [_record("unheard_of", 0, "single", chow_liu=-7, single=-6, ensemble=-6, joint=-6)]
+    report = leaderboard_report(records)
+    assert not any("published" in note.lower() for note in report.notes)
+    assert report.tables[0].rows[0][-2:] == ("-", "-")
+    assert len(findings(leaderboard_lines(records))) == 3
+
+
 def test_the_record_is_the_best_by_validation_and_the_simplest_of_equals():
     scores = {"single": {"valid_ll": -2.0}, "ensemble": {"valid_ll": -1.0}, "joint": {"valid_ll": -1.0}}
     assert best_kind(scores) == "ensemble"

@@ -72,13 +72,18 @@ def leaderboard_report(records: Sequence[Record]) -> Report:
         "All choices are made by validation likelihood: units, pseudocount, epoch, members, weights, and which of "
         "single, ensemble and joint is the record of a seed. Test rows play no part.",
         "Mean ± standard deviation (n - 1) over seeds, in nats; best of single, ensemble and joint in bold.",
-        "Published: the best of the numbers that were checked at their source, "
-        + "; ".join(dict.fromkeys(line.published.source for line in lines if line.published is not None))
-        + ". Others may be better: only checked ones are quoted.",
+        *_about_published(lines),
         *provenance(records),
     )
     values = tuple(_values(line, kind) for line in lines for kind in NAMES)
-    return Report(LEADERBOARD, TITLE, (_main(lines), _choices(lines), _sources(lines)), notes, COLUMNS, values)
+    sources = [_sources(lines)] if any(line.published is not None for line in lines) else []
+    return Report(LEADERBOARD, TITLE, (_main(lines), _choices(lines), *sources), notes, COLUMNS, values)
+
+
+def _about_published(lines: Sequence[Line]) -> list[str]:
+    sources = dict.fromkeys(line.published.source for line in lines if line.published is not None)
+    quoted = f"Published: the best of the numbers that were checked at their source ({'; '.join(sources)})."
+    return [f"{quoted} Better ones that we could not check may exist; none of them is quoted."] if sources else []
 
 
 def _protocol(recipe: Record) -> str:
