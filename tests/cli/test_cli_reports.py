@@ -9,7 +9,7 @@ import pytest
 from cli_helpers import FIELDS, strict_json, write_csv
 
 import circurve as cc
-from circurve.cli.options import parse_step_size
+from circurve.cli.parse import parse_step_size
 from circurve.cli.show import document, print_table, significant
 from circurve.persistence import read_metadata
 

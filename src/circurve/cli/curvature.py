@@ -16,6 +16,7 @@ from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
+from circurve.cli.parse import parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
 from circurve.cli.tables import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
@@ -89,7 +90,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
-    source = Source(data, data_dir, header, missing, dropped=options.parse_dropped(types))
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types))
     files = (model, *files_of(source))
     if csv is not None:
         check_target("--csv", csv, files)

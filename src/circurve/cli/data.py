@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.parse import parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.cli.tables import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
@@ -58,7 +59,7 @@ def describe(
     as_json: options.JsonOption = False,
 ) -> None:
     """Show what is in a data set or a file."""
-    source = Source(data, data_dir, header, missing, options.parse_types(types))
+    source = Source(data, data_dir, header, missing, parse_types(types))
     dataset = load(source)
     parts = parts_of(dataset)
     columns = scan_columns(*parts.values())

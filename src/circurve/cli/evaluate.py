@@ -14,6 +14,7 @@ from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
 from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
+from circurve.cli.parse import parse_dropped
 from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.tables import (
@@ -74,7 +75,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     over rows of the trace of the Hessian of -log p, is that of the training
     rows where these are scored.
     """
-    source = Source(data, data_dir, header, missing, dropped=options.parse_dropped(types))
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types))
     if scores == STANDARD and as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
     if scores is not None:

@@ -30,6 +30,7 @@ from circurve.cli.methods import (
     parse_mu,
 )
 from circurve.cli.models import WITHOUT_UNITS, Shape, Structure
+from circurve.cli.parse import parse_shares, parse_types, parse_units
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import STOPPED, Job, Sized, Typed, describe_job, describe_run, load_for, train, train_sizes
@@ -106,10 +107,10 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     gates = None if gate is None else [parse_gate(gate)]
     run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
-    sizes = options.parse_units(units)
+    sizes = parse_units(units)
     job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], typed)
-    held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing, options.parse_types(types), unseen=unseen.value)
+    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    source = Source(data, data_dir, header, missing, parse_types(types), unseen=unseen.value)
     files = (*files_of(source), valid, test)
     if out is not None:
         check_target("--out", out, files)

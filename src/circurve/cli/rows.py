@@ -10,6 +10,7 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.files import check_rows, write_rows
+from circurve.cli.parse import parse_dropped
 from circurve.cli.question import read_evidence
 from circurve.cli.show import print_facts
 from circurve.cli.tables import STANDARD, Source, check_known, files_of, load, parts_of, source_for, without
@@ -83,7 +84,7 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     """
     if how not in HOWS:
         raise OptionError(f"--how must be one of {', '.join(HOWS)}, not {how!r}")
-    source, copied = Source(data, None, header, missing), options.parse_dropped(types)
+    source, copied = Source(data, None, header, missing), parse_dropped(types)
     check_rows("--out", out, (model, *files_of(source)))
     loaded = load_model(model, device)
     dataset = load(source_for(loaded, source))

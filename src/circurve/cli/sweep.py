@@ -17,6 +17,7 @@ from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_folder, check_plot, check_target, save_model, save_plot, write_csv
 from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
+from circurve.cli.parse import parse_shares, parse_types
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
@@ -106,8 +107,8 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
     typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
     job = Job.of(Shape(structure, units, leaves), runs, typed)
-    held = HeldOut(valid, test, None if split is None else options.parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing, options.parse_types(types), unseen=unseen.value)
+    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
+    source = Source(data, data_dir, header, missing, parse_types(types), unseen=unseen.value)
     files = (*files_of(source), valid, test)
     if csv is not None:
         check_target("--csv", csv, files)

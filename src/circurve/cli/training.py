@@ -11,6 +11,7 @@ from circurve.cli import options
 from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
+from circurve.cli.parse import parse_batch_size, parse_step_size
 from circurve.cli.show import progress
 from circurve.cli.tables import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
 from circurve.data import Dataset
@@ -63,8 +64,8 @@ class Typed:
         """The same, checked."""
         return Settings(
             epochs=self.epochs,
-            batch_size=options.parse_batch_size(self.batch_size),
-            step_size=None if self.step_size is None else options.parse_step_size(self.step_size),
+            batch_size=parse_batch_size(self.batch_size),
+            step_size=None if self.step_size is None else parse_step_size(self.step_size),
             tolerance=self.tolerance,
             patience=self.patience,
             select=None if self.select is None else self.select.value,

@@ -19,8 +19,9 @@ from circurve.errors import DataError, OptionError
 
 __all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
 
-SPLIT, FRACTION = 0, 1
-"""What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent."""
+SPLIT, FRACTION = 2, 1
+"""What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent. Neither is 0:
+numpy.random.default_rng(seed) has that stream, and rows that were made with it would be split by their values."""
 
 
 @final
@@ -123,6 +124,6 @@ def check_seed(seed: object) -> None:
 
 def _shuffled(count: int, seed: int, purpose: int) -> NDArray[np.int64]:
     """The numbers below `count` in random order. It sorts raw PCG64 output, whose stream numpy keeps fixed."""
-    entropy: Any = [int(seed), purpose] if purpose else int(seed)
+    entropy: Any = [int(seed), purpose]
     keys = np.random.PCG64(entropy).random_raw(count)
     return np.argsort(keys, kind="stable")
