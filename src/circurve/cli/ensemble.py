@@ -205,7 +205,7 @@ def _print(report: dict[str, Any]) -> None:
     print_facts(
         {
             **measured(report),
-            "left out": f"{left} members of negligible weight" if left else None,
+            "left out": f"{left} {'member' if left == 1 else 'members'} of negligible weight" if left else None,
             "held-out rows": number(report["ensemble"]["held_out_ll"]) if report["valid_ll"] is None else None,
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],

@@ -113,14 +113,14 @@ def _any(trained: Trained) -> list[Candidate]:
 
 
 def _joint_recipe(rows: Rows, options: EnsembleOptions) -> JointRecipe:
-    """Joint training with the user's options; a step that was not given is a small one."""
-    given = rows.settings
+    """Joint training with the user's options; what was not given is that of `JOINT`."""
+    given, usual = rows.settings, Settings()
     return JointRecipe(
         options.joint_epochs,
         JOINT.step if given.step_size == BEST_STEP else given.step_size,
         given.patience or JOINT.patience,
-        given.batch_size,
-        min(options.all_pseudocounts),
+        JOINT.batch_size if given.batch_size == usual.batch_size else given.batch_size,
+        min(JOINT.pseudocount, *options.all_pseudocounts),
     )
 
 
