@@ -168,10 +168,10 @@ def masked_circuit(units: int, rng: np.random.Generator) -> Circuit:
     return Circuit(Sum(Product(pairs)))
 
 
-@pytest.mark.parametrize("units", [3, 7, 40])
+@pytest.mark.parametrize("units", [3, 33])
 def test_masked_sums_go_edge_by_edge(units):
     rng = np.random.default_rng(units)
-    case = with_parameters(masked_circuit(units, rng), ("binary",) * 4, Shape(samples=37), rng)
+    case = with_parameters(masked_circuit(units, rng), ("binary",) * 4, Shape(samples=33), rng)
     assert "edge by edge" in fused(case).describe()
     check(case)
 

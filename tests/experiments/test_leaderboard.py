@@ -19,7 +19,7 @@ from circurve.experiments.leaderboard_page import leaderboard_page
 from circurve.experiments.leaderboard_report import findings, leaderboard_lines, leaderboard_report
 from circurve.experiments.published import best_published, published
 from circurve.experiments.records import read_records
-from circurve.learning.recipe import QUICK_RECORD, JointRecipe, RecordRecipe
+from circurve.learning.recipe import QUICK_RECORD, RECORD, JointRecipe, RecordRecipe
 
 TINY = RecordRecipe(
     units=(2, 3),
@@ -208,4 +208,5 @@ def test_a_first_look_and_given_units_change_the_recipe():
     assert recipe_for(ReproduceOptions(protocol="record", quick=True)) == QUICK_RECORD
     changed = recipe_for(ReproduceOptions(protocol="record", units=12, epochs=7))
     assert (changed.units, changed.epochs) == ((12,), 7)
-    assert changed.units_of_members(48) == (32, 48, 100)
+    assert changed.units_of_members(48) == RECORD.member_units
+    assert replace(changed, member_units=(8,), member_multiples=(0.5, 2.0)).units_of_members(48) == (8, 24, 96)

@@ -96,7 +96,8 @@ def masked_circuit() -> Circuit:
 
 @pytest.mark.parametrize("name", ["smoothed", "all three", "mean ratio", "exact simplex", "exact penalty"])
 def test_masked_sums(name):
-    found, wanted = both(ROWS, METHODS[name], masked_circuit(), epochs=2)
+    epochs = 2 if DEVICE == "cuda" else 1  # the interpreter takes long for kernels that go edge by edge
+    found, wanted = both(ROWS, METHODS[name], masked_circuit(), epochs=epochs)
     assert_same(found, wanted)
     for result in found:
         for node in result.model.circuit.sums:

@@ -114,9 +114,9 @@ def frame_model(frame, **options):
     [
         (lambda f: f.rename(columns={"b": "z"}), "it has no column 'b', but a column 'z'"),
         (lambda f: f[["a", "b"]], "it has 2 columns, not 3"),
-        (lambda f: f.assign(c=["x", "z"] * 20), r"column 2 \('c'\) is coded as .*'z'.*, not as .*'y'"),
-        (lambda f: f.assign(a=[0, 1, 2, 2] * 10), r"column 0 \('a'\) is Categorical\(states=3\), not Bernoulli"),
-        (lambda f: f.assign(a=np.linspace(0, 1, 40)), r"column 0 \('a'\) is Gaussian"),
+        (lambda f: f.assign(c=["x", "z"] * 20), r"column 3 \('c'\) is coded as .*'z'.*, not as .*'y'"),
+        (lambda f: f.assign(a=[0, 1, 2, 2] * 10), r"column 1 \('a'\) is Categorical\(states=3\), not Bernoulli"),
+        (lambda f: f.assign(a=np.linspace(0, 1, 40)), r"column 1 \('a'\) is Gaussian"),
     ],
 )
 def test_an_error_names_the_column_that_differs(change, message):
