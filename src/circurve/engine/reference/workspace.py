@@ -78,7 +78,8 @@ class Workspace:
     def __init__(self, runs: int, device: torch.device, dtype: torch.dtype) -> None:
         self.runs, self.device, self.dtype = runs, device, dtype
         self._memory: dict[str, Tensor] = {}  # flat
-        self._views: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # kept, since a view costs like a small operation
+        # by name and shape; kept, since a view costs like a small operation
+        self._views: dict[str, dict[tuple[int, ...], Tensor]] = {}
         self._rows: dict[str, Rows] = {}
         self._sums: dict[int, SumPlaces] = {}
         self._samples, self._backward = 0, False
@@ -100,20 +101,17 @@ class Workspace:
 
     def take(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """A tensor of this shape with undefined content; a name has one dtype."""
-        found = self._views.get((name, shape))
+        views = self._views.setdefault(name, {})
+        found = views.get(shape)
         if found is None:
             size = math.prod(shape)
             if name not in self._memory or self._memory[name].numel() < size:
-                self._forget(name)
+                views.clear()
+                self._memory.pop(name, None)  # give it back before more is taken
                 with torch.inference_mode(False):  # else it could not be written to outside of inference mode
                     self._memory[name] = torch.empty(size, device=self.device, dtype=dtype or self.dtype)
-            found = self._views[name, shape] = self._memory[name][:size].view(shape)
+            found = views[shape] = self._memory[name][:size].view(shape)
         return found
-
-    def _forget(self, name: str) -> None:
-        """Give the memory of a name back before more is taken for it."""
-        self._views = {key: view for key, view in self._views.items() if key[0] != name}
-        self._memory.pop(name, None)
 
     def rows(self, name: str, space: Space, samples: int) -> Rows:
         """All blocks of a space in one matrix."""
