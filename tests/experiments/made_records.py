@@ -39,6 +39,7 @@ def made_record(study: Study, dataset: str, fraction: float, setting: Setting, s
         "settings": {
             **{"units": protocol.units, "batch_size": protocol.batch_size, "step": protocol.step_name},
             **{"epochs": protocol.epochs_for(rows), "rows": rows},
+            **({} if protocol.leaves == "own" else {"leaves": protocol.leaves}),
         },
         "final": final,
         "best": best,

@@ -12,7 +12,7 @@ from made_records import Rule, made_records
 import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.claim import Claim
-from circurve.experiments.claims import check_claims
+from circurve.experiments.claim_list import check_claims
 from circurve.experiments.outputs import TABLES, Shelf, records_of
 from circurve.experiments.page import load_shelves, reproduction_page
 from circurve.experiments.records import line_of

@@ -34,6 +34,8 @@ class ProtocolName(StrEnum):
     """How to train and choose."""
 
     paper = "paper"
+    paper_own = "paper-own"
+    smoothed = "smoothed"
     best = "best"
     record = "record"
 
@@ -54,7 +56,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             rich_help_panel=options.TRAINING,
             show_default="paper",
-            help="paper: the paper's way; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
+            help="paper: the paper's way; paper-own: the same with a latent for every variable; smoothed: as paper, "
+            "with pseudocount 0.1; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
             "chosen by validation; record: that of leaderboard.",
         ),
     ] = None,

@@ -21,7 +21,14 @@ from circurve.experiments.plan import load_all
 from circurve.experiments.provenance import describe, describe_environment, provenance
 from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, Study, describe_setting, describe_use
+from circurve.experiments.spec import (
+    PROTOCOLS,
+    RECORD_PROTOCOL,
+    ReproduceOptions,
+    Study,
+    describe_setting,
+    describe_use,
+)
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
@@ -106,7 +113,9 @@ def reproduce(
     if targets == (LEADERBOARD,):
         return _leaderboard(options, resume=resume, command=command, tell=tell, progress=progress)
     if options.protocol == RECORD_PROTOCOL:
-        raise OptionError(f"protocol {RECORD_PROTOCOL} is that of {LEADERBOARD}; {targets[0]} has paper and best")
+        raise OptionError(
+            f"protocol {RECORD_PROTOCOL} is that of {LEADERBOARD}; {targets[0]} has {', '.join(PROTOCOLS)}"
+        )
     outputs = Outputs()
     known = [] if resume else read_records(options.out / FILE_NAME)
     if known:
@@ -260,6 +269,7 @@ def _fits(study: Study, record: Record) -> bool:
         record["dataset"] in study.datasets
         and record["fraction"] in study.fractions
         and record["seed"] in study.seeds
+        and settings.get("leaves", "own") == protocol.leaves
         and trained == (protocol.units, protocol.batch_size, protocol.step_name, protocol.epochs_for(settings["rows"]))
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from circurve.experiments.claims import check_claims
+from circurve.experiments.claim_list import check_claims
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
 from circurve.experiments.records import Record
 from circurve.experiments.spec import PROTOCOLS
@@ -23,7 +23,7 @@ beside it by `python docs/make_reproduction.py`; every verdict and every number 
 
 
 def load_shelves(folder: Path) -> dict[str, Shelf]:
-    """FOLDER/paper and FOLDER/best, each made by `circurve reproduce --out`; one that is not there is left out."""
+    """FOLDER/PROTOCOL for every protocol, each made by `circurve reproduce --out`; those not there are left out."""
     shelves = {protocol: Shelf.load(folder / protocol) for protocol in PROTOCOLS}
     return {protocol: shelf for protocol, shelf in shelves.items() if shelf.records}
 

@@ -16,6 +16,7 @@ from circurve.experiments.spec import Setting, Study, describe_setting
 from circurve.graph import Circuit
 from circurve.learning.fleet_size import runs_at_once
 from circurve.structures import hclt, infer_families
+from circurve.structures.hclt import Leaves
 
 __all__ = ["Fleet", "PlannedRun", "circuit_for", "digest", "load_all", "load_study_data", "plan_study", "training_rows"]
 
@@ -87,9 +88,9 @@ def training_rows(data: Dataset, fraction: float, seed: int) -> Table:
     return data.train if fraction == 1 else take_fraction(data.train, fraction, seed)
 
 
-def circuit_for(data: Dataset, train: Table, units: int) -> Circuit:
+def circuit_for(data: Dataset, train: Table, units: int, leaves: Leaves = "own") -> Circuit:
     """The hidden Chow-Liu tree of the training rows; its families also take the values of the other parts."""
-    return hclt(train, units, infer_families(*_parts(data)))
+    return hclt(train, units, infer_families(*_parts(data)), leaves=leaves)
 
 
 def digest(data: Dataset) -> str:
@@ -152,8 +153,12 @@ def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: Record) -> l
 
 
 def describe_settings(study: Study, epochs: int) -> Record:
-    """The part of a record about training that is the same for all runs of a fleet."""
+    """The part of a record about training that is the same for all runs of a fleet.
+
+    It enters the ids of runs: what older records do not have is named only where it is not the usual one.
+    """
     protocol = study.protocol
-    shape = {"structure": "hclt", "units": protocol.units}
+    shape: Record = {"structure": "hclt", "units": protocol.units}
+    shape |= {} if protocol.leaves == "own" else {"leaves": protocol.leaves}
     steps = {"epochs": epochs, "batch_size": protocol.batch_size, "step": protocol.step_name}
     return {**shape, **steps, "precision": "float32"}

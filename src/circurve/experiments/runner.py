@@ -92,7 +92,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
-    circuit = circuit_for(fleet.data, train, study.protocol.units)
+    circuit = circuit_for(fleet.data, train, study.protocol.units, study.protocol.leaves)
     started = time.perf_counter()
     outcomes = _outcomes(circuit, train, study, work, display)
     elapsed = time.perf_counter() - started  # of a fleet without results, which know their own time

@@ -19,12 +19,15 @@ from circurve.learning.methods import as_gate
 from circurve.learning.recipe import BEST_EPOCHS, BEST_STEP, SMALL_EPOCHS, SMALL_ROWS, SMOOTHING
 from circurve.learning.schedules import cosine
 from circurve.model import as_device
+from circurve.structures.hclt import Leaves
 
 __all__ = [
     "BEST",
     "PAPER",
+    "PAPER_OWN",
     "PROTOCOLS",
     "RECORD_PROTOCOL",
+    "SMOOTHED",
     "Protocol",
     "ReproduceOptions",
     "Setting",
@@ -49,7 +52,13 @@ class Protocol:
     """The strengths of global and gated to choose from."""
 
     pseudocounts: tuple[float, ...] = (0.0,)
-    """Of vanilla, to choose from; global and gated have none."""
+    """Of vanilla, to choose from."""
+
+    penalty_pseudocount: float = 0.0
+    """Of global and gated."""
+
+    leaves: Leaves = "own"
+    """Whether a variable without children in the tree has a latent of its own or hangs on its parent's."""
 
     units: int = 100
     batch_size: int = 200
@@ -80,15 +89,25 @@ class Protocol:
         if self.small_epochs != self.epochs:
             epochs += f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
         epoch = "the last epoch" if self.choose_epoch == "last" else "each run's best epoch by validation likelihood"
+        leaves = "a latent for every variable" if self.leaves == "own" else "leaves that share their parent's latent"
+        smoothed = (
+            f"a pseudocount of {self.penalty_pseudocount:g} in every method, " if self.penalty_pseudocount else ""
+        )
         return (
-            f"Protocol {self.name}: {self.units} units, mini-batch EM with batches of {self.batch_size}, "
-            f"step size {self.step_name}, {' or '.join(self.inits)} start, {epochs}, "
+            f"Protocol {self.name}: {self.units} units, {leaves}, mini-batch EM with batches of {self.batch_size}, "
+            f"step size {self.step_name}, {smoothed}{' or '.join(self.inits)} start, {epochs}, "
             f"scores of {epoch}."
         )
 
 
-PAPER = Protocol("paper")
-"""The paper prints neither batch, step nor epochs; these give its vanilla column."""
+PAPER = Protocol("paper", leaves="shared")
+"""The paper prints neither batch, step nor epochs; these give its vanilla column. Its structure is PyJuice's."""
+
+PAPER_OWN = replace(PAPER, name="paper-own", leaves="own")
+"""The same with a latent for every variable."""
+
+SMOOTHED = replace(PAPER, name="smoothed", pseudocounts=(0.1,), penalty_pseudocount=0.1)
+"""The same as `paper` with every M-step smoothed: no weight falls to the floor."""
 
 BEST = Protocol(
     "best",
@@ -103,7 +122,7 @@ BEST = Protocol(
 """Strengths from a hundredth of the paper's smallest on, by decades; plain EM smoothed, two starts, a falling step; the
 epoch is chosen by validation too."""
 
-PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
+PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, PAPER_OWN, SMOOTHED, BEST)}
 
 RECORD_PROTOCOL = "record"
 """The protocol of the leaderboard, which trains ensembles: its numbers are those of `learning.recipe.RECORD`."""
@@ -272,10 +291,11 @@ def settings_for(label: str, methods: Sequence[Method], protocol: Protocol) -> l
 def standard_settings(options: ReproduceOptions) -> list[Setting]:
     """The three columns of the paper's tables: vanilla, global and gated."""
     protocol = protocol_for(options)
+    pseudocount = protocol.penalty_pseudocount
     columns: dict[str, list[Method]] = {
         "vanilla": [Vanilla(pseudocount) for pseudocount in protocol.pseudocounts],
-        "global": [Global(mu) for mu in protocol.mus],
-        "gated": [Gated(mu, gate=gate) for gate in options.gate for mu in protocol.mus],
+        "global": [Global(mu, pseudocount) for mu in protocol.mus],
+        "gated": [Gated(mu, gate=gate, pseudocount=pseudocount) for gate in options.gate for mu in protocol.mus],
     }
     return [setting for label, methods in columns.items() for setting in settings_for(label, methods, protocol)]
 
