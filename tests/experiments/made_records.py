@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from circurve.experiments import Study
+from circurve.experiments.plan import describe_settings
 from circurve.experiments.spec import Setting, describe_setting
 from circurve.learning import Method
 
@@ -36,11 +37,7 @@ def made_record(study: Study, dataset: str, fraction: float, setting: Setting, s
         "method": describe_setting(setting),
         "protocol": protocol.name,
         "choose_epoch": protocol.choose_epoch,
-        "settings": {
-            **{"units": protocol.units, "batch_size": protocol.batch_size, "step": protocol.step_name},
-            **{"epochs": protocol.epochs_for(rows), "rows": rows},
-            **({} if protocol.leaves == "own" else {"leaves": protocol.leaves}),
-        },
+        "settings": {**describe_settings(study, protocol.epochs_for(rows)), "rows": rows},
         "final": final,
         "best": best,
         "history": {"train_ll": [-9.0], "valid_ll": [-10.0], "test_ll": [-10.0]},

@@ -10,7 +10,9 @@ from typing import Literal
 from circurve.data import DEBD
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
+from circurve.experiments.probe import Probe
 from circurve.experiments.records import Record
+from circurve.experiments.variants import Variant
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count
 from circurve.learning.gates import gate_name
@@ -23,6 +25,7 @@ from circurve.structures.hclt import Leaves
 
 __all__ = [
     "BEST",
+    "FAIR",
     "PAPER",
     "PAPER_OWN",
     "PROTOCOLS",
@@ -122,7 +125,18 @@ BEST = Protocol(
 """Strengths from a hundredth of the paper's smallest on, by decades; plain EM smoothed, two starts, a falling step; the
 epoch is chosen by validation too."""
 
-PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, PAPER_OWN, SMOOTHED, BEST)}
+FAIR = Protocol(
+    "fair",
+    leaves="shared",
+    units=32,
+    step=BEST_STEP,
+    epochs=60,
+    small_epochs=60,
+    choose_epoch="best",
+)
+"""For studies with as many candidates for every method, all of them smoothed and stopped by validation."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, PAPER_OWN, SMOOTHED, BEST, FAIR)}
 
 RECORD_PROTOCOL = "record"
 """The protocol of the leaderboard, which trains ensembles: its numbers are those of `learning.recipe.RECORD`."""
@@ -225,6 +239,15 @@ class Study:
     max_runs: int | None = None
     """The most runs of a fleet; None goes by the size of the circuit."""
 
+    variant: Variant | None = None
+    """A change of all its data sets."""
+
+    probe: Probe | None = None
+    """What is measured on the models beyond their scores: those of each run's best epoch by validation."""
+
+    anatomy: bool = True
+    """Whether to measure where the trace of each model sits."""
+
     def __post_init__(self) -> None:
         for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
@@ -305,8 +328,9 @@ def describe_method(method: Method) -> Record:
     names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "multiplier", "pseudocount")
     fields = {name: getattr(method, name, None) for name in names}
     fields["gate"] = gate_name(method.gate) if isinstance(method, Gated) else None
-    if isinstance(method, Gated) and method.estimator == "clipped":  # no other method's record depends on it
-        fields["ratio_floor"] = method.ratio_floor
+    if isinstance(method, Gated):  # what older records do not have is named only where it is not the usual one
+        fields |= {"ratio_floor": method.ratio_floor} if method.estimator == "clipped" else {}
+        fields |= {"gates_from": method.gates_from} if method.gates_from != "batch" else {}
     if not isinstance(fields["mu"], int | float | None):
         fields["mu"] = repr(fields["mu"])
     return {"name": type(method).__name__.lower(), **fields}
