@@ -47,15 +47,15 @@ CLAIMS = (
     ),
     ListedClaim(
         FIT,
-        "the same against vanilla with smoothing",
+        "weakly gated keeps the fit of smoothed vanilla",
         partial(claims.weakly_gated_keeps_the_fit, "table-b", claims.SMOOTHED_OPENINGS),
         BEST,
     ),
     ListedClaim(FIT, "gated clearly helps on the small sets", claims.gated_helps_small_sets, ALL),
     ListedClaim(FIT, "global underfits", claims.global_underfits, ALL),
-    ListedClaim(FIT, "weaker penalties undo most of that", claims.smaller_strengths_rescue_global, ALL),
+    ListedClaim(FIT, "weaker penalties undo most of global's loss", claims.smaller_strengths_rescue_global, ALL),
     ListedClaim(FIT, "gated is above global", claims.gated_beats_global, ALL),
-    ListedClaim(FIT, "early stopping alone is as good as every column", claims.early_stopping_wins, UNSMOOTHED),
+    ListedClaim(FIT, "vanilla, stopped early, reaches every column", claims.early_stopping_wins, UNSMOOTHED),
     ListedClaim(FIT, "a penalty beats the best pseudocount", claims.penalties_beat_smoothing, ALL),
     ListedClaim(FIT, "exact updates beat the surrogate", claims.exact_updates_help, ALL),
     ListedClaim(FIT, "global helps on scarce data and harms on plenty", claims.low_data_helps, LAST),
@@ -67,7 +67,9 @@ CLAIMS = (
         partial(claims.falls, "dof_points", "{:.2f} points", OVERFITTING_FALLS),
         ALL,
     ),
-    ListedClaim(ANATOMY, "10 % of the nodes hold T, 60 % hold t", claims.trace_is_concentrated, ALL),
+    ListedClaim(
+        ANATOMY, "less than 10 % of the nodes hold T, more than 60 % hold t", claims.trace_is_concentrated, ALL
+    ),
     ListedClaim(ANATOMY, "T is more concentrated than t", claims.usage_concentrates, ALL),
     ListedClaim(ANATOMY, "the trace sits in the upper half", claims.shallow_nodes_dominate, ALL),
 )

@@ -8,19 +8,14 @@ import numpy as np
 
 from circurve.experiments.claim import Claim, Found, agreed, best_of, judged, mixed_starts, rows_with, signed
 from circurve.experiments.outputs import Shelf
-from circurve.experiments.paper_numbers import LABELS, TEST_LL, paper_test_ll
+from circurve.experiments.paper_numbers import CLEAR, CLOSE, KEPT, LABELS, LARGE, SMALL, TEST_LL, paper_test_ll
 from circurve.experiments.records import Record
 from circurve.experiments.summary import Rows, choose_rows, paired, spread, upper_half, verdict
 from circurve.experiments.table_d import SMOOTHED
 from circurve.experiments.tables import improvement, p_text
 
-LARGE, SMALL = ("nltcs", "plants", "baudio"), ("dna", "bbc")
-
-KEPT, CLEAR = 0.05, 0.5
-"""Nats: no loss to speak of, a clear gain."""
-
-CLOSE, ROUNDING = 0.1, 0.005
-"""Nats: near the paper, and half of the last digit that it prints."""
+ROUNDING = 0.005
+"""Nats: half of the last digit that the paper prints."""
 
 PAPER_GRID = 0.01
 """The smallest strength that the paper tries."""

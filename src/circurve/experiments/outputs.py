@@ -36,6 +36,8 @@ from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
 from circurve.experiments.table_estimators import report_estimators, study_estimators
+from circurve.experiments.table_pseudocounts import report_pseudocounts, study_pseudocounts
+from circurve.experiments.table_readings import report_readings, study_readings
 from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.persistence import replace_file
 
@@ -63,7 +65,11 @@ PAPER_TABLES = {
     "table-d": TableSpec(study_d, report_d),
     "estimators": TableSpec(study_estimators, report_estimators),
 }
-TABLES = {**PAPER_TABLES, **STUDIES}
+MORE_TABLES = {
+    "pseudocounts": TableSpec(study_pseudocounts, report_pseudocounts),
+    "readings": TableSpec(study_readings, report_readings),
+}
+TABLES = {**PAPER_TABLES, **MORE_TABLES, **STUDIES}
 FIGURE_NAMES = tuple(f"fig-{number}" for number in range(1, 8))
 ALL, ALL_STUDIES = "all", "studies"
 

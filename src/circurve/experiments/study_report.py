@@ -264,7 +264,7 @@ def report_stopping(study: Study, records: Sequence[Record]) -> Report:
         for record in plain:
             if record["method"]["pseudocount"] == pseudocount:
                 made += [{**_with_score(record, s), "label": name} for name, s in stopped_scores(record).items()]
-        lines |= lines_of(made, f"{pseudocount:g}")
+        lines |= lines_of(made, f"pseudocount {pseudocount:g}")
     about = (
         "Test log-likelihood of plain EM where a rule stops it. Rules see training rows alone: the last epoch; the "
         "epoch before the trace first rises again; the smallest trace after a tenth of the epochs; the largest train "
@@ -272,4 +272,4 @@ def report_stopping(study: Study, records: Sequence[Record]) -> Report:
     )
     base = next(iter(RULES))
     title = "Study: stopping without validation rows"
-    return _report(study, records, title, lines, about, base=base, case_head="pseudocount")
+    return _report(study, records, title, lines, about, base=base, case_head="plain EM with")
