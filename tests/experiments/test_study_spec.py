@@ -11,15 +11,17 @@ import circurve as cc
 from circurve.errors import DataError, OptionError
 from circurve.experiments import BEST, PAPER, PAPER_OWN, SMOOTHED, ReproduceOptions, Setting, Study
 from circurve.experiments.figures import FIGURES
-from circurve.experiments.outputs import FIGURE_NAMES, TABLES, targets_of
+from circurve.experiments.outputs import FIGURE_NAMES, PAPER_TABLES, TABLES, targets_of, usual_protocol
 from circurve.experiments.plan import describe_settings
 from circurve.experiments.spec import (
     DEFAULT_DATASETS,
+    FAIR,
     chosen_datasets,
     describe_method,
     protocol_for,
     standard_settings,
 )
+from circurve.experiments.study_list import STUDIES
 from circurve.experiments.table_d import LABELS
 from circurve.learning.gates import top_fraction
 
@@ -197,8 +199,17 @@ def test_a_method_is_described_by_plain_values_that_tell_it_apart() -> None:
     assert describe_method(cc.Gated(0.1, gate=top_fraction(0.1, by="total")))["gate"] == "top_fraction:0.1:total"
 
 
+def test_studies_have_a_protocol_of_their_own() -> None:
+    studies = targets_of(["studies"])
+    assert set(studies) == set(STUDIES)
+    assert usual_protocol(studies) == "fair"
+    assert usual_protocol(["study-scarce", "table-b"]) == "paper"
+    assert usual_protocol(["leaderboard"]) == "record"
+    assert FAIR.choose_epoch == "best"
+
+
 def test_all_is_every_table_and_figure_once() -> None:
-    assert targets_of(["fig-2", "all", "table-a"]) == ("fig-2", *TABLES, "fig-1", *FIGURE_NAMES[2:])
+    assert targets_of(["fig-2", "all", "table-a"]) == ("fig-2", *PAPER_TABLES, "fig-1", *FIGURE_NAMES[2:])
     with pytest.raises(OptionError, match="no table or figure 'table-z'; there are table-a"):
         targets_of(["table-z"])
 

@@ -48,6 +48,7 @@ __all__ = [
     "ALL",
     "ALL_STUDIES",
     "FIGURE_NAMES",
+    "PAPER_TABLES",
     "TABLES",
     "FigureOutput",
     "Outputs",

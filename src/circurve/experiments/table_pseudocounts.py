@@ -144,6 +144,7 @@ def report_pseudocounts(study: Study, records: Sequence[Record]) -> Report:
     counts = {claim: _by_pseudocount(test, cases) for claim, (test, _) in CLAIMS.items()}
     notes = (
         study.protocol.in_words(),
+        "Every method has one strength: nothing is chosen by validation log-likelihood.",
         "The reason after a claim is our explanation, not a measurement.",
         f"Claim by pseudocount: on how many data sets it holds, of those it is about. Global and gated: mu = {MU:g}. "
         "The pseudocount is for each sum node and batch, shared out among its edges; it is the same for all methods of "
