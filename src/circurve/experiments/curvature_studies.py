@@ -40,13 +40,13 @@ PAIR, QUICK_PAIR = (0.003, 0.03), (0.03,)
 
 STRENGTHS = {"global": (0.001, 0.01), "gated": (0.01, 0.1), "geometric": (0.001, 0.01)}
 
-SHARES = (0.01, 0.03, 0.1)
+SHARES = (0.01, 0.1)
 """Of the training rows, where data are scarce."""
 
 CORRUPTED_ROWS, CORRUPTED_CELLS = 0.2, 0.5
 
 LARGE_UNITS, QUICK_LARGE_UNITS = 256, 32
-LARGE_EPOCHS = 40
+LARGE_EPOCHS = 30
 LARGE_SMOOTHING = (0.003, 0.03)
 LARGE_STRENGTHS = {"global": (0.001,), "gated": (0.01,), "geometric": (0.001,)}
 

@@ -23,6 +23,7 @@ PAPER_TITLE = "A Compositional Theory of Curvature in Probabilistic Circuits"
 PAPER_AUTHORS = (
     "Hrithik Suresh, Sahil Sidheekh, Shelar Parth Vijay, Yasir Z, Sriraam Natarajan and Narayanan Chatapuram Krishnan"
 )
+NO_GAIN = " (no clear gain at all)"
 WITHOUT, WITH = ("paper", "paper-own"), ("smoothed",)
 SHORT = {True: "yes", False: "no", None: "in part"}
 KINDS = (
@@ -103,7 +104,7 @@ def _advice(shelves: Mapping[str, Shelf]) -> list[str]:
             found += _stopping(rows_with(shelves[protocol], "table-b", "vanilla", "gated"), protocol)
             break
     structures = _structure_advice(shelves)
-    helps = [line for name, line in study_lines(shelves).items() if "no clear gain" not in line and name]
+    helps = [line for line in study_lines(shelves).values() if NO_GAIN not in line]
     return [*found, *structures, *helps]
 
 
@@ -194,5 +195,5 @@ def _study_line(report: Report) -> str:
         told.append(
             (gains, f"{label} {gains or 'no'} clear gain{'s' if gains > 1 else ''}, {losses} losses of {len(of)}")
         )
-    none = "" if any(gains for gains, _ in told) else " (no clear gain at all)"
+    none = "" if any(gains for gains, _ in told) else NO_GAIN
     return f"{report.title}: {'; '.join(text for _, text in told)}{none}."

@@ -174,12 +174,19 @@ def _report(  # noqa: PLR0913 - what a report is made of
         study.protocol.in_words(),
         choice_note(study),
         *grid_notes(study),
-        "Every method has as many candidates.",
+        _candidates(study),
         TESTS,
         *(f"{label}: {text}." for label, text in LABELS.items()),
         *provenance(records),
     )
     return Report(study.name, title, tuple(tables), notes, COLUMNS, _values(lines, base), tuple(sentences))
+
+
+def _candidates(study: Study) -> str:
+    counts = {label: sum(setting.label == label for setting in study.settings) for label in study.labels}
+    if len(set(counts.values())) == 1:
+        return f"Every method has {next(iter(counts.values()))} candidates."
+    return f"Candidates: {', '.join(f'{label} {count}' for label, count in counts.items())}."
 
 
 def report_plain(title: str, about: str, study: Study, records: Sequence[Record]) -> Report:
