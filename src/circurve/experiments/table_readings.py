@@ -60,7 +60,7 @@ READINGS = {
     "global+data": Reading("global", Global(MU, mu_scale="data"), "the same against the counts of all rows"),
     "global+smoothed": Reading("global", Global(MU, pseudocount=0.1), "the same with a pseudocount of 0.1"),
 }
-"""Label -> what it stands for. In all of them a node without flow keeps its weights, and so its t, however large."""
+"""Label -> what it stands for."""
 
 COLUMNS = (
     *("dataset", "reading", "mean", "std", "seeds", "mu", "minus_vanilla", "p_value"),
@@ -90,6 +90,7 @@ def report_readings(study: Study, records: Sequence[Record]) -> Report:
         "On dna and bbc the paper's gated column may have a larger mu, chosen by validation: the distance over "
         f"{', '.join(LARGE)} is the one that decides.",
         *(f"{label}: {reading.text}." for label, reading in READINGS.items()),
+        "A node without flow keeps its weights, and so its t, however large, in all readings but 'used'.",
         *provenance(records),
     )
     found = _findings(values)
@@ -121,13 +122,14 @@ def distance(values: Sequence[Record], label: str, large: bool) -> float:
 def _findings(values: Sequence[Record]) -> tuple[str, ...]:
     """Which reading is nearest to each column of the paper, and which keep the fit."""
     told = []
+    sets = [name for name in LARGE if any(v["dataset"] == name for v in values)]
     for column in ("gated", "global"):
         labels = [label for label, reading in READINGS.items() if reading.column == column]
         known = {label: far for label in labels if not math.isnan(far := distance(values, label, large=True))}
         if known:
             best = min(known, key=lambda label: known[label])
             told.append(
-                f"Nearest to the paper's {column} column on {', '.join(LARGE)} is the reading '{best}' "
+                f"Nearest to the paper's {column} column on {', '.join(sets)} is the reading '{best}' "
                 f"({READINGS[best].text}): {known[best]:.3f} nats off, root mean square; '{labels[0]}' is "
                 f"{known.get(labels[0], math.nan):.3f} off."
             )

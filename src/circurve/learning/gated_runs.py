@@ -60,15 +60,15 @@ class GatedRuns:
         weight = weight.index_select(0, self.index)[:, None, None].clamp_min(torch.finfo(torch.float64).tiny)
         means = self._means(measured, weight)
         if self.source != "batch":
-            self.past += means * weight
+            self.past += torch.stack(means, dim=1) * weight
             self.weight += weight[:, 0, 0]
             for total, ratio in zip(self.ratios, measured.ratios or (), strict=False):
                 total.add_(ratio.index_select(0, self.index))
             return self.held
         if self.memory:
-            self.past.copy_(torch.lerp(means, self.past, self.memory * self.seen))
+            self.past.copy_(torch.lerp(torch.stack(means, dim=1), self.past, self.memory * self.seen))
             self.seen.fill_(1.0)
-            means = self.past.clone()
+            means = self.past.clone().unbind(1)
         return self._gates_of(means)
 
     def end_epoch(self) -> None:
@@ -80,13 +80,13 @@ class GatedRuns:
             means = self.past / weight
             if self.ratios:
                 means[:, 0] = torch.cat(_mean_ratios(self.ratios, weight), dim=1)
-            self.held.copy_(self._gates_of(means))
+            self.held.copy_(self._gates_of(means.unbind(1)))
         self.seen.fill_(1.0)
         for tensor in (self.past, self.weight, *self.ratios):
             tensor.zero_()
 
-    def _gates_of(self, means: Tensor) -> Tensor:  # (runs, 3 or 4, M) -> (runs, M)
-        local, total, flow_squared, *flow = means.unbind(1)
+    def _gates_of(self, means: Sequence[Tensor]) -> Tensor:  # (runs, M) each -> (runs, M)
+        local, total, flow_squared, *flow = means
         if self.by_flow:
             local = by_flow(self.estimator, local, flow[0], self.least_flow)
         curvature = (local, total, flow_squared)
@@ -94,8 +94,8 @@ class GatedRuns:
             curvature = (local.nan_to_num(), total.nan_to_num(), flow_squared.nan_to_num())
         return apply_gate(self.gate, NodeCurvature(*curvature))
 
-    def _means(self, measured: NodeSums, weight: Tensor) -> Tensor:  # (runs, 3 or 4, M)
-        """t (or its numerator), T and F^2, and then F. weight: of these runs, (runs, 1, 1)."""
+    def _means(self, measured: NodeSums, weight: Tensor) -> tuple[Tensor, ...]:
+        """t (or its numerator), T and F^2, and then F, (runs, M) each. weight: of these runs, (runs, 1, 1)."""
         assert measured.units is not None
         largest = torch.finfo(torch.float64).max  # an edge of weight zero can have infinite curvature
         means = (measured.units.index_select(0, self.index) / weight).clamp_max_(largest)  # (runs, 3 or 6, M)
@@ -103,10 +103,10 @@ class GatedRuns:
         if self.by_flow:
             flow_local, flow_log_local, flow = weighted
             numerator = flow_log_local if self.estimator == "geometric" else flow_local
-            return torch.stack((numerator, total, flow_squared, flow), dim=1)
+            return numerator, total, flow_squared, flow
         if self.estimator in ("mean_ratio", "clipped") and not self.ratios:
             local = torch.cat(self._edge_means(measured, weight), dim=1).clamp_max(largest)
-        return torch.stack((local, total, flow_squared), dim=1)
+        return local, total, flow_squared
 
     def _edge_means(self, measured: NodeSums, weight: Tensor) -> list[Tensor]:  # (runs, G K) for each layer
         """t^ of the estimators that are made from sums of single edges."""
