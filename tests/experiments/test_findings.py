@@ -11,7 +11,7 @@ import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.claim import Claim
 from circurve.experiments.claim_list import check_claims
-from circurve.experiments.findings import PAPER_TITLE, both_structures, kind_of, opening, study_lines
+from circurve.experiments.findings import PAPER_TITLE, StudyLine, both_structures, kind_of, opening, study_lines
 from circurve.experiments.outputs import TABLES, Shelf
 from circurve.experiments.page import INTRODUCTION
 
@@ -95,15 +95,16 @@ def test_a_study_is_one_line_and_a_gain_is_advice() -> None:
 
     helps = {"fair": shelf("fair", rule, "study-corrupted")}
     (line,) = study_lines(helps).values()
-    assert line == (
-        "Study: corrupted training rows: global 1 clear gain, 0 losses of 2; gated no clear gain, 0 losses of 2; "
-        "geometric no clear gain, 0 losses of 2."
+    assert line.text() == (
+        "Corrupted training rows: global 1 clear gain, 0 losses of 2; gated 0 clear gains, 0 losses of 2; geometric 0 "
+        "clear gains, 0 losses of 2"
     )
-    assert line in opening([], helps)
+    assert f"- Curvature is worth a try here. {line.text()}." in opening([], helps)
     alike = {"fair": shelf("fair", lambda *_: {}, "study-corrupted")}
     (line,) = study_lines(alike).values()
-    assert line.endswith("(no clear gain at all).")
-    assert line not in opening([], alike)
+    assert not line.helps
+    assert "Curvature is worth" not in opening([], alike)
+    assert not StudyLine("stopping", {"validation": (5, 0, 5), "smallest trace": (1, 1, 5)}).helps
 
 
 def test_the_paper_is_cited_by_title_and_authors() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -11,19 +12,19 @@ import numpy as np
 from circurve.experiments.claim import Claim, best_of, rows_with, signed
 from circurve.experiments.claims import PENALTIES
 from circurve.experiments.outputs import Shelf
+from circurve.experiments.stopping import BY_VALIDATION
 from circurve.experiments.study_list import STUDIES
 from circurve.experiments.study_report import SIGNIFICANT
 from circurve.experiments.summary import TIE, Rows, paired
 from circurve.experiments.table import Cell, Number, Report, Table, markdown_table
 from circurve.experiments.table_d import SMOOTHED
 
-__all__ = ["PAPER_AUTHORS", "PAPER_TITLE", "both_structures", "opening", "study_lines"]
+__all__ = ["PAPER_AUTHORS", "PAPER_TITLE", "StudyLine", "both_structures", "opening", "study_lines"]
 
 PAPER_TITLE = "A Compositional Theory of Curvature in Probabilistic Circuits"
 PAPER_AUTHORS = (
     "Hrithik Suresh, Sahil Sidheekh, Shelar Parth Vijay, Yasir Z, Sriraam Natarajan and Narayanan Chatapuram Krishnan"
 )
-NO_GAIN = " (no clear gain at all)"
 WITHOUT, WITH = ("paper", "paper-own"), ("smoothed",)
 SHORT = {True: "yes", False: "no", None: "in part"}
 KINDS = (
@@ -104,7 +105,7 @@ def _advice(shelves: Mapping[str, Shelf]) -> list[str]:
             found += _stopping(rows_with(shelves[protocol], "table-b", "vanilla", "gated"), protocol)
             break
     structures = _structure_advice(shelves)
-    helps = [line for line in study_lines(shelves).values() if NO_GAIN not in line]
+    helps = [f"Curvature is worth a try here. {o.text()}." for o in study_lines(shelves).values() if o.helps]
     return [*found, *structures, *helps]
 
 
@@ -174,8 +175,30 @@ def both_structures(shelves: Mapping[str, Shelf]) -> str:
     return f"## Both structures\n\n{markdown_table(Table(heads, tuple(rows)))}"
 
 
-def study_lines(shelves: Mapping[str, Shelf]) -> dict[str, str]:
-    """Study -> its outcome in one line; {} if none was run."""
+@dataclass(frozen=True)
+class StudyLine:
+    """The outcome of a study."""
+
+    title: str
+    counts: Mapping[str, tuple[int, int, int]]
+    """Method or rule -> clear gains, clear losses, and of how many cases."""
+
+    @property
+    def helps(self) -> bool:
+        """Whether some method, or some rule by the trace, has more clear gains than losses."""
+        return any(gains > losses for label, (gains, losses, _) in self.counts.items() if label != BY_VALIDATION)
+
+    def text(self) -> str:
+        """`Scarce data: global 1 clear gain, 2 losses of 10; gated ...`."""
+        told = [
+            f"{label} {gains} clear gain{'' if gains == 1 else 's'}, {losses} loss{'' if losses == 1 else 'es'} of {cases}"
+            for label, (gains, losses, cases) in self.counts.items()
+        ]
+        return f"{self.title[0].upper()}{self.title[1:]}: {'; '.join(told)}"
+
+
+def study_lines(shelves: Mapping[str, Shelf]) -> dict[str, StudyLine]:
+    """Study -> its outcome; {} if none was run."""
     found = {}
     for shelf in shelves.values():
         for name in STUDIES:
@@ -185,15 +208,11 @@ def study_lines(shelves: Mapping[str, Shelf]) -> dict[str, str]:
     return found
 
 
-def _study_line(report: Report) -> str:
-    """`Study: scarce data: global 1 clear gain and 2 clear losses of 15, ...`."""
-    told = []
+def _study_line(report: Report) -> StudyLine:
+    counts = {}
     for label in dict.fromkeys(value["label"] for value in report.values if value["minus_base"] is not None):
         of = [v for v in report.values if v["label"] == label and v["minus_base"] is not None]
-        clear = [v["minus_base"] for v in of if (v["p_value"] or 0.0) < SIGNIFICANT and v["p_value"] is not None]
+        clear = [v["minus_base"] for v in of if v["p_value"] is not None and v["p_value"] < SIGNIFICANT]
         gains, losses = (sum(sign * gap > TIE for gap in clear) for sign in (1, -1))
-        told.append(
-            (gains, f"{label} {gains or 'no'} clear gain{'s' if gains > 1 else ''}, {losses} losses of {len(of)}")
-        )
-    none = "" if any(gains for gains, _ in told) else NO_GAIN
-    return f"{report.title}: {'; '.join(text for _, text in told)}{none}."
+        counts[label] = (gains, losses, len(of))
+    return StudyLine(report.title.removeprefix("Study: "), counts)

@@ -47,7 +47,8 @@ def _studies(shelves: Mapping[str, Shelf]) -> str:
     if not lines:
         return ""
     title = "## Where curvature helps after fair tuning"
-    return "\n\n".join([title, "\n".join(f"- {line.removeprefix('Study: ')}" for line in lines.values())])
+    about = "Against tuned plain EM (or, for rules that stop it, its last epoch), over data sets and cases:"
+    return "\n\n".join([title, about, "\n".join(f"- {line.text()}" for line in lines.values())])
 
 
 def folded(notes: Sequence[str]) -> str:

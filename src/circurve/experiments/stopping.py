@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from circurve.experiments.records import Record
 
-__all__ = ["RULES", "History", "stopped_scores"]
+__all__ = ["BY_VALIDATION", "RULES", "History", "stopped_scores"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,10 @@ RULES: dict[str, Callable[[History], int]] = {
 """Those that need no validation rows, by name."""
 
 
+BY_VALIDATION = "validation"
+"""The best epoch by validation rows, for reference."""
+
+
 def stopped_scores(record: Record) -> dict[str, float]:
     """Test log-likelihood where each rule stops a run, and at its best epoch by validation; {} where not known."""
     history = record["history"]
@@ -71,4 +75,4 @@ def stopped_scores(record: Record) -> dict[str, float]:
     train, trace, test = columns
     read = History(train, trace, record["settings"]["rows"])
     found = {name: float(test[rule(read)]) for name, rule in RULES.items()}
-    return {**found, "validation": float(record["best"]["test_ll"])}
+    return {**found, BY_VALIDATION: float(record["best"]["test_ll"])}
