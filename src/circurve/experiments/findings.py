@@ -190,10 +190,10 @@ class StudyLine:
 
     def text(self) -> str:
         """`Scarce data: global 1 clear gain, 2 losses of 10; gated ...`."""
-        told = [
-            f"{label} {gains} clear gain{'' if gains == 1 else 's'}, {losses} loss{'' if losses == 1 else 'es'} of {cases}"
-            for label, (gains, losses, cases) in self.counts.items()
-        ]
+        told = []
+        for label, (gains, losses, cases) in self.counts.items():
+            ends = ("" if gains == 1 else "s", "" if losses == 1 else "es")
+            told.append(f"{label} {gains} clear gain{ends[0]}, {losses} loss{ends[1]} of {cases}")
         return f"{self.title[0].upper()}{self.title[1:]}: {'; '.join(told)}"
 
 
