@@ -3,7 +3,7 @@
 python docs/pack_records.py docs/reproduction/paper/records.jsonl.gz FOLDER [FOLDER ...]
 
 Each folder is one that `circurve reproduce --out FOLDER` wrote. A run that several of them hold is kept once. Of a
-history every tenth epoch and the last one stay; all else stays as it is.
+history every tenth epoch and the last one stay, but for runs of studies that stop by it; all else stays as it is.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ Record = dict[str, Any]
 
 
 def thinned(record: Record) -> Record:
-    """The record with a tenth of its history, which says of what epochs; that of a failed run has none."""
-    if is_failed(record):
+    """The record with a tenth of its history, which says of what epochs; that of a failed run has none.
+
+    Runs whose models were measured keep theirs whole: a study chooses epochs by it.
+    """
+    if is_failed(record) or "probe" in record["settings"]:
         return record
     history = {name: values for name, values in record["history"].items() if name != "epochs"}
     epochs = record["history"].get("epochs") or list(range(1, 1 + max(map(len, history.values()))))

@@ -113,6 +113,15 @@ def test_quick_without_data_takes_the_embedded_set(invoke: Invoke) -> None:
     assert {r["dataset"] for r in read_records("out/records.jsonl")} == {"digits"}
 
 
+def test_studies_are_trained_by_their_own_protocol(invoke: Invoke, npz: str) -> None:
+    words = f"study-weights study-stopping --quick --datasets {npz} --out out {TINY} --json"
+    found = strict_json(invoke(f"reproduce {words}").stdout)
+    assert found["protocol"] == "fair"
+    assert set(found["tables"]) == {"study-weights", "study-stopping"}
+    lines = Path("out/records.jsonl").read_text().splitlines()
+    assert {json.loads(line)["settings"]["leaves"] for line in lines} == {"shared"}
+
+
 def test_protocol_best_chooses_the_epoch(invoke: Invoke, npz: str) -> None:
     result = invoke(f"reproduce table-b --protocol best --quick --datasets {npz} --out out {TINY}")
     assert result.exit_code == 0, result.output

@@ -12,7 +12,7 @@ from made_records import Rule, made_records
 import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.claim import Claim
-from circurve.experiments.claims import check_claims
+from circurve.experiments.claim_list import check_claims
 from circurve.experiments.outputs import TABLES, Shelf, records_of
 from circurve.experiments.page import load_shelves, reproduction_page
 from circurve.experiments.records import line_of
@@ -346,5 +346,5 @@ def test_the_page_is_made_from_what_lies_in_the_folder(tmp_path: Path, packed: b
 
 def test_an_empty_folder_gives_a_page_without_tables(tmp_path: Path) -> None:
     page = reproduction_page(load_shelves(tmp_path), tmp_path, "results")
-    assert "## What holds" in page
+    assert "## Findings" in page
     assert "## Protocol" not in page

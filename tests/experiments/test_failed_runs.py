@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def by_seed(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, 
 
 def some_failed(records: list[Record]) -> list[Record]:
     """Seed 2 of vanilla on dna failed."""
-    return [fail(r) if (r["dataset"], r["label"], r["seed"]) == ("dna", "vanilla", 2) else r for r in records]
+    return [fail(r) if (r["dataset"], r["method"]["name"], r["seed"]) == ("dna", "vanilla", 2) else r for r in records]
 
 
 def test_means_leave_out_failed_runs() -> None:
@@ -119,7 +120,7 @@ def test_every_table_says_how_many_runs_failed(name: str) -> None:
     count = sum("status" in record for record in broken)
     text = as_markdown(TABLES[name].report(study, broken))
     assert f"- {count} of {len(records)} runs failed in training and are left out: dna" in text
-    assert "vanilla, seed 2, in epoch 7: Sum 'root': a parameter is not finite" in text
+    assert re.search(r"vanilla[^;]*, seed 2, in epoch 7: Sum 'root': a parameter is not finite", text)
 
 
 @pytest.mark.parametrize("name", TABLES)

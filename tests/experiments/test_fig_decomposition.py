@@ -77,11 +77,12 @@ def test_a_unit_without_use_is_never_marked(trained: tuple[cc.Circuit, cc.Curvat
     draw_decomposition(data)
 
 
-def test_a_first_look_trains_on_the_embedded_data() -> None:
-    options = ReproduceOptions(quick=True, units=2, epochs=1, device="cpu")
+@pytest.mark.parametrize(("protocol", "latents"), [("paper", 35), ("paper-own", 64)])
+def test_a_first_look_trains_on_the_embedded_data(protocol: str, latents: int) -> None:
+    options = ReproduceOptions(protocol=protocol, quick=True, units=2, epochs=1, device="cpu")
     data = round_trip(FIGURES["fig-6"], [], options)
     assert data["dataset"] == "digits"
-    assert len(data["parents"]) == 64
+    assert len(data["parents"]) == latents
     assert "1 epochs" in data["notes"][0]
     assert "seed 0" in data["notes"][1]
     assert data["notes"][2].startswith("Marked units: A F^2")

@@ -37,7 +37,7 @@ def test_every_setting_seed_fraction_and_data_set_has_one_record(whole: tuple[Pa
 def test_a_record_holds_what_others_rely_on(whole: tuple[Path, list[dict[str, Any]]]) -> None:
     record = next(r for r in whole[1] if r["label"] == "gated" and r["fraction"] == 1.0)
     assert record["study"] == "tiny"
-    assert (record["protocol"], record["choose_epoch"]) == ("paper", "last")
+    assert (record["protocol"], record["choose_epoch"]) == ("paper-own", "last")
     assert record["method"]["name"] == "gated"
     assert (record["method"]["mu"], record["method"]["gate"]) == (0.1, "max_norm")
     settings = {"units": 3, "epochs": 4, "batch_size": 20, "step": "0.1", "rows": 60, "variables": 5}
@@ -87,6 +87,20 @@ def test_the_numbers_are_those_of_the_same_training_by_hand(whole: tuple[Path, l
     assert record["curvature"]["reversals"] == pytest.approx(reversals(curv).share, abs=0.02)
     share = concentration(curv, "local").fraction_for(0.9)
     assert record["curvature"]["local"]["fractions"]["0.9"] == pytest.approx(share, abs=0.08)
+
+
+def test_shared_leaves_are_other_runs_of_the_circuit_with_shared_leaves(tmp_path: Path) -> None:
+    study = tiny_study(tmp_path, fractions=(1.0,))
+    shared = replace(study, protocol=replace(study.protocol, leaves="shared"))
+    own, other = (run(one, tmp_path / one.protocol.leaves)[0] for one in (study, shared))
+    assert own["id"] != other["id"]
+    assert ("leaves" in own["settings"], other["settings"]["leaves"]) == (False, "shared")
+    data = cc.load_data(tmp_path / "first.npz")
+    circuit = cc.hclt(data.train, 3, cc.Bernoulli(), leaves="shared")
+    assert other["settings"]["parameters"] == circuit.describe().parameters < own["settings"]["parameters"]
+    options: dict[str, Any] = {"valid": data.valid, "test": data.test, "epochs": 4, "batch_size": 20, "device": "cpu"}
+    alone = cc.fit(circuit, data.train, seed=0, select="last", **options)
+    assert other["final"]["test_ll"] == pytest.approx(alone.test_ll, abs=2e-5)
 
 
 def test_shares_of_the_rows_are_drawn_by_seed_and_share_a_fleet_only_when_whole(tmp_path: Path) -> None:

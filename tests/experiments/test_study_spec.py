@@ -9,15 +9,19 @@ import pytest
 
 import circurve as cc
 from circurve.errors import DataError, OptionError
-from circurve.experiments import BEST, PAPER, ReproduceOptions, Setting, Study
-from circurve.experiments.outputs import FIGURE_NAMES, TABLES, targets_of
+from circurve.experiments import BEST, PAPER, PAPER_OWN, SMOOTHED, ReproduceOptions, Setting, Study
+from circurve.experiments.figures import FIGURES
+from circurve.experiments.outputs import FIGURE_NAMES, PAPER_TABLES, TABLES, targets_of, usual_protocol
+from circurve.experiments.plan import describe_settings
 from circurve.experiments.spec import (
     DEFAULT_DATASETS,
+    FAIR,
     chosen_datasets,
     describe_method,
     protocol_for,
     standard_settings,
 )
+from circurve.experiments.study_list import STUDIES
 from circurve.experiments.table_d import LABELS
 from circurve.learning.gates import top_fraction
 
@@ -38,6 +42,32 @@ def test_the_paper_protocol_is_the_one_of_the_specification() -> None:
     assert {0.0001, 0.001} < set(BEST.mus)
     assert BEST.choose_epoch == "best"
     assert BEST.step_name == "cosine:0.2:0.005"
+
+
+def test_protocols_differ_in_leaves_and_smoothing_alone() -> None:
+    assert (PAPER.leaves, BEST.leaves) == ("shared", "own")
+    assert replace(PAPER_OWN, name="paper", leaves="shared") == PAPER
+    smoothed = standard_settings(ReproduceOptions(protocol="smoothed"))
+    assert {setting.method.pseudocount for setting in smoothed} == {0.1}
+    plain = standard_settings(ReproduceOptions())
+    assert [replace(s.method, pseudocount=0.0) for s in smoothed] == [s.method for s in plain]
+    assert "leaves that share their parent's latent" in SMOOTHED.in_words()
+    assert "a pseudocount of 0.1 in every method" in SMOOTHED.in_words()
+
+
+@pytest.mark.parametrize("name", ["table-d", "fig-5"])
+def test_every_method_of_a_smoothed_table_is_smoothed(name: str) -> None:
+    spec = TABLES.get(name) or FIGURES[name]
+    study = spec.study(ReproduceOptions(protocol="smoothed"))
+    assert study is not None
+    assert {s.method.pseudocount for s in study.settings if s.label != "smoothed"} == {0.1}
+
+
+def test_the_ids_of_committed_records_depend_on_what_they_name_alone() -> None:
+    study = TABLES["table-b"].study(ReproduceOptions(protocol="paper-own"))
+    assert describe_settings(study, 100) == {
+        **{"structure": "hclt", "units": 100, "epochs": 100, "batch_size": 200, "step": "0.1", "precision": "float32"}
+    }
 
 
 def test_options_change_the_protocol() -> None:
@@ -169,8 +199,17 @@ def test_a_method_is_described_by_plain_values_that_tell_it_apart() -> None:
     assert describe_method(cc.Gated(0.1, gate=top_fraction(0.1, by="total")))["gate"] == "top_fraction:0.1:total"
 
 
+def test_studies_have_a_protocol_of_their_own() -> None:
+    studies = targets_of(["studies"])
+    assert set(studies) == set(STUDIES)
+    assert usual_protocol(studies) == "fair"
+    assert usual_protocol(["study-scarce", "table-b"]) == "paper"
+    assert usual_protocol(["leaderboard"]) == "record"
+    assert FAIR.choose_epoch == "best"
+
+
 def test_all_is_every_table_and_figure_once() -> None:
-    assert targets_of(["fig-2", "all", "table-a"]) == ("fig-2", *TABLES, "fig-1", *FIGURE_NAMES[2:])
+    assert targets_of(["fig-2", "all", "table-a"]) == ("fig-2", *PAPER_TABLES, "fig-1", *FIGURE_NAMES[2:])
     with pytest.raises(OptionError, match="no table or figure 'table-z'; there are table-a"):
         targets_of(["table-z"])
 

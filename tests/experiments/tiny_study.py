@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from circurve import Gated, Global, Vanilla
-from circurve.experiments import PAPER, RecordFile, Setting, Study, run_study
+from circurve.experiments import PAPER_OWN, RecordFile, Setting, Study, run_study
 
 Record = dict[str, Any]
 
-TINY = replace(PAPER, seeds=(0, 1), units=3, epochs=4, small_epochs=4, batch_size=20)
+TINY = replace(PAPER_OWN, seeds=(0, 1), units=3, epochs=4, small_epochs=4, batch_size=20)
 SETTINGS = (Setting("vanilla", Vanilla()), Setting("global", Global(0.1)), Setting("gated", Gated(0.1)))
 
 

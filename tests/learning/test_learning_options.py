@@ -57,7 +57,8 @@ def test_gate_memory_must_be_a_share_below_one(value):
     [
         ("simplex", "normalize, exact"),
         ("penalty", "surrogate, exact"),
-        ("mu_scale", "count, mean"),
+        ("mu_scale", "count, mean, data"),
+        ("gates_from", "batch, epoch, first"),
         ("estimator", "mean_trace, mean_ratio, flow_weighted, geometric, clipped"),
     ],
 )

@@ -44,7 +44,7 @@ MethodName = StrEnum("MethodName", {"vanilla": "vanilla", "global_": "global", "
 Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped"])
 Simplex = StrEnum("Simplex", ["normalize", "exact"])
 Penalty = StrEnum("Penalty", ["surrogate", "exact"])
-MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean"})
+MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean", "data": "data"})
 """What may be typed; `Gated` says what each of them means."""
 
 

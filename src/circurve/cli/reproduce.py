@@ -20,7 +20,16 @@ from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, reproduce
 from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
 from circurve.experiments.leaderboard import LEADERBOARD
-from circurve.experiments.outputs import ALL, FIGURE_NAMES, TABLES, FigureOutput, Outputs, targets_of
+from circurve.experiments.outputs import (
+    ALL,
+    ALL_STUDIES,
+    FIGURE_NAMES,
+    TABLES,
+    FigureOutput,
+    Outputs,
+    targets_of,
+    usual_protocol,
+)
 from circurve.experiments.provenance import portable_command
 from circurve.experiments.records import FILE_NAME, read_records
 from circurve.experiments.table import Report, print_report
@@ -34,7 +43,10 @@ class ProtocolName(StrEnum):
     """How to train and choose."""
 
     paper = "paper"
+    paper_own = "paper-own"
+    smoothed = "smoothed"
     best = "best"
+    fair = "fair"
     record = "record"
 
 
@@ -44,8 +56,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Argument(
             metavar="TARGET...",
             show_default=False,
-            help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, or {ALL}; "
-            f"or {LEADERBOARD}, on its own.",
+            help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, {ALL} of "
+            f"the paper, {ALL_STUDIES} for every study-...; or {LEADERBOARD}, on its own.",
         ),
     ],
     *,
@@ -53,9 +65,10 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         ProtocolName | None,
         typer.Option(
             rich_help_panel=options.TRAINING,
-            show_default="paper",
-            help="paper: the paper's way; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
-            "chosen by validation; record: that of leaderboard.",
+            show_default="paper; fair for studies; record for leaderboard",
+            help="paper: the paper's way; paper-own: the same with a latent for every variable; smoothed: as paper, "
+            "with pseudocount 0.1; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
+            "chosen by validation; fair: that of studies; record: that of leaderboard.",
         ),
     ] = None,
     quick: Annotated[
@@ -145,9 +158,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     as Markdown, CSV and LaTeX, figures as PNG and SVG.
     """
     chosen = targets_of(targets)
-    usual = ProtocolName.record if chosen == (LEADERBOARD,) else ProtocolName.paper
     asked = ReproduceOptions(
-        protocol=(protocol or usual).value,
+        protocol=usual_protocol(chosen) if protocol is None else protocol.value,
         datasets=None if datasets is None else split_commas(datasets, "--datasets"),
         seeds=None if seeds is None else parse_seeds(seeds),
         epochs=epochs,

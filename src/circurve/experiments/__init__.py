@@ -3,11 +3,23 @@
 from circurve.experiments.outputs import reproduce
 from circurve.experiments.records import RecordFile, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import BEST, PAPER, Protocol, ReproduceOptions, Setting, Study, make_study
+from circurve.experiments.spec import (
+    BEST,
+    PAPER,
+    PAPER_OWN,
+    SMOOTHED,
+    Protocol,
+    ReproduceOptions,
+    Setting,
+    Study,
+    make_study,
+)
 
 __all__ = [
     "BEST",
     "PAPER",
+    "PAPER_OWN",
+    "SMOOTHED",
     "Protocol",
     "RecordFile",
     "ReproduceOptions",

@@ -25,6 +25,12 @@ class Claim:
     """None: in part."""
 
     evidence: str
+    group: str = ""
+    line: str = ""
+    """The claim in a few words."""
+
+    protocol: str = ""
+    """Whose records it is judged by; empty where none are needed."""
 
     @property
     def verdict(self) -> str:

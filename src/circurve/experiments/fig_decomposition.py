@@ -54,11 +54,11 @@ def _train(data: Dataset, protocol: Protocol, device: str, progress: Callable[[s
         progress(f"{data.name}: epoch {event.epoch} of {event.epochs}")
 
     result = fit(
-        circuit_for(data, train, protocol.units),
+        circuit_for(data, train, protocol.units, protocol.leaves),
         train,
         valid=data.valid,
         test=data.test,
-        method=Vanilla(),
+        method=Vanilla(protocol.penalty_pseudocount),
         init=protocol.inits[0],
         seed=protocol.seeds[0],
         epochs=protocol.epochs_for(len(train)),

@@ -157,13 +157,15 @@ def selection_study(options: ReproduceOptions) -> Study:
     The strength is the first that the user names, or `MU`.
     """
     mu = options.mu[0] if options.mu else MU
+    pseudocount = protocol_for(options).penalty_pseudocount
     parts = [
-        Setting(_label(by, q), Gated(mu, gate=top_fraction(q, by=by)))
+        Setting(_label(by, q), Gated(mu, gate=top_fraction(q, by=by), pseudocount=pseudocount))
         for q in _fractions(options)
         if q < 1
         for by in ("total", "local")
     ]
-    return make_study("fig-5", options, [Setting("vanilla", Vanilla()), Setting("all", Global(mu)), *parts])
+    whole = [Setting("vanilla", Vanilla(pseudocount)), Setting("all", Global(mu, pseudocount))]
+    return make_study("fig-5", options, [*whole, *parts])
 
 
 def selection_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:

@@ -17,41 +17,62 @@ from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
 from circurve.experiments.leaderboard import LEADERBOARD, check_options, leaderboard_records
 from circurve.experiments.leaderboard_report import draw_leaderboard, findings, leaderboard_lines, leaderboard_report
 from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
-from circurve.experiments.plan import load_all
+from circurve.experiments.plan import MEASURED_SETTINGS, describe_settings, load_all
 from circurve.experiments.provenance import describe, describe_environment, provenance
 from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
 from circurve.experiments.runner import run_study
-from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, Study, describe_setting, describe_use
+from circurve.experiments.spec import (
+    FAIR,
+    PAPER,
+    PROTOCOLS,
+    RECORD_PROTOCOL,
+    ReproduceOptions,
+    Study,
+    describe_setting,
+    describe_use,
+)
+from circurve.experiments.study_list import STUDIES, TableSpec
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
 from circurve.experiments.table_d import report_d, study_d
 from circurve.experiments.table_estimators import report_estimators, study_estimators
+from circurve.experiments.table_pseudocounts import report_pseudocounts, study_pseudocounts
+from circurve.experiments.table_readings import report_readings, study_readings
 from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
     from circurve.experiments.figures import FigureSpec
 
-__all__ = ["ALL", "FIGURE_NAMES", "TABLES", "FigureOutput", "Outputs", "Shelf", "reproduce", "targets_of"]
+__all__ = [
+    "ALL",
+    "ALL_STUDIES",
+    "FIGURE_NAMES",
+    "PAPER_TABLES",
+    "TABLES",
+    "FigureOutput",
+    "Outputs",
+    "Shelf",
+    "reproduce",
+    "targets_of",
+    "usual_protocol",
+]
 
 
-@dataclass(frozen=True)
-class TableSpec:
-    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
-
-    study: Callable[[ReproduceOptions], Study]
-    report: Callable[[Study, Sequence[Record]], Report]
-
-
-TABLES = {
+PAPER_TABLES = {
     "table-a": TableSpec(partial(paper_study, "table-a", tuple(IMPROVEMENTS)), report_a),
     "table-b": TableSpec(partial(paper_study, "table-b", (1.0,)), report_b),
     "table-c": TableSpec(partial(paper_study, "table-c", SHARES), report_b),
     "table-d": TableSpec(study_d, report_d),
     "estimators": TableSpec(study_estimators, report_estimators),
 }
+MORE_TABLES = {
+    "pseudocounts": TableSpec(study_pseudocounts, report_pseudocounts),
+    "readings": TableSpec(study_readings, report_readings),
+}
+TABLES = {**PAPER_TABLES, **MORE_TABLES, **STUDIES}
 FIGURE_NAMES = tuple(f"fig-{number}" for number in range(1, 8))
-ALL = "all"
+ALL, ALL_STUDIES = "all", "studies"
 
 
 @dataclass(frozen=True)
@@ -78,14 +99,22 @@ class Outputs:
 
 
 def targets_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The tables and figures of these names, each once; `all` is every one of the paper."""
-    known = (*TABLES, *FIGURE_NAMES)
+    """The tables and figures of these names, each once; `all` is every one of the paper, `studies` every study."""
+    several = {ALL: (*PAPER_TABLES, *FIGURE_NAMES), ALL_STUDIES: tuple(STUDIES)}
+    known = (*TABLES, *FIGURE_NAMES, *several, LEADERBOARD)
     for name in names:
-        if name not in (*known, ALL, LEADERBOARD):
-            raise OptionError(f"no table or figure '{name}'; there are {', '.join((*known, ALL, LEADERBOARD))}")
+        if name not in known:
+            raise OptionError(f"no table or figure '{name}'; there are {', '.join(known)}")
     if LEADERBOARD in names and set(names) != {LEADERBOARD}:
         raise OptionError(f"{LEADERBOARD} has a protocol of its own: reproduce it in a call of its own")
-    return tuple(dict.fromkeys(name for given in names for name in (known if given == ALL else (given,))))
+    return tuple(dict.fromkeys(name for given in names for name in several.get(given, (given,))))
+
+
+def usual_protocol(targets: Sequence[str]) -> str:
+    """The protocol of targets where none is named."""
+    if LEADERBOARD in targets:
+        return RECORD_PROTOCOL
+    return FAIR.name if all(name in STUDIES for name in targets) else PAPER.name
 
 
 def reproduce(
@@ -106,7 +135,9 @@ def reproduce(
     if targets == (LEADERBOARD,):
         return _leaderboard(options, resume=resume, command=command, tell=tell, progress=progress)
     if options.protocol == RECORD_PROTOCOL:
-        raise OptionError(f"protocol {RECORD_PROTOCOL} is that of {LEADERBOARD}; {targets[0]} has paper and best")
+        raise OptionError(
+            f"protocol {RECORD_PROTOCOL} is that of {LEADERBOARD}; {targets[0]} has {', '.join(PROTOCOLS)}"
+        )
     outputs = Outputs()
     known = [] if resume else read_records(options.out / FILE_NAME)
     if known:
@@ -204,6 +235,7 @@ def _about(report: Report, options: ReproduceOptions, records: Sequence[Record])
         "name": report.name,
         "title": report.title,
         "options": {**kept, "datasets": names, "seeds": seeds},
+        **({"findings": report.findings} if report.findings else {}),
         "notes": report.notes,
         "values": [{key: _plain(value) for key, value in row.items()} for row in report.values],
     }
@@ -254,13 +286,14 @@ def records_of(study: Study, records: Iterable[Record]) -> list[Record]:
 
 
 def _fits(study: Study, record: Record) -> bool:
-    protocol, settings = study.protocol, record["settings"]
-    trained = tuple(settings[name] for name in ("units", "batch_size", "step", "epochs"))
+    settings = record["settings"]
+    wanted = describe_settings(study, study.protocol.epochs_for(settings["rows"]))
+    named = {name: value for name, value in settings.items() if name not in MEASURED_SETTINGS}
     return (
         record["dataset"] in study.datasets
         and record["fraction"] in study.fractions
         and record["seed"] in study.seeds
-        and trained == (protocol.units, protocol.batch_size, protocol.step_name, protocol.epochs_for(settings["rows"]))
+        and named == wanted
     )
 
 

@@ -16,11 +16,15 @@ from circurve.experiments.spec import Setting, Study, describe_setting
 from circurve.graph import Circuit
 from circurve.learning.fleet_size import runs_at_once
 from circurve.structures import hclt, infer_families
+from circurve.structures.hclt import Leaves
 
 __all__ = ["Fleet", "PlannedRun", "circuit_for", "digest", "load_all", "load_study_data", "plan_study", "training_rows"]
 
 HELD_OUT = 0.1
 """The share of the rows that is held out for validation or test where there are no such rows."""
+
+MEASURED_SETTINGS = ("rows", "variables", "parameters")
+"""What the settings of a record hold beside those of the study."""
 
 RESULTS_VERSION = 2
 """Raised with every change of the package that changes results: older records then no longer count as known."""
@@ -87,9 +91,9 @@ def training_rows(data: Dataset, fraction: float, seed: int) -> Table:
     return data.train if fraction == 1 else take_fraction(data.train, fraction, seed)
 
 
-def circuit_for(data: Dataset, train: Table, units: int) -> Circuit:
+def circuit_for(data: Dataset, train: Table, units: int, leaves: Leaves = "own") -> Circuit:
     """The hidden Chow-Liu tree of the training rows; its families also take the values of the other parts."""
-    return hclt(train, units, infer_families(*_parts(data)))
+    return hclt(train, units, infer_families(*_parts(data)), leaves=leaves)
 
 
 def digest(data: Dataset) -> str:
@@ -119,6 +123,8 @@ def plan_study(study: Study, known: Mapping[str, Dataset] | None = None) -> list
     fleet of its own.
     """
     loaded = list(load_all(study, known).values())
+    if study.variant is not None:
+        loaded = [study.variant.change(data) for data in loaded]
     for data in loaded:
         if sum(other.name == data.name for other in loaded) > 1:
             raise OptionError(f"datasets: two of them are called '{data.name}'; records go by that name")
@@ -135,6 +141,9 @@ def _plan_dataset(study: Study, data: Dataset) -> Iterator[Fleet]:
             planned = _runs(study.settings, seeds, {**facts, "settings": describe_settings(study, epochs)})
             weights = int(data.train.shape[1]) * study.protocol.units**2
             most = study.max_runs or runs_at_once(weights)
+            if study.probe is not None:  # ensembles need all runs of a label in one fleet
+                of_label = -(-len(planned) // len(study.labels))
+                most = max(1, most // of_label) * of_label
             for start in range(0, len(planned), most):
                 part = tuple(planned[start : start + most])
                 yield Fleet(identify([run.id for run in part]), data, known, fraction, seeds[0], epochs, part)
@@ -152,8 +161,15 @@ def _runs(settings: Sequence[Setting], seeds: Sequence[int], facts: Record) -> l
 
 
 def describe_settings(study: Study, epochs: int) -> Record:
-    """The part of a record about training that is the same for all runs of a fleet."""
+    """The part of a record about training that is the same for all runs of a fleet.
+
+    It enters the ids of runs: what older records do not have is named only where it is not the usual one.
+    """
     protocol = study.protocol
-    shape = {"structure": "hclt", "units": protocol.units}
+    shape: Record = {"structure": "hclt", "units": protocol.units}
+    shape |= {} if protocol.leaves == "own" else {"leaves": protocol.leaves}
+    shape |= {} if study.variant is None else {"variant": study.variant.name}
+    shape |= {} if study.probe is None else {"probe": study.probe.name}
+    shape |= {} if study.anatomy else {"anatomy": False}
     steps = {"epochs": epochs, "batch_size": protocol.batch_size, "step": protocol.step_name}
     return {**shape, **steps, "precision": "float32"}

@@ -130,6 +130,8 @@ def _grid(settings: Sequence[Setting]) -> str:
     starts = dict.fromkeys(setting.init for setting in settings)
     text = f"{'pseudocounts' if isinstance(methods[0], Vanilla) else 'mu'} of {', '.join(f'{v:g}' for v in values)}"
     text += f", gated by {' or '.join(gates)}" if len(gates) > 1 else ""
+    added = dict.fromkeys(m.pseudocount for m in methods if not isinstance(m, Vanilla))
+    text += f", with a pseudocount of {' or '.join(f'{v:g}' for v in added)}" if any(added) else ""
     return text + (f", from a {' or '.join(starts)} start" if len(starts) > 1 else "")
 
 

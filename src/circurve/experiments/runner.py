@@ -22,7 +22,15 @@ from circurve.curvature.record import By
 from circurve.data import Dataset, Table
 from circurve.errors import CircurveWarning, DataError, TrainingError
 from circurve.experiments.display import Display
-from circurve.experiments.plan import Fleet, PlannedRun, circuit_for, describe_settings, plan_study, training_rows
+from circurve.experiments.plan import (
+    MEASURED_SETTINGS,
+    Fleet,
+    PlannedRun,
+    circuit_for,
+    describe_settings,
+    plan_study,
+    training_rows,
+)
 from circurve.experiments.provenance import describe_environment
 from circurve.experiments.records import Record, RecordFile, significant
 from circurve.experiments.spec import Study, describe_setting, describe_use
@@ -92,26 +100,28 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
-    circuit = circuit_for(fleet.data, train, study.protocol.units)
+    circuit = circuit_for(fleet.data, train, study.protocol.units, study.protocol.leaves)
     started = time.perf_counter()
     outcomes = _outcomes(circuit, train, study, work, display)
     elapsed = time.perf_counter() - started  # of a fleet without results, which know their own time
     seconds = round(next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed), 3)
-    pairs = [(run, outcome) for run, outcome in zip(work.train, outcomes, strict=True) if run in work.missing]
+    probed = [{}] * len(outcomes) if study.probe is None else study.probe.measure(outcomes, work.train, fleet.data)
+    found = [one for one in zip(work.train, outcomes, probed, strict=True) if one[0] in work.missing]
     environment = {**environment, "data_hash": fleet.digest}
-    shape = {"rows": len(train), "variables": train.shape[1], "parameters": circuit.describe().parameters}
-    settings = describe_settings(study, fleet.epochs) | shape
+    shape = (len(train), train.shape[1], circuit.describe().parameters)
+    settings = describe_settings(study, fleet.epochs) | dict(zip(MEASURED_SETTINGS, shape, strict=True))
     costs = {
         "seconds": round(seconds / len(outcomes), 3),
         "fleet": {"key": fleet.key, "runs": len(outcomes), "seconds": seconds},
     }
     records = []
-    for number, (run, outcome) in enumerate(pairs, 1):
-        display.measure(number, len(pairs))
-        found = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, train)
+    for number, (run, outcome, more) in enumerate(found, 1):
+        display.measure(number, len(found))
+        anatomy = train if study.anatomy else None
+        measured = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, anatomy)
         what = {"dataset": fleet.data.name, "fraction": fleet.fraction, "seed": run.seed}
         what |= {"method": describe_setting(run.setting), "settings": settings, "environment": environment}
-        records.append({"id": run.id, **describe_use(study, run.labels[0]), **what, **found, **costs})
+        records.append({"id": run.id, **describe_use(study, run.labels[0]), **what, **measured, **more, **costs})
     display.finish()
     return records
 
@@ -130,7 +140,7 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
             epochs=work.fleet.epochs,
             batch_size=study.protocol.batch_size,
             step_size=study.protocol.step,
-            select="last",
+            select="last" if study.probe is None else "best",
             device=study.device,
             track=True,
             callbacks=[display.epoch],
@@ -143,14 +153,15 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
     return [result if result.failure is None else result.failure for result in results]
 
 
-def measure_run(result: FitResult, train: Table) -> Record:
-    """Scores of the last and of the best epoch, the history, and the curvature of the last epoch's model.
+def measure_run(result: FitResult, train: Table | None) -> Record:
+    """Scores of the epoch whose model was kept and of the best one, the history, and the curvature of that model.
 
     `train_ll` and `sharpness` of an epoch before the last are those of the history: means over the epoch's batches,
-    each taken just before its M-step. All others are those of the very parameters.
+    each taken just before its M-step. All others are those of the very parameters. Without training rows the curvature
+    is not measured.
     """
-    curv = _curvature(result, train)
-    final = _scores(result, None if curv is None else curv.trace)
+    curv = None if train is None else _curvature(result, train)
+    final = _scores(result, result.sharpness if train is None else None if curv is None else curv.trace)
     chosen = max(result.history, key=_validation)  # the first of equals
     best = final if chosen.epoch == result.epoch else _scores(chosen, chosen.sharpness)
     return {

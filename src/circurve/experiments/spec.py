@@ -10,7 +10,9 @@ from typing import Literal
 from circurve.data import DEBD
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
+from circurve.experiments.probe import Probe
 from circurve.experiments.records import Record
+from circurve.experiments.variants import Variant
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count
 from circurve.learning.gates import gate_name
@@ -19,12 +21,16 @@ from circurve.learning.methods import as_gate
 from circurve.learning.recipe import BEST_EPOCHS, BEST_STEP, SMALL_EPOCHS, SMALL_ROWS, SMOOTHING
 from circurve.learning.schedules import cosine
 from circurve.model import as_device
+from circurve.structures.hclt import Leaves
 
 __all__ = [
     "BEST",
+    "FAIR",
     "PAPER",
+    "PAPER_OWN",
     "PROTOCOLS",
     "RECORD_PROTOCOL",
+    "SMOOTHED",
     "Protocol",
     "ReproduceOptions",
     "Setting",
@@ -49,7 +55,13 @@ class Protocol:
     """The strengths of global and gated to choose from."""
 
     pseudocounts: tuple[float, ...] = (0.0,)
-    """Of vanilla, to choose from; global and gated have none."""
+    """Of vanilla, to choose from."""
+
+    penalty_pseudocount: float = 0.0
+    """Of global and gated."""
+
+    leaves: Leaves = "own"
+    """Whether a variable without children in the tree has a latent of its own or hangs on its parent's."""
 
     units: int = 100
     batch_size: int = 200
@@ -80,15 +92,25 @@ class Protocol:
         if self.small_epochs != self.epochs:
             epochs += f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
         epoch = "the last epoch" if self.choose_epoch == "last" else "each run's best epoch by validation likelihood"
+        leaves = "a latent for every variable" if self.leaves == "own" else "leaves that share their parent's latent"
+        smoothed = (
+            f"a pseudocount of {self.penalty_pseudocount:g} in every method, " if self.penalty_pseudocount else ""
+        )
         return (
-            f"Protocol {self.name}: {self.units} units, mini-batch EM with batches of {self.batch_size}, "
-            f"step size {self.step_name}, {' or '.join(self.inits)} start, {epochs}, "
+            f"Protocol {self.name}: {self.units} units, {leaves}, mini-batch EM with batches of {self.batch_size}, "
+            f"step size {self.step_name}, {smoothed}{' or '.join(self.inits)} start, {epochs}, "
             f"scores of {epoch}."
         )
 
 
-PAPER = Protocol("paper")
-"""The paper prints neither batch, step nor epochs; these give its vanilla column."""
+PAPER = Protocol("paper", leaves="shared")
+"""The paper prints neither batch, step nor epochs; these give its vanilla column. Its structure is PyJuice's."""
+
+PAPER_OWN = replace(PAPER, name="paper-own", leaves="own")
+"""The same with a latent for every variable."""
+
+SMOOTHED = replace(PAPER, name="smoothed", pseudocounts=(0.1,), penalty_pseudocount=0.1)
+"""The same as `paper` with every M-step smoothed: no weight falls to the floor."""
 
 BEST = Protocol(
     "best",
@@ -103,7 +125,18 @@ BEST = Protocol(
 """Strengths from a hundredth of the paper's smallest on, by decades; plain EM smoothed, two starts, a falling step; the
 epoch is chosen by validation too."""
 
-PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, BEST)}
+FAIR = Protocol(
+    "fair",
+    leaves="shared",
+    units=32,
+    step=BEST_STEP,
+    epochs=60,
+    small_epochs=60,
+    choose_epoch="best",
+)
+"""For studies with as many candidates for every method, all of them smoothed and stopped by validation."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (PAPER, PAPER_OWN, SMOOTHED, BEST, FAIR)}
 
 RECORD_PROTOCOL = "record"
 """The protocol of the leaderboard, which trains ensembles: its numbers are those of `learning.recipe.RECORD`."""
@@ -206,6 +239,15 @@ class Study:
     max_runs: int | None = None
     """The most runs of a fleet; None goes by the size of the circuit."""
 
+    variant: Variant | None = None
+    """A change of all its data sets."""
+
+    probe: Probe | None = None
+    """What is measured on the models beyond their scores: those of each run's best epoch by validation."""
+
+    anatomy: bool = True
+    """Whether to measure where the trace of each model sits."""
+
     def __post_init__(self) -> None:
         for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
@@ -272,10 +314,11 @@ def settings_for(label: str, methods: Sequence[Method], protocol: Protocol) -> l
 def standard_settings(options: ReproduceOptions) -> list[Setting]:
     """The three columns of the paper's tables: vanilla, global and gated."""
     protocol = protocol_for(options)
+    pseudocount = protocol.penalty_pseudocount
     columns: dict[str, list[Method]] = {
         "vanilla": [Vanilla(pseudocount) for pseudocount in protocol.pseudocounts],
-        "global": [Global(mu) for mu in protocol.mus],
-        "gated": [Gated(mu, gate=gate) for gate in options.gate for mu in protocol.mus],
+        "global": [Global(mu, pseudocount) for mu in protocol.mus],
+        "gated": [Gated(mu, gate=gate, pseudocount=pseudocount) for gate in options.gate for mu in protocol.mus],
     }
     return [setting for label, methods in columns.items() for setting in settings_for(label, methods, protocol)]
 
@@ -285,8 +328,9 @@ def describe_method(method: Method) -> Record:
     names = ("mu", "gate", "estimator", "gate_memory", "simplex", "penalty", "mu_scale", "multiplier", "pseudocount")
     fields = {name: getattr(method, name, None) for name in names}
     fields["gate"] = gate_name(method.gate) if isinstance(method, Gated) else None
-    if isinstance(method, Gated) and method.estimator == "clipped":  # no other method's record depends on it
-        fields["ratio_floor"] = method.ratio_floor
+    if isinstance(method, Gated):  # what older records do not have is named only where it is not the usual one
+        fields |= {"ratio_floor": method.ratio_floor} if method.estimator == "clipped" else {}
+        fields |= {"gates_from": method.gates_from} if method.gates_from != "batch" else {}
     if not isinstance(fields["mu"], int | float | None):
         fields["mu"] = repr(fields["mu"])
     return {"name": type(method).__name__.lower(), **fields}

@@ -86,6 +86,9 @@ class Report:
     values: tuple[Record, ...] = field(repr=False)
     """The same numbers unrounded, one row for each, for the CSV file."""
 
+    findings: tuple[str, ...] = ()
+    """What came out, in sentences; each stands alone."""
+
 
 def mark_best(numbers: Sequence[Number]) -> list[Number]:
     """Mark the highest mean as best and the next as second; nothing to mark where there is no choice."""
@@ -100,6 +103,8 @@ def mark_best(numbers: Sequence[Number]) -> list[Number]:
 def print_report(report: Report, console: Console) -> None:
     """For the terminal; a table that is wider than it is not cut, the terminal breaks its lines."""
     console.print(report.title, style="bold", soft_wrap=True)
+    for finding in report.findings:
+        console.print(finding)
     for table in report.tables:
         _print_table(table, console)
     for note in report.notes:
@@ -124,6 +129,7 @@ def _print_table(table: Table, console: Console) -> None:
 def as_markdown(report: Report, level: int = 1) -> str:
     """Title, as a heading of this level, tables and notes."""
     parts = [f"{'#' * level} {report.title}"]
+    parts += ["\n".join(f"- {finding}" for finding in report.findings)] if report.findings else []
     for table in report.tables:
         parts += [f"**{table.title}**"] if table.title else []
         parts.append(markdown_table(table))

@@ -72,7 +72,9 @@ class Trainer:
 
     def _bind(self, params: Params, active: Sequence[int]) -> Steps:
         """The steps that continue with these parameters."""
-        plan = Plan(self.program, [self.runs[i].method for i in active], params.inputs[0], self.settings.track)
+        train, methods = self.data["train"], [self.runs[i].method for i in active]
+        weight = float(len(train) if train.weights is None else train.weights.sum())
+        plan = Plan(self.program, methods, params.inputs[0], self.settings.track, weight)
         return steps_for(self._backend(params), plan, self.data["train"], params, self.settings.memory_budget)
 
     def _backend(self, params: Params) -> Backend:
@@ -117,6 +119,7 @@ class Trainer:
             self._fail(broken, epoch)
             return not self.fleet.active
         records = self._records(epoch, sums, scores, list(zip(alphas[-1], mus[-1], strict=True)))
+        steps.plan.end_epoch()
         self.fleet = fleet.after_epoch(records, self.select == "best")
         return True
 

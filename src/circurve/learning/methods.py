@@ -23,7 +23,7 @@ PSEUDOCOUNT = "Added to each sum's counts in every step."
 MU = "Strength of the penalty of global and gated."
 SIMPLEX = "Scale the solution of each weight to sum 1, or solve for all weights of a sum together."
 PENALTY = "The paper's penalty, or the true trace."
-MU_SCALE = "mu against the counts of a batch, or against their mean: then it does not depend on the batch size."
+MU_SCALE = "mu against the counts of a batch, against their mean, or against those of all training rows."
 """The help texts of options that several methods have."""
 
 MOST_COUNTS = 1e18
@@ -78,7 +78,8 @@ class Global(_Shown):
     simplex: "normalize" takes the root at lambda = `multiplier` and divides by the sum, as the paper does; "exact"
     solves for the lambda of each node. penalty: "surrogate" is sum_c N / theta, the paper's; "exact" is
     sum_c S / theta^2, the true trace. mu_scale: "count" leaves N a sum over the batch, as the paper does; "mean"
-    divides it by the batch's sample count first, so that one mu means the same at every batch size. (With
+    divides it by the batch's sample count first, so that one mu means the same at every batch size; "data" multiplies
+    that by the sample count of all training rows, as if each batch stood for all of them. (With
     simplex="exact" the update does not depend on the scale of N at all.) All forms are computed in the precision of the
     training: with "float64", the roots of an exact simplex sum to one within 1e-10 before any division.
     """
@@ -87,7 +88,7 @@ class Global(_Shown):
     pseudocount: float = option(0.0, PSEUDOCOUNT)
     simplex: Literal["normalize", "exact"] = option("normalize", SIMPLEX)
     penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
-    mu_scale: Literal["count", "mean"] = option("count", MU_SCALE)
+    mu_scale: Literal["count", "mean", "data"] = option("count", MU_SCALE)
     multiplier: float = 1.0
 
     def __post_init__(self) -> None:
@@ -103,7 +104,9 @@ class Gated(_Shown):
     sum_c (mean rho_c)^2, both of the paper; without smoothing, edges with weights near zero can make them up alone.
     "flow_weighted" and "geometric" are its arithmetic and geometric mean weighted by the node's flow, and "clipped" is
     its mean with ratios r_c / max(theta_c, ratio_floor), at most 1 / ratio_floor. gate_memory: 0 takes the gates from
-    each batch alone; a number below 1 is the weight of the past in a running mean of the curvature.
+    each batch alone; a number below 1 is the weight of the past in a running mean of the curvature. gates_from:
+    "batch" takes the gates of an M-step from its own batch; "epoch" from all batches of the epoch before, held for a
+    whole epoch; "first" keeps those of the first epoch. While nothing is measured, in the first epoch, they are 0.
     """
 
     mu: Strength = field(metadata={"help": MU})
@@ -115,9 +118,12 @@ class Gated(_Shown):
     pseudocount: float = option(0.0, PSEUDOCOUNT)
     simplex: Literal["normalize", "exact"] = option("normalize", SIMPLEX)
     penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
-    mu_scale: Literal["count", "mean"] = option("count", MU_SCALE)
+    mu_scale: Literal["count", "mean", "data"] = option("count", MU_SCALE)
     multiplier: float = 1.0
     ratio_floor: float = option(RATIO_FLOOR, "Floor of the weights inside the ratios of the estimator clipped.")
+    gates_from: Literal["batch", "epoch", "first"] = option(
+        "batch", "Gates of each batch, of the whole epoch before, or of the first epoch."
+    )
 
     def __post_init__(self) -> None:
         _check_regularised(self)
@@ -126,6 +132,9 @@ class Gated(_Shown):
             raise OptionError(f"ratio_floor must lie in (0, 1], not {self.ratio_floor!r}")
         if not is_number(self.gate_memory) or not 0 <= self.gate_memory < 1:
             raise OptionError(f"gate_memory must lie in [0, 1), not {self.gate_memory!r}")
+        check_choice("gates_from", self.gates_from, ("batch", "epoch", "first"))
+        if self.gate_memory and self.gates_from != "batch":
+            raise OptionError(f"gate_memory has no effect with gates_from={self.gates_from!r}; leave one of them out")
         if self.gate != "auto":
             object.__setattr__(self, "gate", as_gate(self.gate))
 
@@ -175,7 +184,7 @@ def _check_regularised(method: Global | Gated) -> None:
     check_at_least_zero("pseudocount", method.pseudocount, MOST_COUNTS)
     check_choice("simplex", method.simplex, ("normalize", "exact"))
     check_choice("penalty", method.penalty, ("surrogate", "exact"))
-    check_choice("mu_scale", method.mu_scale, ("count", "mean"))
+    check_choice("mu_scale", method.mu_scale, ("count", "mean", "data"))
     check_at_least_zero("multiplier", method.multiplier)
     if method.multiplier == 0:
         raise OptionError("multiplier must be positive, not 0")

@@ -12,9 +12,9 @@ from torch import Tensor
 from circurve.engine import CurvatureSums, Params, Program, Statistics
 from circurve.engine.numerics import LIMITS, effective_step
 from circurve.learning import mstep
-from circurve.learning.gates import NodeCurvature, apply_gate, is_ours
-from circurve.learning.local_curvature import BY_FLOW, NodeSums, by_flow, clipped, request_for
-from circurve.learning.methods import Gated, Global, Method, Vanilla, as_gate
+from circurve.learning.gated_runs import GatedRuns, GateShape
+from circurve.learning.local_curvature import NodeSums, request_for
+from circurve.learning.methods import Gated, Global, Method, Vanilla
 from circurve.learning.mstep import LayerSums, Penalty, Target
 
 __all__ = ["GateSummary", "Plan"]
@@ -33,9 +33,19 @@ class GateSummary:
 
 
 class Plan:
-    """One M-step for runs with the given methods; remembers the running curvature that `gate_memory` asks for."""
+    """One M-step for runs with the given methods; remembers curvature that gates need beyond one batch.
 
-    def __init__(self, program: Program, methods: Sequence[Method], like: Tensor, track: bool = False) -> None:
+    data_weight: of all training rows together, for mu_scale="data".
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        methods: Sequence[Method],
+        like: Tensor,
+        track: bool = False,
+        data_weight: float = 1.0,
+    ) -> None:
         self.program, self.methods = program, tuple(methods)
         self.device, self.dtype = like.device, like.dtype
         gated = [m for m in methods if isinstance(m, Gated)]
@@ -47,8 +57,7 @@ class Plan:
         self.pseudocount = self._column([m.pseudocount for m in methods], self.dtype)
         self.smoothing = self.pseudocount if any(m.pseudocount for m in methods) else None
         self.multiplier = self._column([1.0 if isinstance(m, Vanilla) else m.multiplier for m in methods])
-        per_sample = [not isinstance(m, Vanilla) and m.mu_scale == "mean" for m in methods]
-        self.per_sample = torch.tensor(per_sample, device=self.device) if any(per_sample) else None
+        self.scales = self._scales(data_weight)
         self.ones = torch.ones(len(methods), dtype=torch.float64, device=self.device)
         self.masks = [None if s.mask is None else torch.from_numpy(s.mask).to(self.device) for s in program.sums]
         self.units = program.units
@@ -74,12 +83,18 @@ class Plan:
         for old in earlier.gated:
             for new in self.gated:
                 if old.key == new.key:
-                    new.past.copy_(old.past[:, [i for i, run in enumerate(old.runs) if run in kept]])
-                    new.seen.copy_(old.seen)
+                    places = [place for place, run in enumerate(old.runs) if run in kept]
+                    for after, before in zip(new.state, old.state, strict=True):
+                        after.copy_(before[places])
 
     def running(self) -> list[Tensor]:
         """The running curvature of all runs, changed in place by every step."""
-        return [tensor for gated in self.gated if gated.memory for tensor in (gated.past, gated.seen)]
+        return [tensor for gated in self.gated for tensor in gated.state]
+
+    def end_epoch(self) -> None:
+        """Gates that are held during an epoch are computed from what this one has measured."""
+        for gated in self.gated:
+            gated.end_epoch()
 
     def memories(self) -> tuple[Tensor, ...]:
         """A copy of the running curvature, for `recall`."""
@@ -102,8 +117,8 @@ class Plan:
         return summaries
 
     def scale(self, weight: Tensor) -> Tensor:  # (R,)
-        """What counts are divided by first: the batch's weight (R,) where mu_scale is "mean"."""
-        return self.ones if self.per_sample is None else torch.where(self.per_sample, weight, self.ones)
+        """What counts are divided by first, by `mu_scale`; weight: of the batch's samples, (R,)."""
+        return self.ones if self.scales is None else self.scales[0] + self.scales[1] * weight
 
     def gates(self, measured: NodeSums, weight: Tensor) -> Tensor:  # (R, M)
         """The gates of all sum units, kept in `omega`. weight: of the samples, (R,)."""
@@ -111,10 +126,7 @@ class Plan:
         if self.units and self.gated:
             self.omega = self.fixed.clone()
             for gated in self.gated:
-                curvature = gated.curvature(measured, weight)
-                if not is_ours(gated.gate):  # a run that broke is reported as such, not as a fault of the user's gate
-                    curvature = tuple(map(torch.nan_to_num, curvature))
-                self.omega.index_copy_(0, gated.index, apply_gate(gated.gate, NodeCurvature(*curvature)))
+                self.omega.index_copy_(0, gated.index, gated.gates(measured, weight))
         return self.omega
 
     def _targets(self, params: Params, sums: Statistics, mu: Sequence[float] | Tensor) -> list[Target]:
@@ -124,7 +136,7 @@ class Plan:
         if not layers or all(isinstance(m, Vanilla) for m in self.methods):
             return [mstep.normalized_counts(layer, self.smoothing) for layer in layers]
         strength = self._column(mu)[..., 0, 0] * self.gates(NodeSums.of(measured, params.weights), sums.weight)
-        scale = None if self.per_sample is None else self.scale(sums.weight).view(-1, 1, 1, 1)
+        scale = None if self.scales is None else self.scale(sums.weight).view(-1, 1, 1, 1)
         shapes = [layer.shape[:2] for layer in self.program.sums]
         parts = torch.split(strength, [g * k for g, k in shapes], dim=1)
         return [
@@ -160,78 +172,31 @@ class Plan:
             return dict.fromkeys(found)
         return {form: torch.tensor(runs, device=self.device) for form, runs in found.items()}
 
-    def _gated_runs(self) -> list[_GatedRuns]:
-        """Runs with the same gate, estimator, floor and memory are taken together."""
+    def _scales(self, data_weight: float) -> tuple[Tensor, Tensor] | None:  # (R,), (R,)
+        """The constant and the factor of the batch's weight in `scale`; None if no run scales its counts."""
+        scales = ["count" if isinstance(method, Vanilla) else method.mu_scale for method in self.methods]
+        if set(scales) == {"count"}:
+            return None
+        factors = {"count": (1.0, 0.0), "mean": (0.0, 1.0), "data": (0.0, 1 / data_weight)}
+        constant, factor = torch.tensor([factors[scale] for scale in scales], dtype=torch.float64).to(self.device).T
+        return constant, factor
+
+    def _gated_runs(self) -> list[GatedRuns]:
+        """Runs with the same options of their gates are taken together."""
         alike: dict[Hashable, list[tuple[int, Gated]]] = {}
         for run, method in enumerate(self.methods):
             if isinstance(method, Gated):
                 same = method.gate if isinstance(method.gate, Hashable) else id(method.gate)
-                key = (same, method.estimator, method.ratio_floor, method.gate_memory)
+                key = (same, method.estimator, method.ratio_floor, method.gate_memory, method.gates_from)
                 alike.setdefault(key, []).append((run, method))
-        least = LIMITS[self.dtype].least_flow
+        least, edges = LIMITS[self.dtype].least_flow, [layer.shape for layer in self.program.sums]
         return [
-            _GatedRuns(key, [run for run, _ in members], members[0][1], self.fixed, least)
+            GatedRuns(key, [run for run, _ in members], members[0][1], self.fixed, GateShape(least, edges))
             for key, members in alike.items()
         ]
 
     def _column(self, values: Sequence[float] | Tensor, dtype: torch.dtype = torch.float64) -> Tensor:  # (R, 1, 1, 1)
         return torch.as_tensor(values, dtype=dtype, device=self.device).view(-1, 1, 1, 1)
-
-
-class _GatedRuns:
-    """Runs whose gates come from one call, and the running mean of their curvature where `gate_memory` asks for it.
-
-    The mean is changed in place, so that a recorded step can be repeated. Of estimators that weigh samples by flow,
-    F t (or F log t) and F have running means, and t^ is made from the two: as of all these samples together.
-    """
-
-    def __init__(self, key: Hashable, runs: list[int], method: Gated, like: Tensor, least_flow: float) -> None:
-        self.key, self.runs, self.gate = key, runs, as_gate(method.gate)  # like: (R, M)
-        self.estimator, self.floor, self.memory = method.estimator, method.ratio_floor, method.gate_memory
-        self.by_flow, self.least_flow = self.estimator in BY_FLOW, least_flow
-        self.index = torch.tensor(runs, device=like.device)
-        # t (or its numerator), T and F^2, and then F
-        self.past = like.new_zeros(3 + self.by_flow, len(runs), like.shape[1] if self.memory else 0)
-        self.seen = like.new_zeros(())  # 0 until the first measurement, which counts in full
-
-    def curvature(self, measured: NodeSums, weight: Tensor) -> tuple[Tensor, ...]:
-        """Mean t, T and F^2 of these runs, (runs, M) each; the past has the weight `memory`, the present the rest."""
-        weight = weight.index_select(0, self.index)[:, None, None].clamp_min(torch.finfo(torch.float64).tiny)
-        means = self._means(measured, weight)
-        if self.memory:
-            self.past.copy_(torch.lerp(torch.stack(means), self.past, self.memory * self.seen))
-            self.seen.fill_(1.0)
-            means = self.past.clone().unbind()
-        if not self.by_flow:
-            return means
-        weighted, total, flow_squared, flow = means
-        return by_flow(self.estimator, weighted, flow, self.least_flow), total, flow_squared
-
-    def _means(self, measured: NodeSums, weight: Tensor) -> tuple[Tensor, ...]:
-        """t (or its numerator), T and F^2, and then F, (runs, M) each. weight: of these runs, (runs, 1, 1)."""
-        assert measured.units is not None
-        largest = torch.finfo(torch.float64).max  # an edge of weight zero can have infinite curvature
-        means = (measured.units.index_select(0, self.index) / weight).clamp_max_(largest)  # (runs, 3 or 6, M)
-        flow_squared, local, total, *weighted = means.unbind(1)
-        if self.by_flow:
-            flow_local, flow_log_local, flow = weighted
-            return flow_log_local if self.estimator == "geometric" else flow_local, total, flow_squared, flow
-        if self.estimator in ("mean_ratio", "clipped"):
-            local = torch.cat(self._edge_means(measured, weight), dim=1).clamp_max(largest)
-        return local, total, flow_squared
-
-    def _edge_means(self, measured: NodeSums, weight: Tensor) -> list[Tensor]:  # (runs, G K) for each layer
-        """t^ of the estimators that are made from sums of single edges."""
-        if self.estimator == "mean_ratio":
-            assert measured.ratios is not None
-            chosen = (ratio.index_select(0, self.index).double() for ratio in measured.ratios)
-            return [(ratio / weight[..., None]).square().sum(-1).flatten(1) for ratio in chosen]
-        assert measured.squares is not None
-        layers = [
-            [part.index_select(0, self.index) for part in pair]
-            for pair in zip(measured.squares, measured.weights, strict=True)
-        ]
-        return [(clipped(squares, theta, self.floor) / weight).flatten(1) for squares, theta in layers]
 
 
 def _form(method: Method) -> tuple[bool, bool]:

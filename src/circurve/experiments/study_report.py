@@ -1,0 +1,282 @@
+"""Reports of the studies of curvature: each method against tuned plain EM, paired over seeds; outcomes in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from circurve.experiments.curvature_studies import BASE, LABELS
+from circurve.experiments.probe import CHANGES, TEST_NOISE
+from circurve.experiments.provenance import choice_note, grid_notes, provenance
+from circurve.experiments.records import Record, is_failed
+from circurve.experiments.spec import Study
+from circurve.experiments.stopping import RULES, stopped_scores
+from circurve.experiments.summary import TIE, Chosen, Paired, choose_all, paired
+from circurve.experiments.table import Cell, Number, Report, Table
+from circurve.experiments.tables import p_text, setting_text
+
+__all__ = [
+    "Outcome",
+    "judge",
+    "report_ensembles",
+    "report_plain",
+    "report_stopping",
+    "report_test_noise",
+    "report_weights",
+]
+
+COLUMNS = (
+    *("case", "dataset", "fraction", "label", "test_ll", "std", "seeds", "mu", "pseudocount", "candidates"),
+    *("minus_base", "standard_error", "p_value"),
+)
+SIGNIFICANT = 0.05
+TESTS = (
+    "Differences are paired over seeds: mean ± standard error, p of a two-sided paired t-test, not corrected for the "
+    f"number of tests. A clear difference is one above {TIE:g} nats with p below {SIGNIFICANT:g}."
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A method against the base on one data set."""
+
+    dataset: str
+    label: str
+    gap: Paired
+
+    @property
+    def clear(self) -> int:
+        """1 for a clear gain, -1 for a clear loss, else 0."""
+        if self.gap.p is None or self.gap.p >= SIGNIFICANT or abs(self.gap.mean) <= TIE:
+            return 0
+        return 1 if self.gap.mean > 0 else -1
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean difference."""
+        return None if self.gap.std is None else self.gap.std / math.sqrt(self.gap.seeds)
+
+    def text(self) -> str:
+        """`dna +0.31`."""
+        return f"{self.dataset} {Number(self.gap.mean, None, 2, signed=True).text()}"
+
+
+Lines = dict[tuple[str, str, float], dict[str, Chosen]]
+"""Case, data set and share of the rows -> label -> what validation chose."""
+
+
+def lines_of(records: Sequence[Record], case: str = "") -> Lines:
+    """What validation chose for each label, on each data set and share of its rows."""
+    found: Lines = {}
+    for chosen in choose_all(records):
+        found.setdefault((case, chosen.dataset, chosen.fraction), {})[chosen.label] = chosen
+    return found
+
+
+def judge(label: str, outcomes: Sequence[Outcome], base: str = "tuned plain EM") -> str:
+    """One sentence about a method: whether it helps, where, and by how much."""
+    known = [outcome for outcome in outcomes if not math.isnan(outcome.gap.mean)]
+    gains, losses = ([o for o in known if o.clear == sign] for sign in (1, -1))
+    if gains and losses:
+        verdict = "helps on some sets and harms on others"
+    else:
+        verdict = "helps" if gains else "harms" if losses else "makes no clear difference"
+    told = [
+        *([f"clearly above on {', '.join(o.text() for o in gains)}"] if gains else []),
+        *([f"clearly below on {', '.join(o.text() for o in losses)}"] if losses else []),
+    ]
+    others = len(known) - len(gains) - len(losses)
+    told += [f"no clear difference on {others} of {len(known)} sets"] if others else []
+    mean = Number(float(np.mean([o.gap.mean for o in known])) if known else math.nan, None, 3, signed=True).text()
+    return f"{label} {verdict} against {base}: {'; '.join(told)}; mean difference {mean} nats."
+
+
+def _outcomes(lines: Lines, base: str) -> dict[tuple[str, str], list[Outcome]]:
+    """Case and label -> an outcome for each data set."""
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for (case, dataset, fraction), row in lines.items():
+        for label, chosen in row.items():
+            if label != base and base in row:
+                share = "" if fraction == 1 else f" {fraction:.0%}"
+                outcome = Outcome(dataset + share, label, paired(chosen, row[base]))
+                found.setdefault((case, label), []).append(outcome)
+    return found
+
+
+def _table(lines: Lines, base: str, case_head: str = "") -> Table:
+    """A line for each data set: the base, and each method's difference to it."""
+    labels = list(dict.fromkeys(label for row in lines.values() for label in row if label != base))
+    shares = len({fraction for _, _, fraction in lines}) > 1
+    leads = [case_head] * bool(case_head) + ["data set"] + ["rows"] * shares
+    rows: list[tuple[Cell, ...]] = []
+    for (case, dataset, fraction), row in lines.items():
+        cells: list[Cell] = [*[case] * bool(case_head), dataset, *[f"{fraction:.0%}"] * shares]
+        cells += [Number.of(row[base].spread()) if base in row else "-"]
+        for label in labels:
+            if label not in row or base not in row:
+                cells += ["-", "-"]
+                continue
+            outcome = Outcome(dataset, label, paired(row[label], row[base]))
+            cells += [Number(outcome.gap.mean, outcome.error, 3, signed=True), p_text(outcome.gap.p)]
+        rows.append(tuple(cells))
+    heads = (*leads, base, *(head for label in labels for head in (f"{label}\n- {base}", "p")))
+    return Table(heads, tuple(rows), "Test log-likelihood, and differences to it", tuple(range(len(leads))))
+
+
+def _chosen_table(lines: Lines) -> Table:
+    labels = list(dict.fromkeys(label for row in lines.values() for label in row))
+    shares = len({fraction for _, _, fraction in lines}) > 1
+    rows = []
+    for (_, dataset, fraction), row in lines.items():
+        texts = [setting_text(row[label].method) if label in row else "-" for label in labels]
+        rows.append((dataset, *([f"{fraction:.0%}"] if shares else []), *texts))
+    heads = ("data set", *(["rows"] if shares else []), *labels)
+    return Table(heads, tuple(rows), "Chosen by validation: mu +pseudocount", tuple(range(len(heads))))
+
+
+def _values(lines: Lines, base: str) -> tuple[Record, ...]:
+    values = []
+    for (case, dataset, fraction), row in lines.items():
+        for label, chosen in row.items():
+            found, gap = chosen.spread(), paired(chosen, row[base]) if label != base and base in row else None
+            outcome = None if gap is None else Outcome(dataset, label, gap)
+            what = {"case": case, "dataset": dataset, "fraction": fraction, "label": label}
+            what |= {"test_ll": found.mean, "std": found.std, "seeds": found.count, "candidates": chosen.candidates}
+            what |= {name: chosen.method.get(name) for name in ("mu", "pseudocount")}
+            error = None if outcome is None else outcome.error
+            values.append(what | {"minus_base": gap and gap.mean, "standard_error": error, "p_value": gap and gap.p})
+    return tuple(values)
+
+
+def _report(  # noqa: PLR0913 - what a report is made of
+    study: Study,
+    records: Sequence[Record],
+    title: str,
+    lines: Lines,
+    about: str,
+    *,
+    base: str = BASE,
+    case_head: str = "",
+) -> Report:
+    """base: the label that others are held against; case_head: what the first column is, where there are cases."""
+    sentences = []
+    for (case, label), outcomes in _outcomes(lines, base).items():
+        against = "tuned plain EM" if base == BASE else base
+        sentences.append((f"{case}: " if case else "") + judge(label, outcomes, against))
+    tables = [_table(lines, base, case_head)]
+    if base == BASE and not case_head:
+        tables.append(_chosen_table(lines))
+    notes = (
+        about,
+        study.protocol.in_words(),
+        choice_note(study),
+        *grid_notes(study),
+        _candidates(study),
+        TESTS,
+        *(f"{label}: {text}." for label, text in LABELS.items()),
+        *provenance(records),
+    )
+    return Report(study.name, title, tuple(tables), notes, COLUMNS, _values(lines, base), tuple(sentences))
+
+
+def _candidates(study: Study) -> str:
+    counts = {label: sum(setting.label == label for setting in study.settings) for label in study.labels}
+    if len(set(counts.values())) == 1:
+        return f"Every method has {next(iter(counts.values()))} candidates."
+    return f"Candidates: {', '.join(f'{label} {count}' for label, count in counts.items())}."
+
+
+def report_plain(title: str, about: str, study: Study, records: Sequence[Record]) -> Report:
+    """Scores as they are, of whatever data the study has."""
+    return _report(study, records, title, lines_of(records), about)
+
+
+def _with_score(record: Record, score: float | None) -> Record:
+    """The record with another test log-likelihood; what validation says stays."""
+    return {**record, "best": {**record["best"], "test_ll": score}, "final": {**record["final"], "test_ll": score}}
+
+
+def _probed(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if not is_failed(record) and record.get("probe")]
+
+
+def report_scores(
+    title: str, about: str, names: Sequence[str], loss: bool, study: Study, records: Sequence[Record]
+) -> Report:
+    """Scores that the probe measured. loss: minus the model's own score, so that a difference is what is lost less."""
+    lines: Lines = {}
+    for name in names:
+        changed = []
+        for record in _probed(records):
+            score, own = record["probe"]["scores"][name], record["best"]["test_ll"]
+            known = score is not None and own is not None
+            changed.append(_with_score(record, None if not known else score - own if loss else score))
+        lines |= lines_of(changed, name)
+    return _report(study, records, title, lines, about, case_head="change")
+
+
+def report_test_noise(study: Study, records: Sequence[Record]) -> Report:
+    """Test rows with noise that training did not have."""
+    about = (
+        "A share of the cells of the test rows has the value of another row of the same column; training and "
+        "validation rows are clean."
+    )
+    names = [f"test noise {share:g}" for share in TEST_NOISE]
+    return report_scores("Study: noise in test rows", about, names, False, study, records)
+
+
+def report_weights(study: Study, records: Sequence[Record]) -> Report:
+    """What coarse and noisy weights cost."""
+    about = (
+        "Test log-likelihood with changed sum weights minus that of the model itself: what is lost. A positive "
+        "difference to plain EM is less lost. Bits: of the log of each weight, from its sum's largest down by 1e6. "
+        "Relative noise: theta exp(0.3 e); added noise: theta + 0.01 e, e standard normal, three draws, the same for "
+        "all runs; weights are normalised afterwards."
+    )
+    return report_scores("Study: coarse and noisy weights", about, list(CHANGES), True, study, records)
+
+
+def report_ensembles(study: Study, records: Sequence[Record]) -> Report:
+    """Mixtures of the runs of a method, as many members each."""
+    found: dict[tuple[str, str, int], Record] = {}
+    members = set()
+    for record in _probed(records):
+        mixed = record["probe"]["ensemble"]
+        scores = {"test_ll": mixed["test_ll"], "valid_ll": mixed["valid_ll"]}
+        members.add(mixed["members"])
+        case = (record["dataset"], record["label"], mixed["number"])
+        method = {**record["method"], "mu": None, "gate": None, "pseudocount": None, "name": "ensemble"}
+        made = {**record, "seed": mixed["number"], "method": {**method, "estimator": None}}
+        found[case] = {**made, "best": {**record["best"], **scores}, "final": {**record["final"], **scores}}
+    counts = " or ".join(str(count) for count in sorted(members))
+    about = (
+        f"Mixtures of {counts} models: one of each candidate of a method, all of different seeds, each at its best "
+        "epoch, weighted by EM on the validation rows. No model is in two mixtures, and mixtures of two methods with "
+        "the same seeds are compared."
+    )
+    lines = lines_of(list(found.values()))
+    report = _report(study, records, "Study: ensembles of flat members", lines, about)
+    return replace(report, tables=report.tables[:1])
+
+
+def report_stopping(study: Study, records: Sequence[Record]) -> Report:
+    """Rules that need no validation rows, on the histories of plain EM."""
+    lines: Lines = {}
+    plain = [r for r in records if r["label"] == BASE and not is_failed(r)]
+    for pseudocount in dict.fromkeys(record["method"]["pseudocount"] for record in plain):
+        made = []
+        for record in plain:
+            if record["method"]["pseudocount"] == pseudocount:
+                made += [{**_with_score(record, s), "label": name} for name, s in stopped_scores(record).items()]
+        lines |= lines_of(made, f"pseudocount {pseudocount:g}")
+    about = (
+        "Test log-likelihood of plain EM where a rule stops it. Rules see training rows alone: the last epoch; the "
+        "epoch before the trace first rises again; the smallest trace after a tenth of the epochs; the largest train "
+        "likelihood minus trace / (2 rows). Validation: the best epoch by validation rows, for reference."
+    )
+    base = next(iter(RULES))
+    title = "Study: stopping without validation rows"
+    return _report(study, records, title, lines, about, base=base, case_head="plain EM with")
