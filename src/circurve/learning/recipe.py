@@ -69,8 +69,8 @@ JOINT = JointRecipe()
 class RecordRecipe:
     """How the leaderboard trains: the best single circuit, the members of the ensemble, and their joint training.
 
-    Members of very different sizes help each other most: small ones describe what rows have in common, large ones, which
-    stop after a few epochs, rows that are alike. (Chosen by validation likelihood on dna and bbc.)
+    Members of very different sizes help each other most: small ones describe what all rows have in common; large ones,
+    which stop after a few epochs, describe groups of similar rows. (Chosen by validation likelihood on dna and bbc.)
 
     `epochs` None is `best_epochs`. Members have `member_units`, and `member_multiples` of the units of the best single
     circuit; with `pool_singles`, all single circuits that were tried are candidates too.
