@@ -229,10 +229,17 @@ def test_a_disk_that_fills_up_costs_the_file_but_not_the_numbers(invoke, table, 
 
 
 def test_ctrl_c_keeps_what_was_learned(invoke, table):
-    timer = threading.Timer(1.5, _thread.interrupt_main)
-    timer.start()
+    done = threading.Event()
+
+    def interrupt() -> None:
+        wait = 1.5
+        while not done.wait(wait):
+            _thread.interrupt_main()
+            wait = 20.0  # again, since Python drops an interrupt that arrives while garbage is collected
+
+    threading.Thread(target=interrupt, daemon=True).start()
     result = invoke(f"fit {table} --units 3 --epochs 1000000 --out m.safetensors --json")
-    timer.cancel()
+    done.set()
     assert result.exit_code == 130
     report = strict_json(result.stdout)
     assert report["stopped"] == "interrupted"

@@ -302,11 +302,11 @@ def test_a_training_without_faults_warns_of_nothing_and_fails_nowhere():
 
 # --- the fused kernels ---
 
-FUSED = {"backend": "fused", "precision": "float32", "epochs": 3, "batch_size": 30}
+FUSED = {"backend": "fused", "precision": "float32", "epochs": 3, "batch_size": 60}
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", FAULTS if torch.cuda.is_available() else [*FAULTS][::3])  # the interpreter is slow
 def test_the_fused_kernels_notice_broken_parameters(monkeypatch, name):
     pytest.importorskip("triton")
     fault, _ = FAULTS[name]
