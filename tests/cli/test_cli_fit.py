@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -229,17 +230,13 @@ def test_a_disk_that_fills_up_costs_the_file_but_not_the_numbers(invoke, table, 
 
 
 def test_ctrl_c_keeps_what_was_learned(invoke, table):
-    done = threading.Event()
-
-    def interrupt() -> None:
-        wait = 1.5
-        while not done.wait(wait):
-            _thread.interrupt_main()
-            wait = 20.0  # again, since Python drops an interrupt that arrives while garbage is collected
-
-    threading.Thread(target=interrupt, daemon=True).start()
+    # a shell that starts the tests in the background has them ignore interrupts
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(1.5, _thread.interrupt_main)
+    timer.start()
     result = invoke(f"fit {table} --units 3 --epochs 1000000 --out m.safetensors --json")
-    done.set()
+    timer.cancel()
+    signal.signal(signal.SIGINT, before)
     assert result.exit_code == 130
     report = strict_json(result.stdout)
     assert report["stopped"] == "interrupted"
