@@ -9,7 +9,7 @@ With N samples in a step, R runs, and a sum of K units over C child units:
     bytes = 4 R (6 sum of K C  +  3 N sum of (K + C)  +  N sum of input units)
             (float32. Weights: read in both passes, and in the M-step; counts: written, read; new weights: written.
              Values: children read and own written; in the backward pass children and own read again. Flows: own read,
-             children's written; those of inputs read once more)
+             children's written; those of inputs read again)
 
 The bytes are the least for passes that go through memory layer by layer; the flops are those of the plain algorithm.
 An engine that computes less than that (sums over discrete inputs once for each state) may pass 100 %. The share is

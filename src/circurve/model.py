@@ -198,10 +198,7 @@ class Model(Questions):
             return torch.from_numpy(few).to(x.device, self.dtype) if isinstance(x, Tensor) else few
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
         values = score_rows(computing, self.params, table.to(self.device), memory_budget)[0].T  # (N, outputs)
-        if extra is not None:
-            values = values + extra[:, None].to(values)
-        values = values[:, 0] if self.circuit.outputs == 1 else values
-        return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+        return finish_scores(values, extra, x)
 
     def _few_rows(self, x: Any) -> Array | None:
         """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.
@@ -283,6 +280,17 @@ def score_rows(backend: Backend, params: Params, table: Table, memory_budget: in
         with backend.lock:
             backend.release()
     return found
+
+
+def finish_scores(values: Tensor, extra: Tensor | None, x: Any) -> Any:  # (..., N, outputs), (N,)
+    """Log-probabilities as a user gets them: `extra` added to each row, and no axis for a single output.
+
+    A torch tensor, on the device of x, if x is one; else a numpy array.
+    """
+    if extra is not None:
+        values = values + extra[:, None].to(values)
+    values = values[..., 0] if values.shape[-1] == 1 else values
+    return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 
 
 def _on_the_simplex(weights: Tensor) -> Tensor:

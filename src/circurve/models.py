@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
-from torch import Tensor
 
 from circurve.data import log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import Backend, BackendName, Params, choose_backend, stack, wants_gradient
 from circurve.errors import OptionError
-from circurve.model import Model, score_rows
+from circurve.model import Model, finish_scores, score_rows
 from circurve.queries.questions import Questions
 
 __all__ = ["Models"]
@@ -80,11 +79,7 @@ class Models(Questions, Sequence[Model]):
         extra = log_unseen(table)
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
         found = score_rows(computing, self.params, table.to(self.params.device), memory_budget)
-        values = found.transpose(1, 2)  # (R, N, outputs)
-        if extra is not None:
-            values = values + extra[:, None].to(values)
-        values = values[..., 0] if self.circuit.outputs == 1 else values
-        return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
+        return finish_scores(found.transpose(1, 2), extra, x)
 
     def __reduce__(self) -> tuple[Callable[..., Models], tuple[Any, ...]]:
         return Models, (self._models, self.labels)

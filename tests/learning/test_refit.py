@@ -1,4 +1,4 @@
-"""`refit=True`: the chosen method trained once more on training and validation data together."""
+"""`refit=True`: the chosen method trained again on training and validation data together."""
 
 import numpy as np
 import pytest

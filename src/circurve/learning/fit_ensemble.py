@@ -162,7 +162,7 @@ def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: Ense
 
 
 def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
-    """Weights from rows that were held out in turn; then all members once more on all rows."""
+    """Weights from rows that were held out in turn; then all members are trained again on all rows."""
     plans, count = plan_members(options), len(rows.train)
     if count < 2 * options.folds:
         raise OptionError(f"{count} training rows are too few for folds={options.folds}: give valid=, or fewer folds")
