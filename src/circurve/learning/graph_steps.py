@@ -15,6 +15,7 @@ from circurve.data import Table
 from circurve.engine import Params
 from circurve.engine.batch import Batch
 from circurve.engine.cuda import Fused
+from circurve.engine.cuda.compile_ahead import Kernels, compile_ahead
 from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.sizes import parts, power
 from circurve.engine.cuda.table_launch import PickFrom
@@ -147,6 +148,7 @@ class GraphSteps:
         if not self.records:
             self._step()
             return
+        compile_ahead(device, self._step)
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
@@ -218,11 +220,11 @@ class GraphSteps:
             }  # fmt: skip
             if plain in plan.forms:
                 rows = max(1, min(16, 1024 // width))
-                mstep_kernels.maximize[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
+                Kernels(mstep_kernels).maximize[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
             if set(plan.forms) != {plain}:
                 rows = max(1, min(8, 512 // width))
                 common["moments"] = sums.second[at] if sums.second else sums.counts[at]
-                simplex_kernels.maximize_exactly[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
+                Kernels(simplex_kernels).maximize_exactly[(parts(pack.size, rows), engine.runs)](**common, BR=rows)
 
     def _move_inputs(self, sums: FusedSums) -> None:
         """Move the parameters of inputs: tabulated layers by a kernel, from their flow by state, others by torch."""
@@ -233,7 +235,7 @@ class GraphSteps:
         for number, table in known.items():
             flows = sums.by_state[number]  # (R, units, S)
             units = flows.shape[1]
-            mstep_kernels.maximize_inputs[(parts(units, 256), engine.runs)](
+            Kernels(mstep_kernels).maximize_inputs[(parts(units, 256), engine.runs)](
                 parameters=engine.inputs[number], flows=flows, flow_stride=flows.stride(0), alphas=self.alphas,
                 number=self.number, pseudocount=pseudocount, units=units, R=engine.runs, BU=256,
                 **engine.launch.family(table),

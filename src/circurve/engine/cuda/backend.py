@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import RLock
 
 import torch
 from torch import Tensor
 
 from circurve.engine.batch import Batch
+from circurve.engine.cuda.compile_ahead import compile_ahead
 from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.fused import FusedEngine
 from circurve.engine.cuda.support import blueprint_for
@@ -44,6 +45,9 @@ class Fused:
         """Parameters that never change, so that they need to be copied and tabulated only once."""
 
         self._loaded: Params | None = None
+        self._compiled: set[Request | None] = set()
+        """The kinds of passes whose kernels have been compiled."""
+
         self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
 
     def describe(self) -> str:
@@ -66,31 +70,53 @@ class Fused:
     @torch.no_grad()
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
         """Log-probabilities of all outputs; -inf for probability zero."""
-        engine = self.engine
-        self._load(params)
+        engine, new = self.engine, self._load(params)
         engine.reserve(batch.size, backward=False)
         states, _ = engine.accept(batch)
-        engine.forward(states, batch, keep=False)
+
+        def work() -> None:
+            if new:
+                self._tabulate(params)
+            engine.forward(states, batch, keep=False)
+
+        self._compile(None, work)
+        work()
         value = engine.values.index_select(1, self._output_rows)[..., : batch.size]
         return torch.where(value <= IMPOSSIBLE, -torch.inf, value)
 
     @torch.no_grad()
     def statistics(self, params: Params, batches: Iterable[Batch], request: Request | None = None) -> Statistics:
         """The sums of an E-step over all batches."""
-        engine = self.engine
-        self._load(params)
-        sums = FusedSums(engine, request or Request())
-        for batch in batches:
+        engine, asked, new = self.engine, request or Request(), self._load(params)
+        sums = FusedSums(engine, asked)
+
+        def work(sums: FusedSums, batch: Batch) -> None:
             engine.reserve(batch.size, backward=True)
             states, labels = engine.accept(batch)
+            if new and not sums.seen:
+                self._tabulate(params)
             sums.add(states, labels, batch)
+
+        for batch in batches:
+            self._compile(asked, lambda batch=batch: work(FusedSums(engine, asked), batch))  # type: ignore[misc]
+            work(sums, batch)
         return sums.result()
 
-    def _load(self, params: Params) -> None:
-        """Make the kernels read these parameters."""
+    def _compile(self, kind: Request | None, work: Callable[[], None]) -> None:
+        """Compile the kernels of a kind of pass when it comes for the first time; None is log_prob."""
+        if kind not in self._compiled:
+            self._compiled.add(kind)
+            compile_ahead(self.device, work)
+            self._loaded = None  # the tables were not made
+
+    def _load(self, params: Params) -> bool:
+        """Make the kernels read these parameters; returns whether their tables are still to be made."""
         if params is self._loaded:
-            return
+            return False
         self._loaded = None
         self.engine.load(params)
+        return True
+
+    def _tabulate(self, params: Params) -> None:
         self.engine.tabulate()
         self._loaded = params if params is self._fixed else None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from circurve.engine.cuda.blueprint import SumPlan
 from circurve.engine.cuda.buffers import Buffers
+from circurve.engine.cuda.compile_ahead import Kernels
 from circurve.engine.cuda.sizes import parts, power
 
 __all__ = ["EdgeLauncher"]
@@ -22,7 +23,7 @@ class EdgeLauncher:
     def __init__(self, buffers: Buffers) -> None:
         from circurve.engine.cuda import edge_kernels  # noqa: PLC0415 - Triton is imported only when used
 
-        self.buffers, self.kernels = buffers, edge_kernels
+        self.buffers, self.kernels = buffers, Kernels(edge_kernels)
 
     def forward(self, plan: SumPlan, indices: tuple[Tensor, Tensor, Tensor], states: Tensor, keep: bool) -> None:
         """Values of a layer; the logs of its elements stay. indices: factors, kinds and bases."""

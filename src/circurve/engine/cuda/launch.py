@@ -11,6 +11,7 @@ from torch import Tensor
 
 from circurve.engine.cuda.blueprint import SumPlan
 from circurve.engine.cuda.buffers import Buffers
+from circurve.engine.cuda.compile_ahead import Kernels
 from circurve.engine.cuda.edges import EdgeLauncher
 from circurve.engine.cuda.sizes import (
     AT_ONCE,
@@ -44,7 +45,7 @@ class Launcher(TableLauncher):
         from circurve.engine.cuda import chain_kernels, kernels  # noqa: PLC0415 - Triton is imported only when used
 
         super().__init__(proxy(buffers))  # the engine owns this; a cycle would keep its buffers
-        self.large = kernels
+        self.large = Kernels(kernels)
         self.dot = PRECISIONS[precision] if buffers.device.type == "cuda" else "ieee"
         self.chains = chain_kernels.chains(buffers.device)
         """True if the kernel of a layer can begin before that of the last one has ended."""

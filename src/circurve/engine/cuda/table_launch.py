@@ -10,6 +10,7 @@ from torch import Tensor
 
 from circurve.engine.cuda.blueprint import TablePlan
 from circurve.engine.cuda.buffers import Buffers
+from circurve.engine.cuda.compile_ahead import Kernels
 from circurve.engine.cuda.sizes import cut, part_size, parts, power
 from circurve.engine.states import StateSums
 from circurve.inputs import Bernoulli, Categorical
@@ -33,7 +34,7 @@ class TableLauncher:
     def __init__(self, buffers: Buffers) -> None:
         from circurve.engine.cuda import small_kernels  # noqa: PLC0415 - Triton is imported only when used
 
-        self.buffers, self.small = buffers, small_kernels
+        self.buffers, self.small = buffers, Kernels(small_kernels)
         plan = buffers.blueprint
         self._tables = {t.inputs: (self._put(t.readers), self._put(t.variables)) for t in plan.tables}
         self._written = {w.inputs: self._put(w.readers) for w in plan.written}
