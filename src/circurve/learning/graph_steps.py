@@ -129,16 +129,23 @@ class GraphSteps:
         engine = self.engine
         state = [*engine.packed, *engine.inputs, self.totals, self.traces, self.number, *self.plan.running()]
         saved = [tensor.clone() for tensor in state]
+
+        def restore() -> None:
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+
         while True:
             try:
+                if self.records:
+                    compile_ahead(engine.device, self._step)  # it moves on to the next batch, and computes nothing
+                    restore()
                 self._first_step()
                 done = True
             except torch.OutOfMemoryError:
                 done = False
                 if self.chunk == 1:
                     raise
-            for tensor, value in zip(state, saved, strict=True):
-                tensor.copy_(value)
+            restore()
             if done:
                 return
             self.chunk = halve(self.backend, min(self.chunk, self.rows.shape[2]))
@@ -148,7 +155,6 @@ class GraphSteps:
         if not self.records:
             self._step()
             return
-        compile_ahead(device, self._step)
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):

@@ -76,7 +76,20 @@ class _Compilers(ThreadPoolExecutor):
 
         def work() -> Any:
             kernel = compile_kernel(*args, **options)
-            _ = kernel.run  # Triton makes the launcher and loads the kernel when this is first read
+            _build_launcher(kernel)
             return kernel
 
         return super().submit(work)
+
+
+def _build_launcher(kernel: Any) -> None:
+    """Leave a kernel's launcher in Triton's cache of compiled files.
+
+    The launcher that is made here is not used: Triton loads all launchers as modules of one name, and a thread may be
+    given that of another. The first launch loads it from the cache, in the thread that launches.
+    """
+    from triton.runtime import driver  # noqa: PLC0415 - imported only when used
+
+    make = getattr(driver.active, "launcher_cls", None)
+    if make is not None:
+        make(kernel.src, kernel.metadata)
