@@ -7,10 +7,10 @@ import pytest
 import torch
 from learning_helpers import binary_rows, parameters, small_circuit
 
-from circurve import CircurveWarning, Examples, Gated, Global, Vanilla, fit_fleet, gates, hclt
+from circurve import CircurveWarning, Examples, Gated, Global, Vanilla, chow_liu, fit_fleet, gates, hclt
 from circurve.engine.cuda.estep import FusedSums
 from circurve.graph import Circuit, Input, Product, Sum
-from circurve.inputs import Bernoulli
+from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import FleetResult, Run
 
 pytest.importorskip("triton")
@@ -97,6 +97,26 @@ def masked_circuit() -> Circuit:
     leaves = [Sum(Input(v, Bernoulli(), 3), 3, first) for v in range(4)]
     pairs = [Sum(Product(leaves[i : i + 2]), 3, second if i else first) for i in (0, 2)]
     return Circuit(Sum(Product(pairs)))
+
+
+FAMILY_ROWS = np.random.default_rng(1).integers(0, 3, (25, 3)).astype(float)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [Categorical(3), Binomial(4), Poisson(), Gaussian(), Indicator((0, 1, 2)), Indicator((2, 0, 1, 2))],
+    ids=repr,
+)
+def test_every_family_can_be_recorded(family):
+    units = len(family.values) if isinstance(family, Indicator) else 3
+    columns = [Sum(Input(v, family, units), 2) for v in range(3)]
+    found, wanted = both(FAMILY_ROWS, [Vanilla(), Gated(0.1)], circuit=Circuit(Sum(Product(columns))), epochs=2)
+    assert_same(found, wanted)
+
+
+def test_chow_liu_trees_can_be_recorded():
+    found, wanted = both(FAMILY_ROWS, [Vanilla(pseudocount=0.1)], circuit=chow_liu(FAMILY_ROWS), batch_size=None)
+    assert_same(found, wanted)
 
 
 @pytest.mark.parametrize("name", ["smoothed", "all three", "mean ratio", "exact simplex", "exact penalty"])
