@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import platform
+import random
 import shlex
 import statistics
 import sys
@@ -87,12 +88,16 @@ def write_result(name: str, results: Any, folder: Path | None = None) -> Path:
 
 
 def interleaved(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each side, `repeats` times, one side after the other so that a disturbance falls on all of them."""
+    """Seconds of each side, `repeats` times, one side after the other so that a disturbance falls on all of them.
+
+    Every round has an order of its own: a side that frees much memory slows down the one after it.
+    """
     times: dict[str, list[float]] = {name: [] for name in sides}
     for run in sides.values():
         run()
+    order = random.Random(0)
     for _ in range(repeats):
-        for name, run in sides.items():
+        for name, run in order.sample(list(sides.items()), len(sides)):
             _wait()
             start = time.perf_counter()
             run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -28,10 +28,13 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-FIRST_PART, PART, BLOCK = 1 << 20, 1 << 23, 1 << 20
+FIRST_PART, PART, BLOCK = 1 << 17, 1 << 23, 1 << 20
 """Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
 
 UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
+
+BATCH_ROWS = 1 << 16
+"""Rows that polars hands over at a time."""
 
 WORTH_AN_IMPORT = 1 << 29
 """Bytes of a text from which on polars saves more time than its import takes."""
@@ -61,23 +64,35 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     if first is None or (kind := _common_type(first, view[: cuts[1]])) is None:
         return None
     polars = _polars_for(first, len(text)) if len(cuts) > 2 else None
-    read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types, polars=polars)
-    values, rows = np.empty((layout.width, 0), dtype=np.uint8), 0
+    room = int(1.02 * len(first) * len(text) / cuts[1])
+    if polars is not None and (values := _joined(_parts_by_polars(polars, source, layout), room)) is not None:
+        return values, f"{arrow_name()} and polars {polars.__version__}"
+    read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for end, part in zip(cuts[1:], chain([(first, kind)], pool.map(read, cuts[1:], cuts[2:])), strict=True):
-            if part is None:
-                pool.shutdown(cancel_futures=True)
-                return None
-            filled, rows = rows, rows + len(part[0])
-            dtype = np.promote_types(part[1], values.dtype)
-            if rows > values.shape[1] or dtype != values.dtype:
-                room = rows if end == len(text) else int(1.02 * rows * len(text) / end)
-                grown = np.empty((layout.width, max(room, rows)), dtype=dtype)
-                grown[:, :filled] = values[:, :filled]
-                values = grown
-            for column, target in zip(part[0].columns, values, strict=True):
-                target[filled:rows] = column.to_numpy()
-    return values[:, :rows].T, arrow_name() + ("" if polars is None else f" and polars {polars.__version__}")
+        values = _joined(chain([(first.columns, kind)], pool.map(read, cuts[1:], cuts[2:])), room)
+        pool.shutdown(cancel_futures=True)
+    return None if values is None else (values, arrow_name())
+
+
+def _joined(parts: Iterable[tuple[Sequence[Any], np.dtype[Any]] | None], room: int) -> Array | None:  # (N, V)
+    """The rows of all parts, each a list of columns with a type that holds them; None if one of them is None.
+
+    room: how many rows to expect.
+    """
+    values, rows = np.empty((0, 0), dtype=np.uint8), 0
+    for part in parts:
+        if part is None:
+            return None
+        columns, kind = part
+        filled, rows = rows, rows + len(columns[0])
+        dtype = np.promote_types(kind, values.dtype)
+        if rows > values.shape[1] or dtype != values.dtype:
+            grown = np.empty((len(columns), max(room, rows + rows // 8)), dtype=dtype)
+            grown[: len(values), :filled] = values[:, :filled]
+            values = grown
+        for column, target in zip(columns, values, strict=True):
+            target[filled:rows] = column.to_numpy()
+    return values[:, :rows].T
 
 
 def _mapped(path: Path) -> mmap:
@@ -86,17 +101,15 @@ def _mapped(path: Path) -> mmap:
 
 
 def _part_of_numbers(
-    start: int, end: int, text: memoryview, layout: Layout, kinds: Sequence[Any], polars: Any
-) -> tuple[Any, np.dtype[Any]] | None:
+    start: int, end: int, text: memoryview, layout: Layout, kinds: Sequence[Any]
+) -> tuple[Sequence[Any], np.dtype[Any]] | None:
     """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
     part = text[start:end]
-    table = None if polars is None else _parsed_by_polars(polars, part, layout)
-    if table is None:
-        table = _parsed(part, layout, kinds, **UNQUOTED)
+    table = _parsed(part, layout, kinds, **UNQUOTED)
     if table is None:  # a column of whole numbers may hold others from here on
         table = _parsed(part, layout, **UNQUOTED)
     dtype = None if table is None else _common_type(table, part)
-    return None if dtype is None else (table, dtype)
+    return None if dtype is None else (table.columns, dtype)
 
 
 def _polars_for(first: Any, size: int) -> Any:
@@ -107,23 +120,26 @@ def _polars_for(first: Any, size: int) -> Any:
     """
     real = "double" in map(str, first.schema.types) and not any(column.null_count for column in first.columns)
     loaded = "polars" in sys.modules or (size >= WORTH_AN_IMPORT and find_spec("polars") is not None)
-    return import_module("polars") if real and loaded else None
+    polars = import_module("polars") if real and loaded else None
+    return polars if hasattr(getattr(polars, "LazyFrame", None), "collect_batches") else None
 
 
-def _parsed_by_polars(polars: Any, text: memoryview, layout: Layout) -> Any:
-    """The columns of a part as real numbers; None where polars refuses it, or finds something missing.
+def _parts_by_polars(
+    polars: Any, source: bytes | Path, layout: Layout
+) -> Iterator[tuple[Sequence[Any], np.dtype[Any]] | None]:
+    """The columns of a text of real numbers, in batches; None where polars refuses it, or finds a value missing.
 
-    polars fills short rows with missing values, so pyarrow has to look at these.
+    polars fills short rows and blank lines with missing values, so pyarrow has to look at these.
     """
     schema = {str(v): polars.Float64 for v in range(layout.width)}
+    options = {"has_header": False, "skip_rows": layout.header_line, "quote_char": None, "glob": False}
     try:
-        frame = polars.read_csv(
-            bytes(text), has_header=False, schema=schema, separator=layout.separator, quote_char=None
-        )
+        frames = polars.scan_csv(source, schema=schema, separator=layout.separator, **options)
+        for frame in frames.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
+            columns = frame.get_columns()
+            yield None if any(column.null_count() for column in columns) else (columns, np.dtype(np.float64))
     except polars.exceptions.PolarsError:
-        return None
-    table = frame.to_arrow()
-    return None if any(column.null_count for column in table.columns) else table
+        yield None
 
 
 def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
