@@ -6,7 +6,8 @@ products of two such matrices, summed over the rows, are all that `information` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -22,7 +23,7 @@ from circurve.inputs import Family
 from circurve.structures.arguments import Families, as_families, check_count
 from circurve.structures.columns import Codes, discretize
 
-__all__ = ["mutual_information"]
+__all__ = ["BLOCK_WIDTH", "InformationBlocks", "mutual_information"]
 
 Array = NDArray[np.float64]
 BlockInformation = Callable[[slice, slice], Array]
@@ -65,40 +66,67 @@ def mutual_information(
     Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where columns have many states; memory beyond the
     result: a few hundred MB at most, and 2 N V bytes of codes unless all columns are binary or all are continuous.
     """
-    if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
-        raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
-    if check_count("bins", bins, at_least=2) > MAX_STATES:
-        raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
-    matrix = np.asarray(as_table(data, missing=missing))
-    columns = scan_columns(matrix)
-    chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
-    discrete = [family.discrete for family in chosen]
-    if not any(discrete):
-        return _in_blocks([3] * len(chosen), _gaussian(matrix, columns, pseudocount))
-    if all(discrete) and columns.binary.all():
-        return _in_blocks([2] * len(chosen), _binary(matrix, columns, pseudocount))
-    codes = discretize(matrix, columns, discrete, bins)
-    return _in_blocks([int(s) for s in codes.states], _categorical(codes, pseudocount))
+    blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
+    result = np.zeros((blocks.variables, blocks.variables))
+    for a, b, part in blocks:
+        result[a, b], result[b, a] = part, part.T
+    np.fill_diagonal(result, 0)
+    return result
 
 
-def _in_blocks(widths: Sequence[int], block_information: BlockInformation) -> Array:
-    """The whole matrix from blocks of columns whose feature `widths` add up to at most BLOCK_WIDTH."""
+@dataclass(frozen=True)
+class InformationBlocks:
+    """The matrix of `mutual_information` block by block, each computed when it is asked for.
+
+    Iteration gives (a, b, part): two blocks of columns, b the same as a or a later one, and the part (A, B) of the
+    matrix. Each pair of blocks comes once, so all that is held at a time is one part.
+    """
+
+    columns: tuple[slice, ...]
+    information: BlockInformation
+
+    @classmethod
+    def of(
+        cls, data: object, families: Families | Family | None, pseudocount: float, bins: int, missing: int | None
+    ) -> InformationBlocks:
+        """The options are those of `mutual_information`."""
+        if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
+            raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
+        if check_count("bins", bins, at_least=2) > MAX_STATES:
+            raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
+        matrix = np.asarray(as_table(data, missing=missing))
+        columns = scan_columns(matrix)
+        chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
+        discrete = [family.discrete for family in chosen]
+        if not any(discrete):
+            return cls(_cut([3] * len(chosen)), _gaussian(matrix, columns, pseudocount))
+        if all(discrete) and columns.binary.all():
+            return cls(_cut([2] * len(chosen)), _binary(matrix, columns, pseudocount))
+        codes = discretize(matrix, columns, discrete, bins)
+        return cls(_cut([int(s) for s in codes.states]), _categorical(codes, pseudocount))
+
+    @property
+    def variables(self) -> int:
+        """V."""
+        return self.columns[-1].stop
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, Array]]:
+        for a, b in combinations_with_replacement(self.columns, 2):
+            part = self.information(a, b)
+            if a == b:
+                part = (part + part.T) / 2  # equal up to rounding; make it exact
+            yield a, b, np.maximum(part, 0, out=part)
+
+
+def _cut(widths: Sequence[int]) -> tuple[slice, ...]:
+    """Blocks of columns whose feature `widths` add up to at most BLOCK_WIDTH."""
     starts, used = [0], 0
     for v, width in enumerate(widths):
         if used and used + width > BLOCK_WIDTH:
             starts.append(v)
             used = 0
         used += width
-    blocks = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(widths)], strict=True)]
-    result = np.zeros((len(widths), len(widths)))
-    for a, b in combinations_with_replacement(blocks, 2):
-        part = block_information(a, b)
-        if a == b:
-            part = (part + part.T) / 2  # equal up to rounding; make it exact
-        result[a, b], result[b, a] = part, part.T
-    np.maximum(result, 0, out=result)
-    np.fill_diagonal(result, 0)
-    return result
+    return tuple(slice(a, b) for a, b in zip(starts, [*starts[1:], len(widths)], strict=True))
 
 
 def _products(features: Callable[[slice, slice], np.ndarray], rows: int, a: slice, b: slice, width: int) -> Array:
