@@ -13,6 +13,7 @@ __all__ = [
     "DownloadError",
     "FileAccessError",
     "FileFormatError",
+    "MemoryLimitError",
     "OptionError",
     "ParameterError",
     "StructureError",
@@ -39,6 +40,10 @@ class ParameterError(CircurveError, ValueError):
 
 class OptionError(CircurveError, ValueError):
     """An option outside its range; names the option and the value."""
+
+
+class MemoryLimitError(CircurveError, MemoryError):
+    """More memory would be needed than the budget, or the machine, has; says what for, and what to change."""
 
 
 class TrainingError(CircurveError):

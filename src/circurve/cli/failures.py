@@ -18,6 +18,7 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MemoryLimitError,
     OptionError,
     TrainingError,
 )
@@ -29,13 +30,14 @@ FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 """What typer raises for unknown options and the like; from click, or from typer's own copy of it."""
 
-BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError)
+BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
 ON_THE_COMMAND_LINE = {
     "say missing=-1": "say --missing -1",
     "pass missing=-1": "pass --missing -1",
     "pass unseen='missing'": "pass --unseen missing",
     "missing_columns='missing' takes its values as missing": "add an empty column of that name if it is unknown",
+    "memory_budget=": "--memory-budget ",
     "say header=True": "say --header",
     "data_dir='DEBD' (--data-dir DEBD)": "--data-dir DEBD",
     "without data_dir": "without --data-dir",
@@ -48,7 +50,7 @@ TYPES = re.compile(r"types=\{'?([^{}']*)'?: '(\w+)'\}")
 """The types of a column, as Python takes them."""
 
 OPTIONS = re.compile(
-    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|ratio_floor|device) (?=must )"
+    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|ratio_floor|device|memory_budget) (?=must )"
 )
 """An option at the beginning of a message, by its name in Python."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,20 @@ Types = Mapping[str | int, str | Family]
 class _Found:
     """One column of all tables together."""
 
-    table: Table
-    """The first of them."""
-
+    tables: Sequence[Table]
     number: int
     coding: Coding
-    observed: Array  # (n,) numbers in this coding
+
+    @property
+    def table(self) -> Table:
+        """The first of them."""
+        return self.tables[0]
+
+    @cached_property
+    def observed(self) -> Array:  # (n,)
+        """The numbers in this coding."""
+        values: Array = np.concatenate([np.asarray(table[:, self.number], dtype=np.float64) for table in self.tables])
+        return values[~np.isnan(values)]
 
     @property
     def name(self) -> str | None:
@@ -111,13 +120,15 @@ def infer_schema(
     """
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
-    found = []
+    found, alike = [], _ColumnsAlike()
     for v, coding in enumerate(read[0].codings or (Coding(),) * read[0].shape[1]):
-        facts = _Found(read[0], v, coding, _observed(read, v))
+        facts = _Found(read, v, coding)
         if v in chosen:
             column = _as_told(facts, chosen[v])
         elif read[0].columns is None and coding.kind == "number":
-            column = facts.column(*_plain(columns, v))
+            column = alike(None, *_plain(columns, v))
+        elif coding.kind == "number" and columns.binary[v] and not columns.empty[v]:
+            column = alike(facts.name, *_only_zeros_and_ones(columns.low[v], columns.high[v]))
         else:
             column = _by_rule(facts)
         found.append(replace(column, unseen_share=unseen_share) if unseen_share and column.categories else column)
@@ -179,6 +190,26 @@ def _gaussian(median: float, spread: float) -> Gaussian:
     return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
 
 
+class _ColumnsAlike:
+    """Columns of plain numbers. Those without names that are alike are one object: a table may have a million."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Family, str], Column] = {}
+
+    def __call__(self, name: str | None, family: Family, reason: str) -> Column:
+        if name is not None:
+            return Column(name, family, reason=reason)
+        key = (family, reason)
+        if key not in self._made:
+            self._made[key] = Column(None, family, reason=reason)
+        return self._made[key]
+
+
+def _only_zeros_and_ones(low: float, high: float) -> tuple[Family, str]:
+    """The family of a column with nothing but 0 and 1, and the reason."""
+    return Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}"
+
+
 def _by_rule(found: _Found) -> Column:
     kind, values = found.coding.kind, found.observed
     if kind == "category":
@@ -193,7 +224,7 @@ def _by_rule(found: _Found) -> Column:
     if not bool((values == np.floor(values)).all()):
         return found.column(found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
     if low >= 0 and high <= 1:
-        return found.column(Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}")
+        return found.column(*_only_zeros_and_ones(low, high))
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1:
         return found.numbers(distinct, "a single value")
@@ -277,9 +308,11 @@ def _read(
     if len(widths) != 1:
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
     first = read[0]
+    if not types:
+        return _common(read), (), {}
     finder = Schema.of([Bernoulli()] * first.shape[1], first.columns)
     told: dict[int, str | Family] = {}
-    for key, kind in (types or {}).items():
+    for key, kind in types.items():
         if not isinstance(kind, Family | str):
             raise OptionError(f"types: {key!r} must be the name of a family or a family, not {kind!r}")
         told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
@@ -317,11 +350,6 @@ def _joint(codings: Sequence[Coding], label: str) -> Coding:
     if kinds <= {"number", "boolean"}:
         return Coding() if "number" in kinds else codings[0]
     raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")
-
-
-def _observed(tables: Sequence[Table], v: int) -> NDArray[np.float64]:
-    values: Array = np.concatenate([np.asarray(table[:, v], dtype=np.float64) for table in tables])
-    return values[~np.isnan(values)]
 
 
 def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,12 +43,17 @@ class Columns:
     spread: NDArray[np.float64]
     """What the standard deviation would be without outliers (see `centre`); NaN where the median is."""
 
-    @property
+    @cached_property
     def binary(self) -> NDArray[np.bool_]:
         """Nothing but zeros and ones was observed."""
         return self.whole & ~(self.low < 0) & ~(self.high > 1)
 
-    @property
+    @cached_property
+    def empty(self) -> NDArray[np.bool_]:
+        """Nothing was observed."""
+        return np.isnan(self.low)
+
+    @cached_property
     def countable(self) -> NDArray[np.bool_]:
         """Nothing but whole numbers from 0 to MAX_STATES - 1 was observed."""
         return self.whole & ~(self.low < 0) & ~(self.high >= MAX_STATES)

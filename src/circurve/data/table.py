@@ -133,6 +133,12 @@ class Table(ArrayLike):
         return np.asarray(self.rows(slice(0))).dtype
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all its tensors."""
+        fields = (self.values, self.observed, self.weights, self.labels, self.impossible)
+        return sum(field.numel() * field.element_size() for field in fields if field is not None)
+
+    @property
     def empty_rows(self) -> int:
         """How many rows have no observed value; their probability is 1."""
         return 0 if self.observed is None else int((~self.observed.any(1)).sum())

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from circurve.data import Table, prepare, warn_of_lost_digits
 from circurve.data.unseen import Unseen, check_unseen
 from circurve.engine import Params, Program, compile, stack
+from circurve.engine.memory import free_memory
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose
@@ -17,6 +18,7 @@ from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
+from circurve.learning.need import training_need
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.progress import progress_bar
@@ -124,6 +126,8 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
+    left = training_need(program, fleet, settings, prepared).left(settings.memory_budget, lambda: free_memory(place))
+    settings = replace(settings, memory_budget=left)  # what is left is for buffers
     starts, of_run = _starts(program, fleet, prepared["train"], start)
     params = starts.to(place, dtype).select(of_run)
     samples = {name: table.to(place) for name, table in prepared.items()}

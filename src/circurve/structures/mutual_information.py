@@ -108,7 +108,7 @@ class InformationBlocks:
     @property
     def variables(self) -> int:
         """V."""
-        return self.columns[-1].stop
+        return int(self.columns[-1].stop)
 
     def __iter__(self) -> Iterator[tuple[slice, slice, Array]]:
         for a, b in combinations_with_replacement(self.columns, 2):

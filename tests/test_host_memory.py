@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from circurve.engine import host_memory
-from circurve.engine.host_memory import available_memory
 from circurve.engine.memory import free_memory
+from circurve.host_memory import available_memory
 
 SYSTEM = 1_000_000
 
