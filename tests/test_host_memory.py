@@ -9,7 +9,7 @@ import psutil
 import pytest
 import torch
 
-from circurve.engine import host_memory
+from circurve import host_memory
 from circurve.engine.memory import free_memory
 from circurve.host_memory import available_memory
 
