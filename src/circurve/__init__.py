@@ -15,7 +15,18 @@ from circurve.curvature import (
     per_sample,
     top_eigenvalues,
 )
-from circurve.data import Dataset, Examples, Table, infer_families, infer_schema, load_data, load_dataset, take_fraction
+from circurve.data import (
+    Dataset,
+    Examples,
+    Stream,
+    Table,
+    infer_families,
+    infer_schema,
+    load_data,
+    load_dataset,
+    open_stream,
+    take_fraction,
+)
 from circurve.errors import (
     CircurveError,
     CircurveWarning,
@@ -103,6 +114,7 @@ __all__ = [
     "Product",
     "Run",
     "Schema",
+    "Stream",
     "StructureError",
     "Sum",
     "Table",
@@ -133,6 +145,7 @@ __all__ = [
     "local_hessian",
     "mix",
     "mixture",
+    "open_stream",
     "per_sample",
     "random_binary_trees",
     "register_family",

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import QuickCheck, Table, align, as_table, log_unseen
+from circurve.data import QuickCheck, Table, align, answer_in_pieces, as_table, is_streamed, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import (
@@ -163,7 +163,7 @@ class Model(Questions):
         families = self.circuit.families
         return any(_takes_others(node.family, families[node.variable]) for node in self.circuit.inputs)
 
-    def log_prob(
+    def log_prob(  # noqa: PLR0913 - each parameter is an option
         self,
         x: Any,
         *,
@@ -172,6 +172,7 @@ class Model(Questions):
         missing_columns: MissingColumns = "error",
         memory_budget: int | None = None,
         backend: BackendName = "auto",
+        out: Any = None,
     ) -> Any:
         """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
 
@@ -184,7 +185,14 @@ class Model(Questions):
         unseen: a value that training did not see makes a row impossible (-inf, with one warning), or is taken as
         "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing".
         backend: "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
+
+        A stream (`open_stream`; a `numpy.memmap`, a Parquet or Arrow file or folder) is read piece by piece. `out` is
+        an array for the result, such as a `numpy.memmap`; it is filled and returned.
         """
+        if is_streamed(x) or out is not None:
+            options: Any = {"unseen": unseen, "missing_columns": missing_columns, "backend": backend}
+            options["memory_budget"] = memory_budget
+            return answer_in_pieces(x, missing, lambda part: self.log_prob(part, **options), out)
         if wants_gradient(x, self.params):
             return self._differentiable(x, missing, memory_budget, backend)
         short = backend == "auto" and memory_budget is None

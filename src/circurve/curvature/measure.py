@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
-from circurve.data import Table, prepare
+from circurve.data import RowSource, Table, prepare_source
 from circurve.engine import Backend, Batch, Program, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.numerics import WEIGHT_FLOOR
@@ -191,9 +191,10 @@ def per_sample(
     return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
 
 
-def _per_sample(model: Model, samples: Table, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
+def _per_sample(model: Model, samples: RowSource, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
     wanted = _wanted(model, nodes)
-    samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
+    if isinstance(samples, Table):
+        samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     reference = Reference.of(model.program, model.params)
     parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches_of(reference, samples)]
     total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
@@ -201,7 +202,7 @@ def _per_sample(model: Model, samples: Table, nodes: Sequence[Sum | str] | Sum |
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
 
 
-def _sums(model: Model, samples: Table) -> tuple[Statistics, Tensor]:
+def _sums(model: Model, samples: RowSource) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
     backend, request = model.backend, EVERYTHING
     chunk = min(len(samples), chunk_size(backend, backward=True))
@@ -211,7 +212,7 @@ def _sums(model: Model, samples: Table) -> tuple[Statistics, Tensor]:
     return sums, sums.weight if samples.labels is None else _entering(model, samples)
 
 
-def _entering(model: Model, samples: Table) -> Tensor:  # (outputs,)
+def _entering(model: Model, samples: RowSource) -> Tensor:  # (outputs,)
     """The weight of the possible samples of each output."""
     backend = model.backend
     total = torch.zeros(model.circuit.outputs, dtype=torch.float64, device=model.device)
@@ -251,11 +252,12 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
     return torch.where(down.root.possible[0], found, torch.nan)
 
 
-def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Table:
+def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> RowSource:
     """Check data for a model and move them to its device. A model that is broken is named, not the data."""
     check_finite(model)
-    table = prepare(x, model.circuit, "curvature", schema=model.schema, weights=weights, labels=labels, missing=missing)
-    if table.impossible is not None:
+    beside = {"weights": weights, "labels": labels, "missing": missing}
+    table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)
+    if isinstance(table, Table) and table.impossible is not None:
         rows = int(table.impossible.any(1).sum())
         raise DataError(f"curvature data: {rows} rows have a value that training did not see; leave them out first")
     return table.to(model.device)
@@ -268,7 +270,7 @@ def check_finite(model: Model) -> None:
         raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
-def batches_of(backend: Backend, samples: Table) -> Iterator[Batch]:
+def batches_of(backend: Backend, samples: RowSource) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
     return chunks(samples, chunk_size(backend, backward=True), backend.dtype)
 

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from circurve.data.convert import Array, column_label
 from circurve.data.entry import as_table
+from circurve.data.open_stream import as_source, is_streamed
 from circurve.data.recode import recoded
 from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
+from circurve.data.stream import SAMPLED, Stream, sample_rows, say_stream
 from circurve.data.table import Table
 from circurve.errors import DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
-from circurve.schema import Coding, Column, Kind, Schema, Value
+from circurve.schema import Coding, Column, Kind, Schema, Value, nearest
 
 __all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
 
@@ -118,6 +120,8 @@ def infer_schema(
     missing: a number that marks missing values. unseen_share: the probability that columns of categories keep for
     values not seen here (`Column.unseen_share`). With several tables, the schema covers the values of all.
     """
+    if any(is_streamed(table) for table in tables):
+        return _of_stream(tables, types, missing, unseen_share)
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
     found, alike = [], _ColumnsAlike()
@@ -188,6 +192,38 @@ def _gaussian(median: float, spread: float) -> Gaussian:
         return Gaussian()
     visible = max(spread, min(RESOLVED * abs(median), 1.0))
     return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
+
+
+def _of_stream(tables: Sequence[Any], types: Types | None, missing: int | None, unseen_share: float) -> Schema:
+    """The schema of a stream: the same as in memory, from a pass over its rows, or from a sample of batches.
+
+    Columns of a file are read one by one. Arrays, and batches without names, need a pass for ranges alone. Batches with
+    names are judged by evenly spaced rows.
+    """
+    if len(tables) > 1:
+        raise OptionError("infer_schema takes one stream at a time")
+    stream = as_source(tables[0], missing)
+    assert isinstance(stream, Stream)
+    reader, told = stream.reader, dict(types or {})
+    whole = getattr(reader, "column", None)
+    if whole is not None:
+        unknown = next((name for name in told if name not in (reader.columns or ())), None)
+        if unknown is not None:
+            raise OptionError(f"types: no column {unknown!r}{nearest(str(unknown), reader.columns or ())}")
+        ignored = tuple(name for name in reader.columns or () if told.get(name) == DROP)
+        found: list[Column] = []
+        for name in (name for name in reader.columns or () if name not in ignored):
+            own: Types | None = {name: told[name]} if name in told else None
+            found += infer_schema(whole(name), types=own, missing=stream.missing, unseen_share=unseen_share).columns
+        return Schema(tuple(found), ignored)
+    first = next(stream.pieces())
+    if first.columns is None and first.codings is None and not told:
+        columns, alike = scan_columns(stream), _ColumnsAlike()
+        schema = Schema(tuple(alike(None, *_plain(columns, v)) for v in range(reader.width)))
+        _warn_of_marks(columns, first, schema.families)
+        return schema
+    say_stream(stream, f"schema from {min(len(stream), SAMPLED):,} rows, evenly taken")
+    return infer_schema(*sample_rows(stream, SAMPLED), types=types, unseen_share=unseen_share)
 
 
 class _ColumnsAlike:

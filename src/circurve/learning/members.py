@@ -60,7 +60,7 @@ class Rows:
     test: Table | None = None
 
 
-def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut:
+def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut[Table]:
     """The training rows and the validation rows: those given, or a share of the training rows (None is 10 %)."""
     if valid is None:
         return set_aside(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from circurve.budget import Need
-from circurve.data import Table
+from circurve.data import RowSource
 from circurve.engine import Program
 from circurve.learning.methods import Vanilla
 from circurve.learning.options import PRECISIONS, Run, Settings
@@ -22,7 +22,7 @@ ROW_NUMBER = 8
 """Bytes of a row's place in the order of an epoch."""
 
 
-def training_need(program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, Table]) -> Need:
+def training_need(program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]) -> Need:
     """What training these runs takes beside the buffers of a chunk, which follow what is left."""
     starts = len({(run.seed, run.init) for run in runs})
     curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve import queries
+from circurve.data import answer_in_pieces, is_streamed
 from circurve.errors import DataError, OptionError
 from circurve.queries.answers import Completion, Estimate, Writer, together
 from circurve.queries.given import Given, read_given
@@ -67,12 +68,14 @@ class Questions:
         """The answer, given that of each run by its number."""
         return together([answer(run) for run in range(self.params.runs)], self._run_names)
 
-    def marginal(self, rows: Any, *, log: bool = False, unseen: Unseen = "impossible") -> Any:
+    def marginal(self, rows: Any, *, log: bool = False, unseen: Unseen = "impossible", out: Any = None) -> Any:
         """Probability of what is known of each row, everything else summed or integrated out.
 
         rows: evidence; columns that are not named count as missing. With continuous columns it is a density. log: the
-        logarithm instead. unseen: as in `log_prob`.
+        logarithm instead. unseen: as in `log_prob`. A stream is read piece by piece; `out` is an array to fill.
         """
+        if out is not None or (is_streamed(rows) and self._run_names is None):
+            return answer_in_pieces(rows, None, lambda part: self.marginal(part, log=log, unseen=unseen), out)
         asked = self._read(rows, unseen)
         found = queries.marginal(self._target, asked.evidence)
         return self._probabilities(_with_share(found, asked), asked.single, log)

@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import entr
 
-from circurve.data import as_table
+from circurve.data import Stream, as_source
 from circurve.data.infer import families_of
 from circurve.data.scan import MAX_STATES, Columns, row_chunks, scan_columns
+from circurve.data.stream import sample_rows, say_stream
 from circurve.errors import OptionError
 from circurve.inputs import Family
 from circurve.structures.arguments import Families, as_families, check_count
-from circurve.structures.columns import Codes, discretize
+from circurve.structures.columns import Codes, discretize, discretize_lazily
 
 __all__ = ["BLOCK_WIDTH", "InformationBlocks", "mutual_information"]
 
@@ -34,6 +35,12 @@ BLOCK_WIDTH = 2048
 
 SCATTER_CELLS = 144
 """From this many cells for a pair of columns, counting value by value beats the product of indicators."""
+
+MAX_PASSES = 10
+"""Passes over a stream of blocks for a tree: with up to 4096 binary columns, that is."""
+
+SAMPLE_BYTES = 1 << 28
+"""Bytes of the rows that stand for a stream with more columns."""
 
 CANCELLED = 1e-4
 """A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
@@ -94,7 +101,7 @@ class InformationBlocks:
             raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
         if check_count("bins", bins, at_least=2) > MAX_STATES:
             raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
-        matrix = np.asarray(as_table(data, missing=missing))
+        matrix = _matrix(data, missing)
         columns = scan_columns(matrix)
         chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
         discrete = [family.discrete for family in chosen]
@@ -102,7 +109,10 @@ class InformationBlocks:
             return cls(_cut([3] * len(chosen)), _gaussian(matrix, columns, pseudocount))
         if all(discrete) and columns.binary.all():
             return cls(_cut([2] * len(chosen)), _binary(matrix, columns, pseudocount))
-        codes = discretize(matrix, columns, discrete, bins)
+        if isinstance(matrix, Stream):
+            codes = discretize_lazily(matrix, columns, discrete, bins)
+        else:
+            codes = discretize(matrix, columns, discrete, bins)
         return cls(_cut([int(s) for s in codes.states]), _categorical(codes, pseudocount))
 
     @property
@@ -116,6 +126,23 @@ class InformationBlocks:
             if a == b:
                 part = (part + part.T) / 2  # equal up to rounding; make it exact
             yield a, b, np.maximum(part, 0, out=part)
+
+
+def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
+    """The data in memory; or a stream, which is read in each pass over a pair of blocks.
+
+    Where many passes would be needed, and rows cannot be had one by one, evenly spaced rows stand for all of them.
+    """
+    source = as_source(data, missing)
+    if not isinstance(source, Stream):
+        return np.asarray(source)
+    blocks = -(-2 * source.shape[1] // BLOCK_WIDTH)
+    if source.reader.access == "rows" or blocks * (blocks + 1) // 2 <= MAX_PASSES:
+        say_stream(source, f"tree from all {len(source):,} rows")
+        return source
+    rows = min(len(source), max(1, SAMPLE_BYTES // source.row_bytes))
+    say_stream(source, f"tree from {rows:,} of {len(source):,} rows, evenly taken: it has too many columns for passes")
+    return np.concatenate([np.asarray(part) for part in sample_rows(source, rows)])
 
 
 def _cut(widths: Sequence[int]) -> tuple[slice, ...]:
@@ -143,7 +170,7 @@ def _products(features: Callable[[slice, slice], np.ndarray], rows: int, a: slic
     return total
 
 
-def _binary(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
+def _binary(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float) -> BlockInformation:
     """Zeros and ones: n_11 from the ones, the other cells from the marginals of the rows where both are present."""
     has_missing = bool(columns.missing.any())
 
@@ -172,7 +199,7 @@ def _entropy(p: Array) -> Array:
     return np.asarray(entr(np.maximum(p, 0)))
 
 
-def _gaussian(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
+def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float) -> BlockInformation:
     """Continuous columns: correlations over the rows where both are present.
 
     Columns are centred at their median and divided by their spread first. Neither feels an outlier, so one whose
