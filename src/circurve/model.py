@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.budget import Need
 from circurve.data import QuickCheck, Table, align, answer_in_pieces, as_table, is_streamed, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
@@ -187,15 +188,21 @@ class Model(Questions):
         backend: "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
 
         A stream (`open_stream`; a `numpy.memmap`, a Parquet or Arrow file or folder) is read piece by piece. `out` is
-        an array for the result, such as a `numpy.memmap`; it is filled and returned.
+        an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
+        data, result and buffers.
         """
         if is_streamed(x) or out is not None:
             options: Any = {"unseen": unseen, "missing_columns": missing_columns, "backend": backend}
             options["memory_budget"] = memory_budget
-            return answer_in_pieces(x, missing, lambda part: self.log_prob(part, **options), out)
+            rows = None if memory_budget is None else max(1, memory_budget // (4 * self._row_bytes))
+            return answer_in_pieces(x, missing, lambda part: self.log_prob(part, **options), out, rows)
         if wants_gradient(x, self.params):
             return self._differentiable(x, missing, memory_budget, backend)
         short = backend == "auto" and memory_budget is None
+        if memory_budget is not None:
+            parts = {"data and result": len(as_table(x)) * self._row_bytes}
+            cure = "use a larger memory_budget, or open_stream(x), which reads some rows at a time"
+            memory_budget = Need("log_prob", parts, cure).left(memory_budget)
         plain = missing is None and self.schema.numbers_only and isinstance(x, np.ndarray | Tensor)
         few = self._few_rows(x) if short and plain else None
         if few is None:
@@ -207,6 +214,11 @@ class Model(Questions):
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
         values = score_rows(computing, self.params, table.to(self.device), memory_budget)[0].T  # (N, outputs)
         return finish_scores(values, extra, x)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Of a row and its result, at most."""
+        return 8 * (len(self.schema) + self.circuit.outputs)
 
     def _few_rows(self, x: Any) -> Array | None:
         """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.

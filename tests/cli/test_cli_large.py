@@ -62,6 +62,17 @@ def test_large_files_are_streamed_and_small_ones_are_not(run, frame, monkeypatch
     assert strict_json(large.stdout)["rows"] == strict_json(small.stdout)["rows"]
 
 
+def test_a_memory_budget_is_read_and_kept(run, frame):
+    message = run("fit", "whole.parquet", "--memory-budget", "3kB", *TRAIN).stderr.splitlines()[-1]
+    assert "but --memory-budget 3000 is less: use fewer units" in message
+    assert message.endswith("or a larger --memory-budget")
+    assert "such as 500MB or 2GB, not 'much'" in error_line(run("fit", "whole.parquet", "--memory-budget", "much"))
+    run("fit", "whole.parquet", "--out", "m.safetensors", "--memory-budget", "1GB", *TRAIN)
+    for command in ("evaluate", "curvature"):
+        assert run(command, "m.safetensors", "big", "--memory-budget", "50MB", "--json").exit_code == 0
+        assert "is less" in error_line(run(command, "m.safetensors", "big", "--memory-budget", "10"))
+
+
 def test_what_needs_all_rows_in_memory_is_refused(run, frame):
     run("fit", "big", "--out", "m.safetensors", *TRAIN)
     assert "--explain compares all rows" in error_line(run("evaluate", "m.safetensors", "big", "--explain"))

@@ -16,11 +16,13 @@ from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
-from circurve.cli.parse import parse_dropped
+from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
+from circurve.cli.streams import streamed
 from circurve.cli.tables import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
+from circurve.data import align_source
 from circurve.errors import CircurveError, DataError, OptionError
 from circurve.graph import Input, Node
 from circurve.model import Model
@@ -73,6 +75,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     ] = None,
     plot: options.PlotOption = None,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -90,7 +93,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types))
+    source, budget = Source(data, data_dir, header, missing, dropped=parse_dropped(types)), parse_bytes(memory_budget)
     files = (model, *files_of(source))
     if csv is not None:
         check_target("--csv", csv, files)
@@ -99,22 +102,25 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
-    dataset = load(source_for(loaded, source))
-    columns = {"columns": read_training(model).get("columns")}  # a file is measured whole, however it was split
-    read = parts_for(loaded, dataset, split, columns, data)
-    parts = aligned_parts(loaded, read, data, unseen.value)
-    parts = {name: possible_rows(part) for name, part in parts.items()}
+    stream, parts, name, whole = streamed(source), [], Path(data).stem, True
+    if stream is None:
+        dataset = load(source_for(loaded, source))
+        columns = {"columns": read_training(model).get("columns")}  # a file is measured whole, however it was split
+        read = parts_for(loaded, dataset, split, columns, data)
+        aligned = aligned_parts(loaded, read, data, unseen.value)
+        parts, name, whole = [possible_rows(p) for p in aligned.values()], dataset.name, len(parts_of(dataset)) == 1
     started = time.perf_counter()
     try:
-        measured = reduce(add, (measure(loaded, part) for part in parts.values()))
+        sources = parts if stream is None else [align_source(stream, loaded.schema, unseen=unseen.value)]
+        measured = reduce(add, (measure(loaded, part, memory_budget=budget) for part in sources))
     except DataError as error:
         raise DataError(f"{data}: {str(error).removeprefix('curvature data: ')}") from error
     curv = measured.with_local(estimator.value)
     report = {
         "command": "curvature",
         "model": str(model),
-        "dataset": dataset.name,
-        "split": split.value if len(parts_of(dataset)) > 1 else "all",
+        "dataset": name,
+        "split": "all" if whole else split.value,
         "estimator": estimator.value,
         **describe(curv, loaded, top),
         "floor": describe_floor(measured),

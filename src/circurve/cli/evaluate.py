@@ -16,7 +16,7 @@ from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
 from circurve.cli.measures import check_one_output, degree_of_overfitting, log_likelihoods, sharpness, unseen_rows
-from circurve.cli.parse import parse_dropped
+from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.streams import ScoredStream, scored_streams, stream_columns, streamed
@@ -64,6 +64,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     explain: ExplainOption = False,
     split: options.PartOption = Part.all,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -79,7 +80,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     over rows of the trace of the Hessian of -log p, is that of the training
     rows where these are scored.
     """
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types))
+    source, budget = Source(data, data_dir, header, missing, dropped=parse_dropped(types)), parse_bytes(memory_budget)
     if scores == STANDARD and as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
     if scores is not None:
@@ -93,7 +94,9 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         read = parts_for(loaded, dataset, split, training, data)
         started, name = time.perf_counter(), dataset.name
         aligned = aligned_parts(loaded, read, data, unseen.value)
-        tables = {s: ScoredPart(read[s], part, log_likelihoods(loaded, part, data)) for s, part in aligned.items()}
+        tables = {
+            s: ScoredPart(read[s], part, log_likelihoods(loaded, part, data, budget)) for s, part in aligned.items()
+        }
         least, parts = _least_probable(loaded, tables) if explain else None, tables
         columns = None if scores is None else score_columns(loaded, tables, explain)
     elif explain:
@@ -101,7 +104,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     else:
         check_one_output(loaded)
         with about(data):
-            streams = scored_streams(loaded, stream, training, split.value, unseen.value)
+            streams = scored_streams(loaded, stream, training, split.value, unseen.value, budget)
         name, least, parts = Path(data).stem, None, streams
         columns = None if scores is None else stream_columns(streams)
     report: dict[str, Any] = {

@@ -38,6 +38,7 @@ ON_THE_COMMAND_LINE = {
     "pass unseen='missing'": "pass --unseen missing",
     "missing_columns='missing' takes its values as missing": "add an empty column of that name if it is unknown",
     "memory_budget=": "--memory-budget ",
+    "a larger memory_budget": "a larger --memory-budget",
     "say header=True": "say --header",
     "data_dir='DEBD' (--data-dir DEBD)": "--data-dir DEBD",
     "without data_dir": "without --data-dir",

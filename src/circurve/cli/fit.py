@@ -84,6 +84,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     track: options.TrackOption = options.TRACK,
     device: options.DeviceOption = options.DEVICE,
     precision: options.PrecisionOption = options.PRECISION,
+    memory_budget: options.MemoryBudgetOption = None,
     data_dir: options.DataDirOption = None,
     valid: options.ValidOption = None,
     test: options.TestOption = None,
@@ -106,7 +107,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]
     run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)
-    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
+    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track, memory_budget)
     sizes = parse_units(units)
     job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], typed)
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)

@@ -23,11 +23,13 @@ def check_one_output(model: Model) -> None:
         raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
 
 
-def log_likelihoods(model: Model, values: Table, what: str) -> NDArray[np.float64]:  # (N,)
+def log_likelihoods(
+    model: Model, values: Table | Stream, what: str, memory_budget: int | None = None
+) -> NDArray[np.float64]:  # (N,)
     """log p of each row, in nats; -inf for a row of probability zero. `what` opens messages."""
     check_one_output(model)
     with about(what):
-        found: NDArray[np.float64] = model.log_prob(values)
+        found: NDArray[np.float64] = model.log_prob(values, memory_budget=memory_budget)
         return found
 
 

@@ -226,6 +226,16 @@ InitOption = Annotated[Init, _option(Run, "init")]
 SelectOption = Annotated[Select | None, _option(Settings, "select", shown=shown_default(Settings, "select"))]
 PatienceOption = Annotated[int | None, _option(Settings, "patience", "N")]
 ToleranceOption = Annotated[float | None, _option(Settings, "tolerance", "F")]
+MemoryBudgetOption = Annotated[str | None, _option(Settings, "memory_budget", "N|NMB|NGB", "what is free")]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-budget",
+        metavar="N|NMB|NGB",
+        show_default="what is free",
+        help="Bytes for data, results and buffers; more is refused before it is taken.",
+    ),
+]
 TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
 PrecisionOption = Annotated[Precision, _option(Settings, "precision")]
 

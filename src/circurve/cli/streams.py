@@ -122,7 +122,12 @@ class ScoredStream:
 
 
 def scored_streams(
-    model: Model, stream: Stream, training: Mapping[str, Any], split: str, unseen: Unseen
+    model: Model,
+    stream: Stream,
+    training: Mapping[str, Any],
+    split: str,
+    unseen: Unseen,
+    memory_budget: int | None = None,
 ) -> dict[str, ScoredStream]:
     """The parts that were asked for, scored piece by piece; a stream that the training did not split is `test`."""
     aligned = align_source(stream, model.schema, unseen=unseen)
@@ -132,7 +137,8 @@ def scored_streams(
         raise OptionError(f"--split {split}: there is only {', '.join(parts)}")
     wanted = parts if split == "all" else {split: parts[split]}
     numbers = {name: np.arange(len(p)) if p.chosen is None else p.chosen.numpy() for name, p in wanted.items()}
-    return {name: ScoredStream(part, numbers[name], model.log_prob(part)) for name, part in wanted.items()}
+    scores = {name: model.log_prob(part, memory_budget=memory_budget) for name, part in wanted.items()}
+    return {name: ScoredStream(part, numbers[name], scores[name]) for name, part in wanted.items()}
 
 
 def stream_columns(parts: Mapping[str, ScoredStream]) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     tolerance: options.ToleranceOption = None,
     device: options.DeviceOption = options.DEVICE,
     precision: options.PrecisionOption = options.PRECISION,
+    memory_budget: options.MemoryBudgetOption = None,
     data_dir: options.DataDirOption = None,
     valid: options.ValidOption = None,
     test: options.TestOption = None,
@@ -105,7 +106,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     chosen_gates = None if gates is None else parse_gates(gates)
     settings = build_methods(names, mus if regularised else None, chosen_gates, chosen)
     runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
-    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
+    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, False, memory_budget)
     job = Job.of(Shape(structure, units, leaves), runs, typed)
     held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
     source = Source(data, data_dir, header, missing, parse_types(types), unseen=unseen.value)

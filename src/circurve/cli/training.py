@@ -11,7 +11,7 @@ from circurve.cli import options
 from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
-from circurve.cli.parse import parse_batch_size, parse_step_size
+from circurve.cli.parse import parse_batch_size, parse_bytes, parse_step_size
 from circurve.cli.show import progress
 from circurve.cli.tables import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
 from circurve.data import Dataset
@@ -59,6 +59,7 @@ class Typed:
     device: str
     precision: options.Precision
     track: bool = False
+    memory_budget: str | None = None
 
     def settings(self) -> Settings:
         """The same, checked."""
@@ -72,6 +73,7 @@ class Typed:
             device=as_device(self.device),
             precision=self.precision.value,
             track=self.track,
+            memory_budget=parse_bytes(self.memory_budget),
         )
 
 

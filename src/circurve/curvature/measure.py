@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.budget import Need
 from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
-from circurve.data import RowSource, Table, prepare_source
+from circurve.data import RowSource, Stream, Table, prepare_source
 from circurve.engine import Backend, Batch, Program, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.numerics import WEIGHT_FLOOR
@@ -33,11 +34,14 @@ Array = NDArray[np.float64]
 AT_FLOOR = 10 * WEIGHT_FLOOR
 """An edge of at most this weight counts as one that training has given up."""
 
+SUM_KINDS = 4
+"""How many numbers for each edge a record is made from: counts, ratios, their squares, and a copy while they add up."""
+
 EVERYTHING = Request(curvature=True, mean_ratio=True, flow_weighted=True, squared_ratio=True)
 """What a record is made from."""
 
 
-def curvature(
+def curvature(  # noqa: PLR0913 - each parameter is an option
     model: Model,
     x: Any,
     *,
@@ -45,6 +49,7 @@ def curvature(
     labels: Any = None,
     missing: int | None = None,
     per_sample: bool | Sequence[Sum | str] = False,
+    memory_budget: int | None = None,
 ) -> Curvature:
     """How much each sum unit is used, how sharp it is and what it adds to the trace, as means over the rows of x.
 
@@ -52,9 +57,11 @@ def curvature(
     and O(edges) memory. `weights` (N,) weigh the rows; `labels` (N,) say which output of several each row belongs to.
     Rows of probability zero are left out, with a warning that counts them. With `per_sample=True`, or a list of sum
     nodes or their names, the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a second pass.
+    `memory_budget`: bytes for all of it; what is left of it is for buffers. None: what is free.
     """
     samples = samples_of(model, x, weights, labels, missing)
-    sums, outputs = _sums(model, samples)
+    left = _need(model, samples, bool(per_sample)).left(memory_budget)
+    sums, outputs = _sums(model, samples, left)
     impossible = int(sums.impossible[0])
     weight = float(sums.weight[0])
     report_impossible(impossible, weight)
@@ -66,7 +73,7 @@ def curvature(
         return [(layer[0].double() / weight).cpu().numpy() for layer in layers]
 
     ratio = tuple(means(measured.ratio))
-    depths = fixed_depths(model.program)
+    depths, chosen = fixed_depths(model.program), None if per_sample is True else per_sample or None
     if depths is None:
         depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
     units = _units(model.program)
@@ -86,9 +93,20 @@ def curvature(
         weight=weight,
         impossible=impossible,
         mean_ratio=ratio,
-        per_sample=_per_sample(model, samples, None if per_sample is True else per_sample) if per_sample else None,
+        per_sample=_per_sample(model, samples, chosen, left) if per_sample else None,
         **_robust(model, sums),
     )
+
+
+def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
+    """What a record takes beside buffers: sums for every edge, the data, three numbers for each row and unit."""
+    program = model.program
+    parts = {
+        "sums": SUM_KINDS * model.dtype.itemsize * program.parameters,
+        "data": samples.nbytes,
+        "values for each row": 3 * 8 * len(samples) * program.units if by_row else 0,
+    }
+    return Need("curvature", parts, "use a larger memory_budget, fewer rows, or per_sample for some nodes only")
 
 
 def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
@@ -166,15 +184,19 @@ def label(node: Sum, position: int) -> str:
     return node.name or f"Sum #{position}"
 
 
-def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Any:
+def hessian_trace(
+    model: Model, x: Any, *, labels: Any = None, missing: int | None = None, memory_budget: int | None = None
+) -> Any:
     """Tr(x) = sum_n T_n(x), the trace of the Hessian of -log p(x) in the untied sum weights, for each row: (N,).
 
     Exact and independent of batch and chunk size. A row of probability zero gives NaN, with a warning that counts them.
-    The result is a torch tensor for a torch tensor, else a numpy array.
+    The result is a torch tensor for a torch tensor, else a numpy array. `memory_budget`: bytes for all of it.
     """
     samples = samples_of(model, x, None, labels, missing)
+    parts = {"data": samples.nbytes, "result": 8 * len(samples)}
+    left = Need("hessian_trace", parts, "use a larger memory_budget, or fewer rows").left(memory_budget)
     reference = Reference.of(model.program, model.params)
-    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples)])
+    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples, left)])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
@@ -191,21 +213,24 @@ def per_sample(
     return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
 
 
-def _per_sample(model: Model, samples: RowSource, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
+def _per_sample(
+    model: Model, samples: RowSource, nodes: Sequence[Sum | str] | Sum | str | None, memory_budget: int | None = None
+) -> PerSample:
     wanted = _wanted(model, nodes)
     if isinstance(samples, Table):
         samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     reference = Reference.of(model.program, model.params)
-    parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches_of(reference, samples)]
+    batches = batches_of(reference, samples, memory_budget)
+    parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches]
     total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
     refs = node_refs(model)
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
 
 
-def _sums(model: Model, samples: RowSource) -> tuple[Statistics, Tensor]:
+def _sums(model: Model, samples: RowSource, memory_budget: int | None) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
     backend, request = model.backend, EVERYTHING
-    chunk = min(len(samples), chunk_size(backend, backward=True))
+    chunk = min(len(samples), chunk_size(backend, backward=True, memory_budget=memory_budget))
     sums = within_memory(
         backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size, model.dtype), request)
     )
@@ -257,6 +282,8 @@ def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, mi
     check_finite(model)
     beside = {"weights": weights, "labels": labels, "missing": missing}
     table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)
+    if isinstance(table, Stream) and table.binding is not None and table.binding.impossible:
+        raise DataError("curvature data: some rows have a value that training did not see; leave them out first")
     if isinstance(table, Table) and table.impossible is not None:
         rows = int(table.impossible.any(1).sum())
         raise DataError(f"curvature data: {rows} rows have a value that training did not see; leave them out first")
@@ -270,9 +297,9 @@ def check_finite(model: Model) -> None:
         raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
-def batches_of(backend: Backend, samples: RowSource) -> Iterator[Batch]:
+def batches_of(backend: Backend, samples: RowSource, memory_budget: int | None = None) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
-    return chunks(samples, chunk_size(backend, backward=True), backend.dtype)
+    return chunks(samples, chunk_size(backend, backward=True, memory_budget=memory_budget), backend.dtype)
 
 
 def report_impossible(impossible: int, weight: float) -> None:

@@ -17,15 +17,17 @@ from circurve.errors import CircurveWarning, DataError, warn_user
 __all__ = ["answer_in_pieces"]
 
 
-def answer_in_pieces(data: Any, missing: int | None, answer: Callable[[Table], Array], out: Any = None) -> Any:
+def answer_in_pieces(
+    data: Any, missing: int | None, answer: Callable[[Table], Array], out: Any = None, size: int | None = None
+) -> Any:
     """answer(piece), (n, ...), for all pieces of a stream, one below the other: (N, ...).
 
-    out: an array of that shape to fill, which may lie in a file; None makes one in memory. Of the warnings of all
-    pieces the first is given.
+    size: the rows of a piece, at most. out: an array of that shape to fill, which may lie in a file; None makes one in
+    memory. Of the warnings of all pieces the first is given.
     """
     source = as_source(data, missing)
     rows, filled, told = len(source), 0, False
-    for piece in source.pieces() if isinstance(source, Stream) else (source,):
+    for piece in source.pieces(size) if isinstance(source, Stream) else (source,):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CircurveWarning)
             found = np.asarray(answer(piece))

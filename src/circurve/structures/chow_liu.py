@@ -33,14 +33,17 @@ def chow_liu_tree(
     pseudocount: float = 1.0,
     bins: int = 8,
     missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> Tree:
     """The tree over the columns of data (N, V) with the largest sum of mutual information, rooted at its centre.
 
     The options are those of `mutual_information`, whose cost dominates. The matrix is never whole in memory: its blocks
-    of columns go one by one into a spanning forest, which is O(V) beside one block. Among trees of equal weight the
+    of columns go one by one into a spanning forest, which is O(V) beside one block; what a block needs beyond the
+    `memory_budget` in bytes is refused before it is taken. Among trees of equal weight the
     choice depends on the order of the columns only, not on the machine.
     """
     blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
+    blocks.need().left(memory_budget)
     forest = Forest.empty(blocks.variables)
     for a, b, part in blocks:
         forest = forest.with_block(a, b, part)
@@ -57,6 +60,7 @@ def chow_liu(
     tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
     missing: int | None = None,
     schema: Schema | None = None,
+    memory_budget: int | None = None,
 ) -> Circuit:
     """The Chow-Liu tree of data (N, V) as a circuit, for columns of finitely many states.
 
@@ -79,7 +83,7 @@ def chow_liu(
     table, schema = as_table_with_schema(data, families, schema, missing)
     states = [_states(schema, v) for v in range(len(schema))]
     if tree is None:
-        tree = chow_liu_tree(table, schema.families)
+        tree = chow_liu_tree(table, schema.families, memory_budget=memory_budget)
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != len(schema):

@@ -33,6 +33,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     schema: Schema | None = None,
     *,
     leaves: Leaves = "own",
+    memory_budget: int | None = None,
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
@@ -41,8 +42,9 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     `tree` None is `chow_liu_tree(data, families)`; its options are at hand by calling it and giving the result here. A
     list of parents, -1 at the root, is a tree too. NaN marks a missing value in data, and so does the number `missing`.
     `leaves`: "own" gives every variable a latent; "shared" hangs a variable without children in the tree on the latent
-    of its parent. With V' variables that have a latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum
-    weights; building it is O(V), finding the tree O(N V^2) for binary columns.
+    of its parent. `memory_budget`: bytes for finding the tree; None is what is free. With V' variables that have a
+    latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum weights; building it is O(V), finding the tree
+    O(N V^2) for binary columns. Data that are streamed are read in a pass for the schema and one for the tree.
     """
     check_count("units", units)
     if leaves not in LEAVES:
@@ -50,7 +52,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     table, schema = as_table_with_schema(data, families, schema, missing)
     chosen, variables = schema.families, len(schema)
     if tree is None:
-        tree = chow_liu_tree(table, chosen)
+        tree = chow_liu_tree(table, chosen, memory_budget=memory_budget)
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != variables:

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from circurve.budget import Need
 from circurve.data import Stream, as_source
 from circurve.data.infer import families_of
-from circurve.data.scan import MAX_STATES, Columns, row_chunks, scan_columns
+from circurve.data.scan import CHUNK, MAX_STATES, Columns, row_chunks, scan_columns
 from circurve.data.stream import sample_rows, say_stream
 from circurve.errors import OptionError
 from circurve.inputs import Family
@@ -35,6 +36,9 @@ BLOCK_WIDTH = 2048
 
 SCATTER_CELLS = 144
 """From this many cells for a pair of columns, counting value by value beats the product of indicators."""
+
+BLOCK_COPIES, FEATURE_COPIES = 8, 3
+"""How many arrays of a block's size, and of a chunk's, are in memory at a time."""
 
 MAX_PASSES = 10
 """Passes over a stream of blocks for a tree: with up to 4096 binary columns, that is."""
@@ -55,6 +59,7 @@ def mutual_information(
     pseudocount: float = 1.0,
     bins: int = 8,
     missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> Array:  # (N, V) -> (V, V)
     """Mutual information I(u; v), in nats, of all pairs of columns; symmetric, not negative, 0 on the diagonal.
 
@@ -72,8 +77,10 @@ def mutual_information(
 
     Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where columns have many states; memory beyond the
     result: a few hundred MB at most, and 2 N V bytes of codes unless all columns are binary or all are continuous.
+    More than the `memory_budget` in bytes, or than what is free, is refused before it is taken.
     """
     blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
+    blocks.need(whole=True).left(memory_budget)
     result = np.zeros((blocks.variables, blocks.variables))
     for a, b, part in blocks:
         result[a, b], result[b, a] = part, part.T
@@ -91,6 +98,10 @@ class InformationBlocks:
 
     columns: tuple[slice, ...]
     information: BlockInformation
+    features: int
+    """Of the widest block."""
+
+    rows: int
 
     @classmethod
     def of(
@@ -106,14 +117,29 @@ class InformationBlocks:
         chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
         discrete = [family.discrete for family in chosen]
         if not any(discrete):
-            return cls(_cut([3] * len(chosen)), _gaussian(matrix, columns, pseudocount))
+            return cls._of(len(matrix), [3] * len(chosen), _gaussian(matrix, columns, pseudocount))
         if all(discrete) and columns.binary.all():
-            return cls(_cut([2] * len(chosen)), _binary(matrix, columns, pseudocount))
+            return cls._of(len(matrix), [2] * len(chosen), _binary(matrix, columns, pseudocount))
         if isinstance(matrix, Stream):
             codes = discretize_lazily(matrix, columns, discrete, bins)
         else:
             codes = discretize(matrix, columns, discrete, bins)
-        return cls(_cut([int(s) for s in codes.states]), _categorical(codes, pseudocount))
+        return cls._of(len(matrix), [int(s) for s in codes.states], _categorical(codes, pseudocount))
+
+    @classmethod
+    def _of(cls, rows: int, widths: Sequence[int], information: BlockInformation) -> InformationBlocks:
+        columns = _cut(widths)
+        return cls(columns, information, max(sum(widths[block]) for block in columns), rows)
+
+    def need(self, whole: bool = False) -> Need:
+        """What a block takes, with its temporaries; `whole`: and the matrix."""
+        parts = {
+            "blocks": BLOCK_COPIES * 8 * self.features**2 + FEATURE_COPIES * 4 * min(CHUNK, self.rows * self.features)
+        }
+        if whole:
+            parts["the matrix"] = 8 * self.variables**2
+        cure = "use a larger memory_budget, fewer columns, or chow_liu_tree, which needs no matrix"
+        return Need("mutual information", parts, cure if whole else "use a larger memory_budget, or fewer columns")
 
     @property
     def variables(self) -> int:
