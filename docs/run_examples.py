@@ -23,7 +23,7 @@ __all__ = ["PAGES", "SCRIPTS", "output_file", "page_with_output", "run_page", "r
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = tuple(sorted((ROOT / "examples").glob("*.py")))
-PAGES = (ROOT / "README.md", ROOT / "docs" / "questions.md", ROOT / "docs" / "estimators.md")
+PAGES = tuple(ROOT / name for name in ("README.md", "docs/questions.md", "docs/estimators.md", "docs/howto/files.md"))
 
 FAILED = re.compile(r"\w*(Error|Warning)\b")
 """How the output of a statement that is meant to fail begins."""
