@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pages import load, table
 
-__all__ = ["comparison"]
+__all__ = ["comparison", "span"]
 
 HEADS = ["", "Circurve", "PyJuice", "cirkit", "SPFlow"]
 

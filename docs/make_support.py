@@ -44,8 +44,8 @@ GIVEN = {0: 1}
 SAVED = "`save`, `load`"
 
 QUERIES: dict[str, Callable[[cc.Model, Any], Any]] = {
-    "`fit` (EM)": lambda model, rows: cc.fit(model.circuit, rows, epochs=1, valid=False, progress=False),
-    '`fit(method=cc.Gated("auto"))`': lambda model, rows: cc.fit(
+    "`fit`": lambda model, rows: cc.fit(model.circuit, rows, epochs=1, valid=False, progress=False),
+    '`fit` with `Gated("auto")`': lambda model, rows: cc.fit(
         model.circuit, rows, method=cc.Gated("auto"), epochs=1, valid=rows, progress=False
     ),
     "`log_prob`": lambda model, rows: model.log_prob(np.asarray(rows), memory_budget=1 << 28),
@@ -136,7 +136,7 @@ def support_page() -> str:
         made = list(trained())
         latent_tree = made[0]
         rows = [
-            [query, *(answer(ask, model, rows) for _, model, rows in made), computed_by(query, *latent_tree[1:])]
+            [query, computed_by(query, *latent_tree[1:]), *(answer(ask, model, rows) for _, model, rows in made)]
             for query, ask in QUERIES.items()
         ]
         places = backends({name: model for name, model, _ in made})
@@ -160,10 +160,10 @@ The fused kernels need Triton and compute in float32; in float64 a GPU uses the 
 
 *yes*: it works, and an answer is exact. *bound*: the best answer found, with a bound on how far the optimum can be.
 *estimate*: a mean over draws with its standard error (entropies of up to 65,536 joint values are exact). *no*: refused
-with an error. The last column says what computes the passes up
+with an error. The second column says what computes the passes up
 for a hidden Chow-Liu tree (a few rows are scored in numpy, without a backend).
 
-{table(["question", *(name for name, _, _ in made), "backend"], rows)}
+{table(["question", "backend", *(name for name, _, _ in made)], rows)}
 """
 
 

@@ -64,6 +64,13 @@ def test_the_package_curvature_has_an_example_too(examples):
     assert [difference(output, example.want) for example, output in results] == [None] * 6
 
 
+def test_the_table_of_what_works_where_is_current(examples):
+    made = import_module("make_support").support_page()
+    for name in ("make_support", "pages"):
+        sys.modules.pop(name, None)
+    assert made == (DOCS / "support.md").read_text(), "write it again: python docs/make_support.py"
+
+
 def test_every_public_name_is_on_one_page_of_the_reference():
     lines = [line.strip() for page in API for line in page.read_text().splitlines()]
     listed = [line.partition(":: ")[2] for line in lines if line.startswith((".. auto", ".. py:data"))]
