@@ -56,7 +56,8 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     where it does not help. It and boosted members need validation rows.
 
     The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
-    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows).
+    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than
+    20,000 fewer epochs in proportion, at least 20).
     {settings}
     Ctrl-C ends the training and mixes the members that are there (`ensemble.stopped == "interrupted"`).
     """

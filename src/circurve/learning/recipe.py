@@ -35,9 +35,15 @@ BEST_EPOCHS, SMALL_EPOCHS, SMALL_ROWS = 150, 100, 5000
 """Epochs, and those on fewer than SMALL_ROWS training rows: such a table is learned by heart sooner."""
 
 
+LARGE_ROWS, FEWEST_EPOCHS = 20_000, 20
+"""Above LARGE_ROWS training rows, all epochs together have as many steps as on LARGE_ROWS; but not below 20 epochs."""
+
+
 def best_epochs(rows: int) -> int:
     """How long to train on so many rows."""
-    return SMALL_EPOCHS if rows < SMALL_ROWS else BEST_EPOCHS
+    if rows < SMALL_ROWS:
+        return SMALL_EPOCHS
+    return max(FEWEST_EPOCHS, min(BEST_EPOCHS, BEST_EPOCHS * LARGE_ROWS // rows))
 
 
 UNITS_GRID = (4, 8, 16, 32, 64, 128, 256)
