@@ -20,7 +20,7 @@ from circurve.data.cache import cache_folder, replacing
 from circurve.errors import DataError, DownloadError, FileAccessError
 from debd_server import ROWS, Server, content, entry, serving
 
-BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD' (--data-dir DEBD)"
+BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD'"
 
 
 @pytest.fixture

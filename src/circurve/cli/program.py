@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -28,11 +28,12 @@ class Program(TyperGroup):
         given = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in given
         rest = [word for word in given if word != DEBUG]
-        with one_line_warnings():
+        options = dict(_options(self))
+        with one_line_warnings(options):
             try:
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
-                code = report(error, debug)
+                code = report(error, options, debug)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -42,6 +43,15 @@ class Program(TyperGroup):
         except KeyboardInterrupt:
             print("circurve: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _options(command: Any) -> Iterator[tuple[str, str]]:
+    """The options of a command and of all below it, by their names in Python."""
+    for part in getattr(command, "commands", {}).values():
+        yield from _options(part)
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            yield parameter.name, parameter.opts[0]
 
 
 app = typer.Typer(
