@@ -63,7 +63,7 @@ def as_device(device: str | torch.device) -> torch.device:
         expected = f" must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}"
         raise OptionError(Argument("device"), expected) from error
     if chosen.type not in ("cpu", "cuda"):
-        raise OptionError(f"device must be a CPU or a CUDA device, not {device!r}")
+        raise OptionError(Argument("device"), f" must be a CPU or a CUDA device, not {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
     return chosen

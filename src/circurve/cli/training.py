@@ -12,7 +12,7 @@ from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
 from circurve.cli.parse import parse_batch_size, parse_step_size
-from circurve.cli.show import progress
+from circurve.cli.show import progress, sizes
 from circurve.cli.tables import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
 from circurve.data import Dataset
 from circurve.errors import OptionError
@@ -113,7 +113,7 @@ def train(job: Job, data: Dataset) -> FleetResult:
     """Build the circuit and train all runs side by side."""
     circuit = build_circuit(job.shape, data, job.runs[0].seed)
     settings = job.settings
-    progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
+    progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
     return train_fleet(circuit, data, job.runs, settings)
 
 

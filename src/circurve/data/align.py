@@ -27,7 +27,7 @@ __all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen", "prepa
 
 MissingColumns: TypeAlias = Literal["error", "missing"]
 
-FARTHEST = {torch.float32: 1e5, torch.float64: 1e7}
+MAX_MEAN_IN_SPREADS = {torch.float32: 1e5, torch.float64: 1e7}
 """So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
 the limit of float64."""
 
@@ -98,9 +98,9 @@ def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.d
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
         mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
+    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > MAX_MEAN_IN_SPREADS[dtype] * spread)):
         label = column_label(train.columns, continuous[number])
-        enough = abs(mean[number]) <= FARTHEST[torch.float64] * spread[number]
+        enough = abs(mean[number]) <= MAX_MEAN_IN_SPREADS[torch.float64] * spread[number]
         return warn_user(
             f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
             f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it",

@@ -14,7 +14,7 @@ from circurve.experiments.plan import circuit_for, digest, load_study_data
 from circurve.experiments.records import Record, significant
 from circurve.experiments.spec import DEFAULT_DATASETS, Protocol, ReproduceOptions, chosen_datasets, protocol_for
 from circurve.graph import Circuit
-from circurve.learning import EpochEnd, FitResult, Vanilla, fit
+from circurve.learning import FitResult, Vanilla, fit
 from circurve.plots import Mark, circuit_panels, find_regimes
 from circurve.plots.given import sum_tree
 
@@ -25,7 +25,7 @@ QUANTITIES = ("flow_squared", "local", "total")
 PREFERRED = "nltcs"
 """The paper does not say which circuit it draws; this one is small enough to see every unit."""
 
-MOST_UNITS = 20_000
+MAX_UNITS = 20_000
 """Larger circuits are drawn with the mean of each node in the trees, and so many of their units in the plane."""
 
 
@@ -34,7 +34,8 @@ def decomposition_data(options: ReproduceOptions, records: list[Record], progres
     protocol = protocol_for(options)
     name = chosen_datasets(options, (PREFERRED, *DEFAULT_DATASETS))[0]
     data = load_study_data(name, options.data_dir)
-    result = _train(data, protocol, options.device, progress)
+    progress(f"{data.name}: training")
+    result = _train(data, protocol, options.device)
     progress(f"{data.name}: measuring curvature")
     curv = curvature(result.model, data.train)
     described = describe_units(result.model.circuit, curv)
@@ -46,13 +47,9 @@ def decomposition_data(options: ReproduceOptions, records: list[Record], progres
     return {"dataset": data.name, **described, "notes": [*notes, *_notes(described)]}
 
 
-def _train(data: Dataset, protocol: Protocol, device: str, progress: Callable[[str], None]) -> FitResult:
+def _train(data: Dataset, protocol: Protocol, device: str) -> FitResult:
     """Plain EM by the protocol, with its first seed."""
     train = data.train
-
-    def tell(event: EpochEnd) -> None:
-        progress(f"{data.name}: epoch {event.epoch} of {event.epochs}")
-
     result = fit(
         circuit_for(data, train, protocol.units, protocol.leaves),
         train,
@@ -66,15 +63,13 @@ def _train(data: Dataset, protocol: Protocol, device: str, progress: Callable[[s
         step_size=protocol.step,
         select=protocol.choose_epoch,
         device=device,
-        callbacks=[tell],
-        progress=False,
     )
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
     return result
 
 
-def describe_units(circuit: Circuit, curv: Curvature, most: int = MOST_UNITS) -> Record:
+def describe_units(circuit: Circuit, curv: Curvature, most: int = MAX_UNITS) -> Record:
     """Everything that is drawn: the tree of sum nodes, the means of each, the units, and the three that are marked."""
     sums, parents = sum_tree(circuit)
     position = {node: i for i, node in enumerate(sums)}

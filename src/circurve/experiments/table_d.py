@@ -26,7 +26,7 @@ MUS, QUICK_MUS = (0.0001, 0.001, 0.01, 0.1, 1.0), (0.001, 0.1)
 LOW_MUS, QUICK_LOW_MUS = (0.00001, 0.0001, 0.001, 0.01, 0.1), (0.0001, 0.01)
 """For the exact simplex: normalising afterwards undoes most of a penalty, the multiplier does not."""
 
-MOST_COLUMNS = 6
+MAX_COLUMNS = 6
 """Data sets in the overview; with more, it shows ranks and counts alone."""
 
 LABELS = {
@@ -101,7 +101,7 @@ def _overview(rows: Rows, labels: Sequence[str]) -> Table:
     for row in rows.values():
         for label, rank in zip(row, _ranks([chosen.spread().mean for chosen in row.values()]), strict=True):
             ranks[label].append(rank)
-    shown = tuple(rows) if len(rows) <= MOST_COLUMNS else ()
+    shown = tuple(rows) if len(rows) <= MAX_COLUMNS else ()
     lines: list[tuple[Cell, ...]] = []
     for label in labels:
         against = [_counts(rows, label, base) for base in ("vanilla", SMOOTHED)]
