@@ -14,11 +14,11 @@ import typer
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
+from circurve.cli.loading import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
 from circurve.cli.parse import parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.data.convert import about

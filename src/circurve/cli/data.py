@@ -13,9 +13,9 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.cli.parse import parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
-from circurve.cli.tables import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
 from circurve.data.catalogue import ELSEWHERE, SOURCES, check_collected
 from circurve.data.debd import COLLECTION

@@ -10,9 +10,9 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED
+from circurve.cli.loading import parts_of, rows_of
 from circurve.cli.methods import describe_method
 from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant, sizes
-from circurve.cli.tables import parts_of, rows_of
 from circurve.cli.training import train_fleet
 from circurve.curvature import concentration, curvature
 from circurve.data import Dataset, load_dataset

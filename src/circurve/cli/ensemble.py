@@ -13,11 +13,11 @@ import typer
 
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import save_model
+from circurve.cli.loading import SplitRecord, common_schema, parts_of
 from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Structure
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress, sizes
-from circurve.cli.tables import SplitRecord, common_schema, parts_of
 from circurve.cli.training import Job, describe_job
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from circurve.cli.tables import common_schema
+from circurve.cli.loading import common_schema
 from circurve.data import Dataset
 from circurve.engine.host_memory import available_memory
 from circurve.errors import OptionError
