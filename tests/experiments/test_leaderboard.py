@@ -14,10 +14,9 @@ import pytest
 
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, leaderboard, reproduce
+from circurve.experiments.comparisons import best_published, published
 from circurve.experiments.leaderboard import FILE, KINDS, SEED_STRIDE, best_kind, recipe_for
-from circurve.experiments.leaderboard_page import leaderboard_page
-from circurve.experiments.leaderboard_report import findings, leaderboard_lines, leaderboard_report
-from circurve.experiments.published import best_published, published
+from circurve.experiments.leaderboard_report import findings, leaderboard_lines, leaderboard_page, leaderboard_report
 from circurve.experiments.records import read_records
 from circurve.learning.recipe import QUICK_RECORD, RECORD, JointRecipe, RecordRecipe
 

@@ -1,4 +1,4 @@
-"""Checks of the paper's claims, and of ours, by the records of one protocol; claim_list.py has them in order."""
+"""Checks of the paper's claims, and of ours, by the records of one protocol; `page` has them in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from circurve.experiments.claim import Claim, Found, agreed, best_of, judged, mixed_starts, rows_with, signed
+from circurve.experiments.comparisons import CLEAR, CLOSE, KEPT, LABELS, LARGE, SMALL, TEST_LL, paper_test_ll
 from circurve.experiments.outputs import Shelf
-from circurve.experiments.paper_numbers import CLEAR, CLOSE, KEPT, LABELS, LARGE, SMALL, TEST_LL, paper_test_ll
 from circurve.experiments.records import Record
 from circurve.experiments.summary import Rows, choose_rows, paired, spread, upper_half, verdict
-from circurve.experiments.table_d import SMOOTHED
 from circurve.experiments.tables import improvement, p_text
+from circurve.experiments.tables_beyond import SMOOTHED
 
 ROUNDING = 0.005
 """Nats: half of the last digit that the paper prints."""

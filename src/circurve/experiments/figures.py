@@ -11,11 +11,10 @@ from functools import partial
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from circurve.experiments.fig_decomposition import decomposition_data, draw_decomposition
-from circurve.experiments.fig_landscape import draw_landscape, landscape_data
 from circurve.experiments.records import Record, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for, standard_settings
 from circurve.experiments.summary import Chosen, choose, choose_rows, upper_half
+from circurve.experiments.trained_figures import decomposition_data, draw_decomposition, draw_landscape, landscape_data
 from circurve.learning import Gated, Global, Vanilla
 from circurve.learning.gates import top_fraction
 from circurve.plots import concentration, depth_profile, node_selection, training_curves

@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING
 
 from circurve.data import Dataset
 from circurve.errors import OptionError
-from circurve.experiments.baselines import BASELINES_FILE, LEAD_COLUMNS, baseline_records, with_baseline
+from circurve.experiments.comparisons import (
+    BASELINES_FILE,
+    IMPROVEMENTS,
+    LEAD_COLUMNS,
+    SHARES,
+    baseline_records,
+    with_baseline,
+)
 from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
 from circurve.experiments.leaderboard import LEADERBOARD, check_options, leaderboard_records
 from circurve.experiments.leaderboard_report import draw_leaderboard, findings, leaderboard_lines, leaderboard_report
-from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
-from circurve.experiments.plan import MEASURED_SETTINGS, describe_settings, load_all
-from circurve.experiments.provenance import describe, describe_environment, provenance
+from circurve.experiments.plan import (
+    MEASURED_SETTINGS,
+    describe,
+    describe_environment,
+    describe_settings,
+    load_all,
+    provenance,
+)
 from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
 from circurve.experiments.runner import run_study
 from circurve.experiments.spec import (
@@ -31,14 +43,13 @@ from circurve.experiments.spec import (
     describe_setting,
     describe_use,
 )
-from circurve.experiments.study_list import STUDIES, TableSpec
+from circurve.experiments.study_report import STUDIES, TableSpec
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
-from circurve.experiments.table_d import report_d, study_d
 from circurve.experiments.table_estimators import report_estimators, study_estimators
 from circurve.experiments.table_pseudocounts import report_pseudocounts, study_pseudocounts
-from circurve.experiments.table_readings import report_readings, study_readings
 from circurve.experiments.tables import paper_study, report_a, report_b
+from circurve.experiments.tables_beyond import report_d, report_readings, study_d, study_readings
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:

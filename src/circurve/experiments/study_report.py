@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from circurve.experiments.curvature_studies import BASE, LABELS
-from circurve.experiments.probe import CHANGES, TEST_NOISE
-from circurve.experiments.provenance import choice_note, grid_notes, provenance
+from circurve.experiments import studies as specs
+from circurve.experiments.plan import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record, is_failed
-from circurve.experiments.spec import Study
-from circurve.experiments.stopping import RULES, stopped_scores
+from circurve.experiments.spec import ReproduceOptions, Study
+from circurve.experiments.studies import BASE, LABELS, RULES, stopped_scores
+from circurve.experiments.study_data import CHANGES, TEST_NOISE
 from circurve.experiments.summary import TIE, Chosen, Paired, choose_all, paired
 from circurve.experiments.table import Cell, Number, Report, Table
 from circurve.experiments.tables import p_text, setting_text
 
 __all__ = [
+    "STUDIES",
     "Outcome",
+    "TableSpec",
     "judge",
     "report_ensembles",
     "report_plain",
@@ -280,3 +283,49 @@ def report_stopping(study: Study, records: Sequence[Record]) -> Report:
     base = next(iter(RULES))
     title = "Study: stopping without validation rows"
     return _report(study, records, title, lines, about, base=base, case_head="plain EM with")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
+
+    study: Callable[[ReproduceOptions], Study]
+    report: Callable[[Study, Sequence[Record]], Report]
+
+
+def _plain(study: Callable[[str, ReproduceOptions], Study], name: str, title: str, about: str) -> TableSpec:
+    return TableSpec(partial(study, name), partial(report_plain, f"Study: {title}", about))
+
+
+def _models(name: str, report: Callable[[Study, Sequence[Record]], Report]) -> TableSpec:
+    return TableSpec(partial(specs.clean_study, name), report)
+
+
+STUDIES = {
+    "study-clean": _plain(specs.clean_study, "study-clean", "all rows, as they are", "All training rows, clean."),
+    "study-scarce": _plain(
+        specs.scarce_study, "study-scarce", "scarce data", "Small shares of the training rows, drawn by the seed."
+    ),
+    "study-corrupted": _plain(
+        specs.corrupted_study,
+        "study-corrupted",
+        "corrupted training rows",
+        f"In {specs.CORRUPTED_ROWS:.0%} of the training and validation rows, {specs.CORRUPTED_CELLS:.0%} of the cells "
+        "have the value of another row of the same column; test rows are clean.",
+    ),
+    "study-selected": _plain(
+        specs.selected_study,
+        "study-selected",
+        "training rows selected by a column",
+        "Of the training and validation rows with the rarer value of the most balanced column, one in ten is left; "
+        "test rows are as they were.",
+    ),
+    "study-test-noise": _models("study-test-noise", report_test_noise),
+    "study-units": _plain(
+        specs.large_study, "study-units", "far too many units", "All training rows, clean; many units and few epochs."
+    ),
+    "study-ensembles": _models("study-ensembles", report_ensembles),
+    "study-stopping": _models("study-stopping", report_stopping),
+    "study-weights": _models("study-weights", report_weights),
+}
+"""Those by the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""

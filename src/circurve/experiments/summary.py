@@ -11,7 +11,7 @@ import numpy as np
 
 from circurve.experiments.records import Record, identify, is_failed
 
-__all__ = ["Chosen", "Rows", "Spread", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
+__all__ = ["Chosen", "MeanStd", "Rows", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
 
 TIE = 0.01
 """Nats: smaller differences are ties, as in a table with two digits."""
@@ -23,7 +23,7 @@ TIE_RULE = (
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanStd:
     """A mean over seeds, and the standard deviation with n - 1: None for a single seed. Not known: a mean of NaN."""
 
     mean: float
@@ -52,7 +52,7 @@ class Chosen:
         """A score of each run: `train_ll`, `valid_ll`, `test_ll`, `dof` or `sharpness`; NaN where it is not known."""
         return [_score(record, name, math.nan) for record in self.records]
 
-    def spread(self, name: str = "test_ll") -> Spread:
+    def spread(self, name: str = "test_ll") -> MeanStd:
         """Mean and standard deviation of a score over seeds."""
         return spread(self.values(name))
 
@@ -74,11 +74,11 @@ Rows: TypeAlias = Mapping[str, Mapping[str, Chosen]]
 """Data set -> label -> what validation chose."""
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> MeanStd:
     """Mean and standard deviation of numbers."""
     deviates = len(values) > 1 and bool(np.isfinite(values).all())
     std = float(np.std(values, ddof=1)) if deviates else None
-    return Spread(float(np.mean(values)) if values else math.nan, std, len(values))
+    return MeanStd(float(np.mean(values)) if values else math.nan, std, len(values))
 
 
 def upper_half(shares: Sequence[float]) -> float:
@@ -164,7 +164,7 @@ def paired(first: Chosen, second: Chosen, name: str = "test_ll") -> Paired:
     return Paired(float(gap.mean()), std, p, len(gap))
 
 
-def verdict(first: Spread, second: Spread) -> str:
+def verdict(first: MeanStd, second: MeanStd) -> str:
     """`win`, `tie` or `loss` of the first, where higher is better; see `TIE_RULE`."""
     gap = first.mean - second.mean
     room = max(TIE, first.std or 0.0, second.std or 0.0)
@@ -173,7 +173,7 @@ def verdict(first: Spread, second: Spread) -> str:
     return "win" if gap > 0 else "loss"
 
 
-def count(pairs: Iterable[tuple[Spread, Spread]]) -> Count:
+def count(pairs: Iterable[tuple[MeanStd, MeanStd]]) -> Count:
     """Wins, ties and losses of the first over many data sets."""
     found = [verdict(first, second) for first, second in pairs]
     return Count(found.count("win"), found.count("tie"), found.count("loss"))

@@ -9,10 +9,10 @@ from typing import cast
 
 import numpy as np
 
-from circurve.experiments.provenance import choice_note, provenance
+from circurve.experiments.plan import choice_note, provenance
 from circurve.experiments.records import Record, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
-from circurve.experiments.summary import Chosen, Spread, choose_rows, spread
+from circurve.experiments.summary import Chosen, MeanStd, choose_rows, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 from circurve.experiments.tables import gap_to, p_text
 from circurve.learning import Gated, Method, Vanilla
@@ -97,7 +97,7 @@ def _at(records: Sequence[Record], dataset: str, label: str, mu: float | None) -
     return [record for record in records if (record["dataset"], record["label"], record["method"]["mu"]) == case]
 
 
-def _over_seeds(records: Sequence[Record], name: str = "test_ll") -> Spread:
+def _over_seeds(records: Sequence[Record], name: str = "test_ll") -> MeanStd:
     """A score of the epoch that counts by the protocol, over runs."""
     scores = [record["best" if record["choose_epoch"] == "best" else "final"][name] for record in records]
     return spread([math.nan if score is None else float(score) for score in scores])

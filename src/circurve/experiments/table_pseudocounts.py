@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circurve.experiments.paper_numbers import CLOSE, KEPT, LARGE, paper_test_ll
-from circurve.experiments.provenance import provenance
+from circurve.experiments.comparisons import CLOSE, KEPT, LARGE, paper_test_ll
+from circurve.experiments.plan import provenance
 from circurve.experiments.records import Record, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
 from circurve.experiments.summary import Chosen, choose_rows, paired, upper_half

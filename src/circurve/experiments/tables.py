@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from circurve.experiments.paper_numbers import IMPROVEMENTS, LABELS, paper_test_ll
-from circurve.experiments.provenance import choice_note, grid_notes, provenance
+from circurve.experiments.comparisons import IMPROVEMENTS, LABELS, paper_test_ll
+from circurve.experiments.plan import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record
 from circurve.experiments.spec import ReproduceOptions, Study, make_study, standard_settings
-from circurve.experiments.summary import TIE_RULE, Chosen, Paired, Spread, choose_all, count, paired, spread
+from circurve.experiments.summary import TIE_RULE, Chosen, MeanStd, Paired, choose_all, count, paired, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 
 __all__ = ["improvement", "paper_study", "report_a", "report_b"]
@@ -60,7 +60,7 @@ def improvement(method: Chosen, vanilla: Chosen) -> dict[str, float]:
     return {measure: _known(values).mean for measure, values in changes.items()}
 
 
-def _known(values: Sequence[float]) -> Spread:
+def _known(values: Sequence[float]) -> MeanStd:
     """Mean and standard deviation of those that are finite."""
     return spread([value for value in values if math.isfinite(value)])
 
@@ -139,7 +139,7 @@ class _Line:
 
     lead: tuple[str, ...]
     chosen: dict[str, Chosen]
-    paper: dict[str, Spread | None]
+    paper: dict[str, MeanStd | None]
 
 
 def report_b(study: Study, records: Sequence[Record]) -> Report:
@@ -193,7 +193,7 @@ def _main(lines: Sequence[_Line], heads: tuple[str, ...]) -> Table:
     printed = any(paper for line in lines for paper in line.paper.values())
     rows: list[tuple[Cell, ...]] = []
     for line in lines:
-        known = [line.chosen[label].spread() if label in line.chosen else Spread(math.nan) for label in LABELS]
+        known = [line.chosen[label].spread() if label in line.chosen else MeanStd(math.nan) for label in LABELS]
         cells: list[Cell] = [*line.lead]
         for number, paper in zip(mark_best([Number.of(values) for values in known]), line.paper.values(), strict=True):
             cells += [number, "-" if paper is None else Number(paper.mean)] if printed else [number]
