@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -250,7 +251,7 @@ def _hardware(device: str) -> str:
     return f"{names[0] if names else platform.machine()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-def provenance(records: Sequence[Record]) -> list[str]:
+def provenance(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Everything that is needed to run it again, from the records themselves."""
     hashes = {record["dataset"]: record["environment"]["data_hash"] for record in records}
     lines = [
@@ -263,7 +264,7 @@ def provenance(records: Sequence[Record]) -> list[str]:
     return [*([left_out] if failed else []), *describe(*(record["environment"] for record in records)), *lines]
 
 
-def _failed_run(record: Record) -> str:
+def _failed_run(record: Mapping[str, Any]) -> str:
     """`dna, gated with mu 0.1, seed 3, in epoch 12: Sum 'root': a parameter is not finite`."""
     mu, share = record["method"]["mu"], record["fraction"]
     strength = "" if mu is None else f" with mu {mu:g}" if isinstance(mu, int | float) else f" with mu {mu}"

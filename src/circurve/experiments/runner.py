@@ -34,7 +34,7 @@ from circurve.experiments.plan import (
     plan_study,
     training_rows,
 )
-from circurve.experiments.records import Record, RecordFile, significant
+from circurve.experiments.records import Record, RecordFile, RunRecord, as_run, significant
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
 from circurve.learning import EpochEnd, Failure, FitResult, Run
@@ -145,7 +145,7 @@ def run_study(
     command: str | None = None,
     data: Mapping[str, Dataset] | None = None,
     shown: bool | None = None,
-) -> list[Record]:
+) -> list[RunRecord]:
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
 
     data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
@@ -160,7 +160,7 @@ def run_study(
         for item in work:
             file.append(_train(study, item, environment, display))
     return [
-        file.by_id[run.id] | describe_use(study, label) | {"dataset": fleet.data.name}
+        as_run({**file.by_id[run.id], **describe_use(study, label), "dataset": fleet.data.name})
         for fleet in fleets
         for run in fleet.runs
         for label in run.labels
@@ -175,7 +175,7 @@ def _work(fleet: Fleet, file: RecordFile) -> _Work:
     return _Work(fleet, train, tuple(run for run in train if run.id not in file.by_id))
 
 
-def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[Record]:
+def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[RunRecord]:
     fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
@@ -193,14 +193,15 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
         "seconds": round(seconds / len(outcomes), 3),
         "fleet": {"key": fleet.key, "runs": len(outcomes), "seconds": seconds},
     }
-    records = []
+    records: list[RunRecord] = []
     for number, (run, outcome, more) in enumerate(found, 1):
         display.measure(number, len(found))
         anatomy = train if study.anatomy else None
         measured = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, anatomy)
         what = {"dataset": fleet.data.name, "fraction": fleet.fraction, "seed": run.seed}
         what |= {"method": describe_setting(run.setting), "settings": settings, "environment": environment}
-        records.append({"id": run.id, **describe_use(study, run.labels[0]), **what, **measured, **more, **costs})
+        use = describe_use(study, run.labels[0])
+        records.append(as_run({"id": run.id, **use, **what, **measured, **more, **costs}))
     display.finish()
     return records
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from circurve.experiments.records import Record
+from circurve.experiments.records import RunRecord
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
 from circurve.experiments.study_data import MODELS_PROBE, corrupted, selected
 from circurve.learning import Gated, Global, Method, Vanilla
@@ -167,13 +167,12 @@ BY_VALIDATION = "validation"
 """The best epoch by validation rows, for reference."""
 
 
-def stopped_scores(record: Record) -> dict[str, float]:
+def stopped_scores(record: RunRecord) -> dict[str, float]:
     """Test log-likelihood where each rule stops a run, and at its best epoch by validation; {} where not known."""
     history = record["history"]
-    columns = [history.get(name) for name in ("train_ll", "sharpness", "test_ll")]
-    if any(column is None or None in column for column in columns):
+    train, trace, test = (history.get(name, [None]) for name in ("train_ll", "sharpness", "test_ll"))
+    if any(None in column for column in (train, trace, test)):
         return {}
-    train, trace, test = columns
     read = History(train, trace, record["settings"]["rows"])
     found = {name: float(test[rule(read)]) for name, rule in RULES.items()}
     return {**found, BY_VALIDATION: float(record["best"]["test_ll"])}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from circurve.experiments.records import Record, identify, is_failed
+from circurve.experiments.records import Record, RunRecord, identify, is_failed
 
 __all__ = ["Chosen", "MeanStd", "Rows", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
 
@@ -39,7 +39,7 @@ class Chosen:
     fraction: float
     label: str
     method: Record
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
     candidates: int
     """How many settings it was chosen from."""
 
@@ -87,12 +87,12 @@ def upper_half(shares: Sequence[float]) -> float:
     return sum(shares[:middle]) + (shares[middle] / 2 if len(shares) % 2 else 0.0)
 
 
-def choose(records: Iterable[Record], dataset: str, fraction: float, label: str) -> Chosen | None:
+def choose(records: Iterable[RunRecord], dataset: str, fraction: float, label: str) -> Chosen | None:
     """The setting with the best mean validation log-likelihood over seeds, the first of equals; None without runs.
 
     Runs that failed do not count.
     """
-    settings: dict[str, list[Record]] = {}
+    settings: dict[str, list[RunRecord]] = {}
     for record in records:
         case = (record["dataset"], record["fraction"], record["label"])
         if case == (dataset, fraction, label) and not is_failed(record):
@@ -104,14 +104,14 @@ def choose(records: Iterable[Record], dataset: str, fraction: float, label: str)
     return Chosen(dataset, fraction, label, runs[0]["method"], runs, len(settings))
 
 
-def choose_all(records: Sequence[Record]) -> list[Chosen]:
+def choose_all(records: Sequence[RunRecord]) -> list[Chosen]:
     """The choice for each data set, fraction and label, in the order of the records."""
     cases = dict.fromkeys((record["dataset"], record["fraction"], record["label"]) for record in records)
     chosen = [choose(records, *case) for case in cases]
     return [item for item in chosen if item is not None]
 
 
-def choose_rows(records: Sequence[Record], fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
+def choose_rows(records: Sequence[RunRecord], fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
     """The choice for each data set and label, with this share of the training rows."""
     found: dict[str, dict[str, Chosen]] = {}
     for item in choose_all(records):
@@ -120,7 +120,7 @@ def choose_rows(records: Sequence[Record], fraction: float = 1.0) -> dict[str, d
     return found
 
 
-def _score(record: Record, name: str, unknown: float) -> float:
+def _score(record: RunRecord, name: str, unknown: float) -> float:
     """A score of the epoch that counts by the record's protocol, the last or the best one."""
     value = record["best" if record.get("choose_epoch") == "best" else "final"][name]
     return unknown if value is None else float(value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from circurve.experiments.comparisons import IMPROVEMENTS, LABELS, paper_test_ll
 from circurve.experiments.plan import choice_note, grid_notes, provenance
-from circurve.experiments.records import Record
+from circurve.experiments.records import Record, RunRecord
 from circurve.experiments.spec import ReproduceOptions, Study, make_study, standard_settings
 from circurve.experiments.summary import TIE_RULE, Chosen, MeanStd, Paired, choose_all, count, paired, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
@@ -65,7 +65,7 @@ def _known(values: Sequence[float]) -> MeanStd:
     return spread([value for value in values if math.isfinite(value)])
 
 
-def report_a(study: Study, records: Sequence[Record]) -> Report:
+def report_a(study: Study, records: Sequence[RunRecord]) -> Report:
     """The paper's table of mean improvements, with ours and a gated row for each of its rows."""
     chosen = {(item.dataset, item.fraction, item.label): item for item in choose_all(records)}
     found: dict[Case, dict[str, float]] = {
@@ -142,7 +142,7 @@ class _Line:
     paper: dict[str, MeanStd | None]
 
 
-def report_b(study: Study, records: Sequence[Record]) -> Report:
+def report_b(study: Study, records: Sequence[RunRecord]) -> Report:
     """The paper's table of test log-likelihoods (B), or of data fractions (C), ours beside it."""
     heads = ("data set", "rows") if study.name == "table-c" else ("data set",)
     lines = _lines(records, len(heads) > 1)
@@ -165,7 +165,7 @@ def report_b(study: Study, records: Sequence[Record]) -> Report:
     return Report(study.name, TITLES[study.name], tables, notes, COLUMNS_B, values)
 
 
-def _lines(records: Sequence[Record], shares: bool) -> list[_Line]:
+def _lines(records: Sequence[RunRecord], shares: bool) -> list[_Line]:
     """shares: with the share of the training rows, and beside the paper's table of them."""
     cases: dict[tuple[str, float], dict[str, Chosen]] = {}
     for chosen in choose_all(records):

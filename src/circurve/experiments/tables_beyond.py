@@ -11,7 +11,7 @@ import numpy as np
 
 from circurve.experiments.comparisons import KEPT, LARGE, paper_test_ll
 from circurve.experiments.plan import choice_note, grid_notes, provenance
-from circurve.experiments.records import Record, is_failed
+from circurve.experiments.records import Record, RunRecord, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for, settings_for
 from circurve.experiments.summary import TIE_RULE, Chosen, choose_rows, count, paired
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
@@ -84,7 +84,7 @@ def study_d(options: ReproduceOptions) -> Study:
     return make_study("table-d", options, settings)
 
 
-def report_d(study: Study, records: Sequence[Record]) -> Report:
+def report_d(study: Study, records: Sequence[RunRecord]) -> Report:
     """All variants, each against plain EM and against plain EM with smoothing."""
     chosen = choose_rows(records)
     rows = {name: {label: row[label] for label in LABELS if label in row} for name, row in chosen.items()}
@@ -226,7 +226,7 @@ def study_readings(options: ReproduceOptions) -> Study:
     return make_study("readings", options, settings)
 
 
-def report_readings(study: Study, records: Sequence[Record]) -> Report:
+def report_readings(study: Study, records: Sequence[RunRecord]) -> Report:
     """Each reading's difference to plain EM beside that of the paper, and which one comes nearest to it."""
     rows = choose_rows([record for record in records if not is_failed(record)])
     values = tuple(

@@ -29,7 +29,7 @@ from circurve.data.synthetic import noisy_triangle
 from circurve.engine import Params, Program, Request, choose_backend, chunks
 from circurve.engine.memory import chunk_size
 from circurve.experiments.plan import circuit_for, digest, load_study_data
-from circurve.experiments.records import Record, significant
+from circurve.experiments.records import Record, RunRecord, significant
 from circurve.experiments.spec import DEFAULT_DATASETS, Protocol, ReproduceOptions, chosen_datasets, protocol_for
 from circurve.graph import Circuit
 from circurve.inputs import Gaussian
@@ -56,7 +56,7 @@ MAX_UNITS = 20_000
 """Larger circuits are drawn with the mean of each node in the trees, and so many of their units in the plane."""
 
 
-def decomposition_data(options: ReproduceOptions, records: list[Record], progress: Callable[[str], None]) -> Record:
+def decomposition_data(options: ReproduceOptions, records: list[RunRecord], progress: Callable[[str], None]) -> Record:
     """Train one model without a penalty, on the first data set, and measure every sum unit on its training rows."""
     protocol = protocol_for(options)
     name = chosen_datasets(options, (PREFERRED, *DEFAULT_DATASETS))[0]
@@ -189,7 +189,7 @@ MARGIN = 0.2
 """How far the plane goes beyond the paths, in parts of their extent."""
 
 
-def landscape_data(options: ReproduceOptions, records: list[Record], progress: Callable[[str], None]) -> Record:
+def landscape_data(options: ReproduceOptions, records: list[RunRecord], progress: Callable[[str], None]) -> Record:
     """Train, find the plane, and evaluate it on a grid: a few seconds.
 
     The example has settings of its own; of the options only seeds, device and `quick` count. The first seed is drawn,
