@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -73,7 +72,7 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     checked, and kept in the user's cache folder. The environment variable CIRCURVE_CACHE names another cache folder,
     CIRCURVE_DEBD_URL another place to download from, laid out like the collection.
     """
-    if not isinstance(name, str) or os.sep in name:
+    if not isinstance(name, str) or Path(name).name != name:
         return read_folder(name)
     found = {} if data_dir is None else find_datasets(data_dir)
     if name in found:

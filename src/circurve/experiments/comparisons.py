@@ -167,7 +167,7 @@ def _all() -> dict[str, list[Published]]:
 
 
 def _of_file() -> Iterator[Published]:
-    text = files("circurve.experiments").joinpath("published.tsv").read_text()
+    text = files("circurve.experiments").joinpath("published.tsv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines(), delimiter="\t"):
         numbers = (float(row["test_ll"]), float(row["std"]) if row["std"] else None, int(row["seeds"]))
         yield Published(row["dataset"], *numbers, row["model"], row["source"], row["checked_in"])

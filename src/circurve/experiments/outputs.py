@@ -326,7 +326,7 @@ class Shelf:
         for table in TABLES:
             path = folder / f"{table}.json"
             if path.exists():
-                stored: Record = json.loads(path.read_text())["options"]
+                stored: Record = json.loads(path.read_text(encoding="utf-8"))["options"]
                 stored |= {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
                 options[table] = ReproduceOptions(**stored)
         return cls(tuple(map(as_run, records)), options, tuple(read_records(folder / BASELINES_FILE)))

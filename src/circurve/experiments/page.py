@@ -356,7 +356,7 @@ def _figure(folder: Path, link: str, name: str) -> str:
     path = folder / f"{name}.json"
     if not path.exists():
         return ""
-    about: Record = json.loads(path.read_text())
+    about: Record = json.loads(path.read_text(encoding="utf-8"))
     found = "\n".join(f"- {line}" for line in about["findings"])
     picture = f"![{about['title']}]({link}/{name}.svg)" if (folder / f"{name}.svg").exists() else ""
     parts = [f"### {name}: {about['title']}", picture, about["reading"], found, folded(about["notes"])]

@@ -243,7 +243,7 @@ def _hardware(device: str) -> str:
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name(device))
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = [f"model name: {platform.processor()}"] if platform.processor() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

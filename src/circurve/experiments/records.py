@@ -34,6 +34,8 @@ __all__ = [
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""Windows would write the end of a line as two bytes."""
 
 Record: TypeAlias = dict[str, Any]
 """Plain values by name, as JSON has them: what a file of records holds, or a figure is drawn from."""
@@ -149,7 +151,7 @@ class RecordFile:
             raise OptionError(f"{self.folder}: another process is writing records there")
         try:
             with _named_errors(self.path):
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o666)
                 content = self.path.read_bytes()
             self.records, complete = _parse(content, self.path)
             if complete < len(content):
