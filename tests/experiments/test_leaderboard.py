@@ -15,10 +15,9 @@ import pytest
 
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, leaderboard, reproduce
+from circurve.experiments.comparisons import best_published, published
 from circurve.experiments.leaderboard import FILE, KINDS, SEED_STRIDE, _best_pseudocounts, best_kind, recipe_for
-from circurve.experiments.leaderboard_page import leaderboard_page
-from circurve.experiments.leaderboard_report import findings, leaderboard_lines, leaderboard_report
-from circurve.experiments.published import best_published, published
+from circurve.experiments.leaderboard_report import findings, leaderboard_lines, leaderboard_page, leaderboard_report
 from circurve.experiments.records import read_records
 from circurve.learning import FitResult, Run, Vanilla
 from circurve.learning.recipe import QUICK_RECORD, RECORD, JointRecipe, RecordRecipe

@@ -15,9 +15,8 @@ from typing import TypeVar
 from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
-from circurve.experiments.baselines import Parts, chow_liu_scores, rounded
-from circurve.experiments.plan import digest, load_study_data
-from circurve.experiments.provenance import describe_environment
+from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
+from circurve.experiments.plan import describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
 from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_datasets
 from circurve.learning import Ensemble
