@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import dataclass
 from types import FrameType
 
 __all__ = [
+    "Argument",
     "CircurveError",
     "CircurveWarning",
     "DataError",
@@ -21,8 +23,29 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An argument that a message names: `missing=-1` in Python, `--missing -1` on the command line.
+
+    Without a value, the name alone. lead: words that stand before it, and are left out with it where there is no such
+    argument.
+    """
+
+    name: str
+    value: object = None
+    lead: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.lead}{self.name}{'' if self.value is None else f'={self.value!r}'}"
+
+
 class CircurveError(Exception):
     """Base class of all errors that Circurve raises on purpose.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in texts and in arguments that are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -33,6 +56,10 @@ class CircurveError(Exception):
     ...     print(error)
     units must be a whole number >= 1, not 0
     """
+
+    def __init__(self, *parts: str | Argument) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.parts = parts
 
 
 class StructureError(CircurveError, ValueError):
@@ -158,6 +185,11 @@ class DownloadError(CircurveError, OSError):
 class CircurveWarning(UserWarning):
     """Something was left out or changed, and the result is still valid.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in texts and in arguments that are spelled differently in Python and on the command line.
+
     Examples
     --------
     Turn these warnings into errors, for instance in tests:
@@ -170,11 +202,15 @@ class CircurveWarning(UserWarning):
     CircurveWarning: column 1: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1
     """
 
+    def __init__(self, *parts: str | Argument) -> None:
+        super().__init__("".join(map(str, parts)))
+        self.parts = parts
 
-def warn_user(message: str) -> None:
+
+def warn_user(*parts: str | Argument) -> None:
     """A CircurveWarning that points to the line outside this package from which it was called."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CircurveWarning, stacklevel=level)
+    warnings.warn(CircurveWarning(*parts), stacklevel=level)

@@ -32,7 +32,7 @@ from circurve.engine import (
     wants_gradient,
 )
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.errors import FileFormatError, OptionError, ParameterError
+from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Family
 from circurve.persistence import read_model, write_model
@@ -60,9 +60,10 @@ def as_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise OptionError(f"device must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}") from error
+        expected = f" must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}"
+        raise OptionError(Argument("device"), expected) from error
     if chosen.type not in ("cpu", "cuda"):
-        raise OptionError(f"device must be a CPU or a CUDA device, not {device!r}")
+        raise OptionError(Argument("device"), f" must be a CPU or a CUDA device, not {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
     return chosen

@@ -245,20 +245,21 @@ class Schema:
         return len(self.columns)
 
     def position(self, name_or_number: str | int) -> int:
-        """The place of a column, by its name or its number (from 0); DataError suggests the nearest name."""
+        """The place of a column, by its name or its index (from 0); DataError suggests the nearest name."""
         names = self.names
         if isinstance(name_or_number, str):
             if names is None:
                 wrong = f"no column {name_or_number!r}: the columns have no names"
-                raise DataError(f"{wrong}, use numbers from 0 to {len(self) - 1}")
+                raise DataError(f"{wrong}; use indices, from 0 for column 1 to {len(self) - 1} for column {len(self)}")
             if name_or_number not in names:
                 raise DataError(f"no column {name_or_number!r}{nearest(name_or_number, names)}")
             return names.index(name_or_number)
         if isinstance(name_or_number, bool) or not hasattr(name_or_number, "__index__"):
-            raise DataError(f"a column is given by its name or its number, not by {name_or_number!r}")
+            raise DataError(f"a column is given by its name or its index, not by {name_or_number!r}")
         number = name_or_number.__index__()
         if not 0 <= number < len(self):
-            raise DataError(f"no column {number}: the columns have the numbers 0 to {len(self) - 1}")
+            last = f"{len(self) - 1} for column {len(self)}"
+            raise DataError(f"no column of index {number}: indices go from 0 for column 1 to {last}")
         return number
 
     def to_json(self) -> dict[str, Any]:

@@ -358,7 +358,7 @@ class _Loss:
         return -log_value.sum() / self.rows
 
     def products(self, vectors: Tensor) -> Tensor:  # (M, E) -> (M, E)
-        """Each vector times the Hessian: forward over reverse, a bounded number of vectors and rows at a time."""
+        """Each vector times the Hessian: reverse over reverse, a bounded number of vectors and rows at a time."""
         full = torch.zeros(len(vectors), len(self.kept), dtype=torch.float64)
         full[:, self.kept] = vectors
         total = torch.zeros_like(full)
@@ -369,13 +369,9 @@ class _Loss:
 
 
 def _products(gradient: Callable[[Tensor], Tensor], at: Tensor, vectors: Tensor, at_once: int) -> Tensor:
-    """The derivative of a gradient in the direction of each vector, (M, entries)."""
-
-    def product(vector: Tensor) -> Tensor:
-        curved: Tensor = torch.func.jvp(gradient, (at,), (vector,))[1]
-        return curved
-
-    products: Tensor = torch.func.vmap(product, chunk_size=max(1, at_once))(vectors)
+    """Each vector times the derivative of a gradient, which is symmetric: (M, entries)."""
+    transposed = torch.func.vjp(gradient, at)[1]
+    products: Tensor = torch.func.vmap(lambda vector: transposed(vector)[0], chunk_size=max(1, at_once))(vectors)
     return products
 
 

@@ -15,7 +15,7 @@ from circurve.data.convert import Array, Names, about
 from circurve.data.debd import SPLITS
 from circurve.data.entry import as_table
 from circurve.data.table import Table
-from circurve.errors import DataError, OptionError
+from circurve.errors import Argument, DataError, OptionError
 
 __all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
 
@@ -157,7 +157,7 @@ def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
 def check_seed(seed: object) -> None:
     """Refuse what is not a whole number >= 0."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
+        raise OptionError(Argument("seed"), f" must be a whole number >= 0, not {seed!r}")
 
 
 def _shuffled(count: int, seed: int, purpose: int) -> NDArray[np.int64]:

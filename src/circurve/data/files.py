@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 from collections.abc import Collection
 from dataclasses import replace
@@ -124,7 +123,8 @@ def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
     if not name_or_path or is_name(name_or_path, data_dir):
         return False
     path = Path(name_or_path)
-    return bool(path.suffix) or os.sep in name_or_path or path.is_file() or (path.is_dir() and data_dir is None)
+    in_folder = path.name != name_or_path
+    return bool(path.suffix) or in_folder or path.is_file() or (path.is_dir() and data_dir is None)
 
 
 def _read_arrays(path: Path) -> Table | Dataset:

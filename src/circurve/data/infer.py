@@ -14,7 +14,7 @@ from circurve.data.entry import as_table
 from circurve.data.recode import recoded
 from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
 from circurve.data.table import Table
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
 from circurve.schema import Coding, Column, Kind, Schema, Value
 
@@ -269,8 +269,10 @@ def _text(found: _Found) -> Column:
         key = found.number if found.name is None else found.name
         raise DataError(
             f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
-            f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
-            f"types={{{key!r}: 'categorical'}}"
+            "which no model learns from; leave the column out with ",
+            Argument("types", {key: "drop"}),
+            ", or keep it with ",
+            Argument("types", {key: "categorical"}),
         )
     more = f", {used} of them observed" if used < len(categories) else ""
     return found.categories(categories, f"text, {len(categories)} different{more}")
@@ -285,27 +287,29 @@ def _as_told(found: _Found, told: str | Family) -> Column:
         if coding.categories is not None:
             return found.categories(coding.categories, "given")
         if coding.kind == "date":
-            raise OptionError(
-                f"types: {found.label} holds dates, which cannot be categorical; turn them into text first"
-            )
+            raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; turn them into text first")
         return found.numbers(np.unique(values), "given")
     if any(isinstance(value, str) for value in coding.categories or ()):
-        raise OptionError(f"types: {found.label} holds text, which cannot be {told}; use categorical or drop")
+        raise _wrong_type(f"{found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
         return found.column(found.gaussian, "given", "date" if coding.kind == "date" else "number")
     if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
-        raise OptionError(f"types: {found.label} has values that are not whole numbers >= 0, which {told} needs")
+        raise _wrong_type(f"{found.label} has values that are not whole numbers >= 0, which {told} needs")
     if told == "bernoulli" and values.size and values.max() > 1:
-        raise OptionError(f"types: {found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
+        raise _wrong_type(f"{found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
     high = int(values.max(initial=1))
     family = {"bernoulli": Bernoulli(), "poisson": Poisson(), "binomial": Binomial(max(1, high))}[told]
     return found.column(family, "given", "boolean" if (coding.kind, told) == ("boolean", "bernoulli") else "number")
 
 
+def _wrong_type(problem: str) -> OptionError:
+    return OptionError(Argument("types"), f": {problem}")
+
+
 def parse_type(text: str) -> str:
     """The name of a family, or "drop", as `types` has it; OptionError for any other text."""
     if text.lower() not in TYPES:
-        raise OptionError(f"types: {text!r} is none of {', '.join(TYPES)}")
+        raise _wrong_type(f"{text!r} is none of {', '.join(TYPES)}")
     return text.lower()
 
 
@@ -324,13 +328,13 @@ def _read(
     told: dict[int, str | Family] = {}
     for key, kind in (types or {}).items():
         if not isinstance(kind, Family | str):
-            raise OptionError(f"types: {key!r} must be the name of a family or a family, not {kind!r}")
+            raise _wrong_type(f"{key!r} must be the name of a family or a family, not {kind!r}")
         told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
     kept = [v for v in range(first.shape[1]) if told.get(v) != DROP]
     if not kept:
-        raise OptionError("types: all columns are left out")
+        raise _wrong_type("all columns are left out")
     if len(kept) < first.shape[1] and first.columns is None:
-        raise OptionError("types: 'drop' is for columns with names; leave the column out of the array")
+        raise _wrong_type("'drop' is for columns with names; leave the column out of the array")
     ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
     names = tuple(name for name in first.columns or () if name not in ignored)
     read = _common([table.pick(kept, names) if ignored else table for table in read])
@@ -373,4 +377,5 @@ def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
         where = column_label(table.columns, int(suspects[0])) + more
         taken = type(families[suspects[0]]).__name__
-        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}; if -1 marks missing values, say missing=-1")
+        hint = Argument("missing", -1, "; if -1 marks missing values, say ")
+        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}", hint)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, cast
 
-from circurve.errors import OptionError
+from circurve.errors import Argument, OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
 from circurve.learning.gates import GATES, Gate, gate_name, max_norm, power, top_fraction
 from circurve.learning.local_curvature import ESTIMATORS, RATIO_FLOOR, Estimator
@@ -26,7 +26,7 @@ PENALTY = "The paper's penalty, or the true trace."
 MU_SCALE = "mu against the counts of a batch, against their mean, or against those of all training rows."
 """The help texts of options that several methods have."""
 
-MOST_COUNTS = 1e18
+MAX_PSEUDOCOUNT = 1e18
 """The largest pseudocount: beside counts of any data, float32 can still add it up."""
 
 
@@ -93,7 +93,7 @@ class Vanilla(_Shown):
     pseudocount: float = option(0.0, PSEUDOCOUNT)
 
     def __post_init__(self) -> None:
-        check_at_least_zero("pseudocount", self.pseudocount, MOST_COUNTS)
+        check_at_least_zero("pseudocount", self.pseudocount, MAX_PSEUDOCOUNT)
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,9 +198,9 @@ class Gated(_Shown):
         _check_regularised(self)
         check_choice("estimator", self.estimator, ESTIMATORS)
         if not is_number(self.ratio_floor) or not 0 < self.ratio_floor <= 1:
-            raise OptionError(f"ratio_floor must lie in (0, 1], not {self.ratio_floor!r}")
+            raise OptionError(Argument("ratio_floor"), f" must lie in (0, 1], not {self.ratio_floor!r}")
         if not is_number(self.gate_memory) or not 0 <= self.gate_memory < 1:
-            raise OptionError(f"gate_memory must lie in [0, 1), not {self.gate_memory!r}")
+            raise OptionError(Argument("gate_memory"), f" must lie in [0, 1), not {self.gate_memory!r}")
         check_choice("gates_from", self.gates_from, ("batch", "epoch", "first"))
         if self.gate_memory and self.gates_from != "batch":
             raise OptionError(f"gate_memory has no effect with gates_from={self.gates_from!r}; leave one of them out")
@@ -250,7 +250,7 @@ def _check_regularised(method: Global | Gated) -> None:
             check_at_least_zero("mu", mu(progress))  # type: ignore[operator]
     elif not isinstance(mu, by_overfitting | Grid) and not (isinstance(mu, str) and mu == "auto"):
         check_at_least_zero("mu", mu)
-    check_at_least_zero("pseudocount", method.pseudocount, MOST_COUNTS)
+    check_at_least_zero("pseudocount", method.pseudocount, MAX_PSEUDOCOUNT)
     check_choice("simplex", method.simplex, ("normalize", "exact"))
     check_choice("penalty", method.penalty, ("surrogate", "exact"))
     check_choice("mu_scale", method.mu_scale, ("count", "mean", "data"))

@@ -137,19 +137,21 @@ def chow_liu(
         raise OptionError(f"tree has {len(tree)} variables, the data has {len(schema)}")
     indicators = [Indicator(own) for own in states]
     columns = [replace(column, family=own) for column, own in zip(schema.columns, indicators, strict=True)]
-    return Circuit(_root(tree, indicators), schema=Schema(tuple(columns), schema.ignored))
+    return Circuit(
+        _root(tree, indicators, schema.names or range(len(tree))), schema=Schema(tuple(columns), schema.ignored)
+    )
 
 
-def _root(tree: Tree, indicators: Sequence[Indicator]) -> Sum:
-    """The root of the circuit of a tree, built from the leaves."""
+def _root(tree: Tree, indicators: Sequence[Indicator], names: Sequence[str | int]) -> Sum:
+    """The root of the circuit of a tree, built from the leaves. names: of the columns, or their indices."""
     below: list[list[Node]] = [[] for _ in indicators]  # the sums of the children of each variable
     for v in tree.order[::-1].tolist():
-        node: Node = Input(v, indicators[v], len(indicators[v].values), name=f"input {v}")
+        node: Node = Input(v, indicators[v], len(indicators[v].values), name=f"input {names[v]}")
         if below[v]:
-            node = Product([node, *below[v]], name=f"product {v}")
+            node = Product([node, *below[v]], name=f"product {names[v]}")
         if v != tree.root:
             parent = int(tree.parents[v])
-            below[parent].append(Sum(node, len(indicators[parent].values), name=f"sum {v}"))
+            below[parent].append(Sum(node, len(indicators[parent].values), name=f"sum {names[v]}"))
     return Sum(node, 1, name="root")
 
 

@@ -129,13 +129,15 @@ def latent_tree(
 
     and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its sum stands
     on its input. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
+    Nodes are named after their columns, `sum age`, or by the columns' indices where these have no names.
     """
+    names: Sequence[str | int] = (schema and schema.names) or range(len(tree))
     below: list[list[Node]] = [[] for _ in range(len(tree))]  # what the children give to the product of each variable
     for v in tree.order[::-1].tolist():
-        node: Node = Input(v, families[v], units, name=f"input {v}")
+        node: Node = Input(v, families[v], units, name=f"input {names[v]}")
         if below[v]:
-            node = Product([node, *below[v]], name=f"product {v}")
+            node = Product([node, *below[v]], name=f"product {names[v]}")
         if v != tree.root:
             direct = leaves == "shared" and isinstance(node, Input)
-            below[tree.parents[v]].append(node if direct else Sum(node, units, name=f"sum {v}"))
+            below[tree.parents[v]].append(node if direct else Sum(node, units, name=f"sum {names[v]}"))
     return Circuit(Sum(node, 1, name="root"), schema=schema)
