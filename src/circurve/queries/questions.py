@@ -147,10 +147,9 @@ class Questions:
         Returns
         -------
         data frame
-            A column with a list of values: its values and their probabilities for a single row; for several rows one
-            column for each value. Other columns: a grid from the 0.1 % to the 99.9 % quantile with density and cumulative
-            probability (for counts: every whole number in it); for several rows one grid after the other, with the number
-            of the row in front.
+            A column with a list of values: the values with their probabilities; for several rows one column for each
+            value. Other columns: a grid from the 0.1 % to the 99.9 % quantile with density and cumulative probability
+            (for counts: every whole number in it); for several rows one grid after the other, numbered.
         """
         number, known, write = self.schema.position(column), self._read(given), self._writer
         found = queries.distribution(self._target, number, known.evidence)
@@ -213,8 +212,8 @@ class Questions:
         Returns
         -------
         data frame or array
-            A single row: a frame with the names in its first column; several rows: (rows, columns, columns). One pass up
-            and one down for each column, in float64.
+            A single row: a frame with the names in its first column; several rows: (rows, columns, columns). It takes
+            one pass up and one down for each column, in float64.
         """
         known, chosen = self._read(given), self._writer.numeric()
         table = queries.covariance(self._target, known.evidence).cpu().numpy()[:, :, chosen][..., chosen]
@@ -253,8 +252,8 @@ class Questions:
             Rows with holes.
         how : {"mean", "mode", "sample"}, default "mean"
             "mean" takes the expected value of numbers and dates, and the most probable value of categories and of true
-            and false; "mode" the most probable value of each cell, by itself; "sample" draws whole rows from their joint
-            distribution. `most_probable` fills all holes of a row together.
+            and false; "mode" the most probable value of each cell, by itself; "sample" draws whole rows from their
+            joint distribution. `most_probable` fills all holes of a row together.
         draws : int, default 1
             With how="sample": m > 1 returns a list of m tables.
         seed : int, optional
