@@ -245,8 +245,8 @@ def gpu_finding() -> str:
     one, fleet = (
         span(row["times_slower"]["graph"] for row in rows if (row["runs"] > 1) is several) for several in (False, True)
     )
-    return f"""On a GPU, a step of one model is {one} times faster than in PyJuice with its CUDA graph; in a fleet of 16 or
-   64 models, {fleet} times for each model."""
+    return f"""On a GPU, a step of one model is {one} times faster than in PyJuice with its CUDA graph; in a fleet of 16
+   or 64 models, {fleet} times for each model."""
 
 
 def slowest_conditional() -> float:
