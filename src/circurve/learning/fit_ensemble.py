@@ -50,8 +50,8 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     that exist (`ensemble.stopped == "interrupted"`).
 
     The defaults of the options of `fit` are those of protocol `best`: batches of 200, a step that falls from 0.2 to
-    0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than 20,000 fewer epochs in proportion, at
-    least 20).
+    0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than 20,000 fewer epochs in proportion,
+    at least 20).
 
     Parameters
     ----------
