@@ -1,5 +1,6 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from circurve import early  # noqa: F401, I001 - before all others: it handles Ctrl-C while they are imported
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,7 @@
 """Temporary files beside their targets: how they are called, and what becomes of those that a killed process left.
 
-A file is written as `.circurve-HOST-PID-TOKEN.tmp` and then renamed. HOST is a short hash of the machine's name: process
-numbers of another machine on the same disk say nothing about this one.
+A file is written as `.circurve-HOST-PID-TOKEN.tmp` and then renamed. HOST is a short hash of the machine's name, since
+two machines that share a disk may use the same process number.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
         _read_until(ours, "train -")
         process.send_signal(signal.SIGTERM)
         _read_until(ours, "saved in")
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == 143
     os.close(ours)
     assert cc.load("m.safetensors").circuit.variables == 5
 

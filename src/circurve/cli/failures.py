@@ -48,7 +48,8 @@ TYPES = re.compile(r"types=\{'?([^{}']*)'?: '(\w+)'\}")
 """The types of a column, as Python takes them."""
 
 OPTIONS = re.compile(
-    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|ratio_floor|device) (?=must )"
+    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|ratio_floor|device|checkpoint_every)"
+    r" (?=must )"
 )
 """An option at the beginning of a message, by its name in Python."""
 
@@ -99,4 +100,5 @@ def _one_line(text: object) -> str:
         line = line.replace(python, here)
     line = TYPES.sub(r"--types \1=\2", line)
     line = OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} ", line)
+    line = re.sub(r"^checkpoint (?=\S+( belongs|:) )", "--checkpoint ", line)
     return f"--data-dir {line.removeprefix('data_dir ')}" if line.startswith("data_dir ") else line

@@ -62,7 +62,7 @@ class Init(StrEnum):
 
 
 EPOCHS, TRACK, SEED, PSEUDOCOUNT = Settings.epochs, Settings.track, Run.seed, Vanilla.pseudocount
-BATCH_SIZE, DEVICE = str(Settings.batch_size), str(Settings.device)
+BATCH_SIZE, DEVICE, EVERY = str(Settings.batch_size), str(Settings.device), Settings.checkpoint_every
 INIT, PRECISION = Init(Run.init), Precision(Settings.precision)
 """The defaults as they are typed."""
 
@@ -97,6 +97,13 @@ OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
 PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Let an interrupted training replace a model that is there; else it is written as NAME.interrupted.",
+    ),
+]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
@@ -228,6 +235,8 @@ PatienceOption = Annotated[int | None, _option(Settings, "patience", "N")]
 ToleranceOption = Annotated[float | None, _option(Settings, "tolerance", "F")]
 TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
 PrecisionOption = Annotated[Precision, _option(Settings, "precision")]
+CheckpointOption = Annotated[Path | None, _option(Settings, "checkpoint", "FOLDER")]
+CheckpointEveryOption = Annotated[str, _option(Settings, "checkpoint_every", "TIME|N epochs")]
 
 DataDirOption = Annotated[
     Path | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import circurve.learning
@@ -19,6 +20,8 @@ from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning import FitResult, FleetResult, Run
 from circurve.learning.auto import needs_choice
+from circurve.learning.checkpoints import claim
+from circurve.learning.fingerprint import option_facts
 from circurve.learning.options import Settings
 from circurve.learning.units import Tried, choose_units
 from circurve.model import as_device
@@ -59,6 +62,8 @@ class Typed:
     device: str
     precision: options.Precision
     track: bool = False
+    checkpoint: Path | None = None
+    checkpoint_every: str = options.EVERY
 
     def settings(self) -> Settings:
         """The same, checked."""
@@ -72,6 +77,8 @@ class Typed:
             device=as_device(self.device),
             precision=self.precision.value,
             track=self.track,
+            checkpoint=self.checkpoint,
+            checkpoint_every=self.checkpoint_every,
         )
 
 
@@ -128,8 +135,17 @@ class Sized:
 
 def train_sizes(job: Job, sizes: Sequence[int], data: Dataset) -> Sized:
     """Train the job's run with each number of units, from the smallest on, and take the best by validation."""
-    choice = choose_units(sizes, lambda units: train(replace(job, shape=replace(job.shape, units=units)), data))
-    return Sized(replace(job, shape=replace(job.shape, units=choice.units)), choice.result, choice.path)
+    claim(
+        job.settings.checkpoint,
+        "circurve fit --units",
+        lambda: {"units": str(list(sizes)), **option_facts(job.settings)},
+    )
+    choice = choose_units(sizes, lambda units: train(_of_size(job, units, job.settings.part(f"units-{units}")), data))
+    return Sized(_of_size(job, choice.units, job.settings), choice.result, choice.path)
+
+
+def _of_size(job: Job, units: int, settings: Settings) -> Job:
+    return replace(job, shape=replace(job.shape, units=units), settings=settings)
 
 
 def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings) -> FleetResult:

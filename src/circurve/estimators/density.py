@@ -44,6 +44,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     types, schema: Families by column, as in `infer_schema` (or a list of one for each column), or a whole `Schema`.
     unseen: A value that training did not see makes a row "impossible", is "missing", or is an "error".
     random_state, device, verbose: As usual; device "auto" is CUDA where there is one.
+    checkpoint: A folder for checkpoints: the same `fit` again continues from there. It needs a number as random_state.
 
     Attributes: `model_` (one `Model`, in the units of the data), `ensemble_` (the report of its members, an `Ensemble`,
     None without `ensemble`), `schema_`, `n_iter_` (epochs of the training), `n_units_` (the units that were chosen),

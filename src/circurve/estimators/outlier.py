@@ -53,6 +53,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -74,6 +75,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
             random_state=random_state,
             device=device,
             verbose=verbose,
+            checkpoint=checkpoint,
         )
         self.contamination = contamination
 

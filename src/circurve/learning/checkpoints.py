@@ -17,7 +17,7 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,13 @@ FACTS = "training.json"
 NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
 
 
-def claim(settings: Settings, function: str, facts: Facts) -> None:
-    """Make the folder of checkpoints one of this training; refuse a folder that belongs to another one.
+def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[[], Facts]) -> None:
+    """Make a folder that of this training; refuse one that belongs to another. None is no folder: nothing happens.
 
-    For trainings of several parts, whose checkpoints are in folders within it. Without checkpoints, nothing happens.
+    For trainings of several parts, whose checkpoints are in folders within it.
     """
-    if settings.checkpoint is not None:
-        _claim(Path(settings.checkpoint), {"function": function, **facts})
+    if folder is not None:
+        _claim(Path(folder), {"function": function, **facts()})
 
 
 def open_checkpoints(settings: Settings, facts: Facts) -> Checkpoints | None:
@@ -210,7 +210,7 @@ def _decoded(path: Path, device: torch.device) -> tuple[TrainerState, Facts]:
             content: Mapping[str, Any] = json.loads(document)
             if content["version"] != VERSION:
                 raise FileFormatError(f"{path} was written by another version of Circurve")
-            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}  # noqa: SIM118 - no mapping
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
         if _crc32(arrays) != content["tensors_crc32"]:
             raise FileFormatError(f"{path} is damaged")
         return from_arrays(arrays, content["state"], device), dict(content["environment"])

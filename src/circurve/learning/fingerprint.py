@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from circurve.data import Table
@@ -20,7 +21,16 @@ from circurve.graph import Circuit, Input, Product, Sum
 from circurve.learning.options import Run, Settings
 from circurve.model import Model
 
-__all__ = ["Facts", "Training", "circuit_digest", "describe_value", "differences", "option_facts", "table_facts"]
+__all__ = [
+    "Facts",
+    "Training",
+    "circuit_digest",
+    "describe_value",
+    "differences",
+    "option_facts",
+    "table_facts",
+    "text_digest",
+]
 
 Facts: TypeAlias = dict[str, str]
 """Name -> a value in words, or a digest, which begins with DIGEST."""
@@ -69,11 +79,8 @@ class Training:
 
 def option_facts(record: Any) -> Facts:
     """The options of a record that decide about a training."""
-    return {
-        given.name: describe_value(getattr(record, given.name))
-        for given in fields(record)
-        if given.name not in ELSEWHERE
-    }
+    names = [given.name for given in fields(record) if given.name not in ELSEWHERE]
+    return {name: describe_value(getattr(record, name)) for name in names}
 
 
 def table_facts(tables: Mapping[str, Table | None]) -> Facts:
@@ -93,8 +100,15 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return found
 
 
+def text_digest(value: object) -> str:
+    """Of a value in words, where they would be long."""
+    return DIGEST + hashlib.sha256(describe_value(value).encode()).hexdigest()
+
+
 def describe_value(value: Any) -> str:
     """A value as a text that is the same in every process: records field by field, functions by name and code."""
+    if isinstance(value, Circuit):
+        return circuit_digest(value)
     if is_dataclass(value) and not isinstance(value, type):
         parts = (f"{given.name}={describe_value(getattr(value, given.name))}" for given in fields(value))
         return f"{type(value).__name__}({', '.join(parts)})"
@@ -150,6 +164,6 @@ def digest(tensors: Iterable[Tensor | None]) -> str:
             continue
         found.update(repr((tuple(tensor.shape), str(tensor.dtype))).encode())
         rows = max(1, BLOCK // max(1, tensor[:1].numel() * tensor.element_size())) if tensor.ndim else 1
-        for part in tensor.split(rows) if tensor.ndim else [tensor]:
+        for part in torch.split(tensor, rows) if tensor.ndim else [tensor]:
             found.update(np.ascontiguousarray(part.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
     return DIGEST + found.hexdigest()

@@ -83,9 +83,9 @@ class Trainer:
         state = None if checkpoints is None else checkpoints.load(params.device)
         self._begin(params) if state is None else self._resume(state)
         keep = _Keeper(checkpoints, state)
-        epoch = 0 if state is None else state.epoch
+        epoch = done = 0 if state is None else state.epoch
         try:
-            for epoch in range(epoch + 1, self.settings.epochs + 1):
+            for epoch in range(done + 1, self.settings.epochs + 1):
                 if not self.fleet.active:
                     break
                 orders = self._orders()

@@ -201,7 +201,7 @@ def _put(arrays: Arrays, strides: dict[str, list[int]], name: str, tensors: Iter
 
 def _dense(tensor: Tensor) -> list[int]:
     """The strides of a tensor of this shape without gaps, its axes in the order of the present strides."""
-    order = sorted(range(tensor.ndim), key=lambda axis: tensor.stride(axis))
+    order = sorted(range(tensor.ndim), key=tensor.stride)
     return [math.prod(tensor.shape[axis] for axis in order[:place]) for place in range(tensor.ndim)]
 
 
