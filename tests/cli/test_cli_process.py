@@ -65,6 +65,45 @@ def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
     assert cc.load("m.safetensors").circuit.variables == 5
 
 
+@on_a_terminal
+def test_a_terminal_that_is_closed_keeps_what_was_learned(table):
+    """Its end is SIGHUP, and whatever is printed afterwards goes nowhere."""
+    ours, theirs = pty.openpty()
+    words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        _read_until(ours, "train -")
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE) == 129
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+@on_a_terminal
+def test_nohup_goes_on_without_a_terminal(table):
+    words = ["fit", table, "--units", "3", "--epochs", "300", "--out", "m.safetensors"]
+    shell = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+    with subprocess.Popen([*shell, *PROGRAM, *words], stdout=subprocess.DEVNULL) as process:
+        time.sleep(0.5)  # the shell has begun to ignore it
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(folder):
+    words = [sys.executable, "-X", "importtime", "-m", "circurve", "fit", "digits"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "numpy" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(PATIENCE) == 130
+    assert "Traceback" not in rest
+    assert "circurve: interrupted\n" in rest
+
+
 def test_numbers_come_out_where_only_ascii_does(table):
     words = ["sweep", table, "--units", "2", "--epochs", "1", "--seeds", "2", "--methods", "vanilla"]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
