@@ -28,6 +28,7 @@ from circurve.errors import (
     ParameterError,
     StructureError,
     TrainingError,
+    WorkerError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
@@ -107,6 +108,7 @@ __all__ = [
     "Table",
     "TrainingError",
     "Vanilla",
+    "WorkerError",
     "__version__",
     "chow_liu",
     "chow_liu_tree",

@@ -17,6 +17,7 @@ __all__ = [
     "ParameterError",
     "StructureError",
     "TrainingError",
+    "WorkerError",
     "warn_user",
 ]
 
@@ -50,6 +51,10 @@ class TrainingError(CircurveError):
     def __init__(self, message: str, failures: tuple[tuple[int, str], ...] = ()) -> None:
         super().__init__(message)
         self.failures = failures
+
+
+class WorkerError(CircurveError, RuntimeError):
+    """Another process of a data-parallel training is gone."""
 
 
 class FileFormatError(CircurveError, ValueError):

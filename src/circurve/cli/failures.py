@@ -20,6 +20,7 @@ from circurve.errors import (
     FileFormatError,
     OptionError,
     TrainingError,
+    WorkerError,
 )
 
 __all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "one_line_warnings", "report"]
@@ -62,7 +63,9 @@ def report(error: Exception, debug: bool) -> int:
     """Print one line about the error, after the traceback if `debug`, and return the exit code."""
     if debug:
         traceback.print_exception(error)
-    print(f"circurve: error: {_message(error)}", file=sys.stderr)
+    # a worker that is silent otherwise may be the only one left
+    stream = sys.__stderr__ if isinstance(error, WorkerError) else sys.stderr
+    print(f"circurve: error: {_message(error)}", file=stream)
     return BAD_USE if isinstance(error, BAD_USE_ERRORS) else FAILED
 
 
@@ -89,7 +92,7 @@ def one_line_warnings() -> Iterator[None]:
 def _message(error: Exception) -> str:
     if isinstance(error, USAGE_ERROR):
         return _one_line(getattr(error, "format_message", error.__str__)())
-    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError)):
+    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError, WorkerError)):
         return _one_line(error)
     return f"{type(error).__name__}: {_one_line(error)} (--debug shows where)"
 

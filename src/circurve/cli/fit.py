@@ -35,6 +35,7 @@ from circurve.cli.saving import Target
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import STOPPED, Job, Sized, Typed, describe_job, describe_run, load_for, train, train_sizes
+from circurve.cli.workers import join_workers
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
@@ -106,6 +107,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     under Data say otherwise. Ctrl-C ends the training and keeps what was
     learned so far.
     """
+    join_workers()
     chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory, ratio_floor)
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]

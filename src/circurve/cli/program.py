@@ -14,6 +14,7 @@ from circurve._version import __version__
 from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
 from circurve.cli.signals import exit_code, ignore_signals, listen
+from circurve.cli.workers import leave_workers
 
 __all__ = ["app", "main"]
 
@@ -116,4 +117,6 @@ def main() -> None:
     except KeyboardInterrupt:
         print("circurve: interrupted", file=sys.stderr)
     ignore_signals()
+    if code in (0, None):  # else another worker may be gone, and nobody should wait for it
+        leave_workers()
     sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

@@ -22,6 +22,7 @@ from circurve.cli.saving import elsewhere, not_saved, place_for
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
 from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
+from circurve.cli.workers import join_workers
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
@@ -104,6 +105,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     over seeds, and marks for each method the mu of the best mean validation
     log-likelihood.
     """
+    join_workers()
     if seeds < 1:
         raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
     names = parse_methods(methods)

@@ -31,6 +31,7 @@ from circurve.errors import FileAccessError, FileFormatError, OptionError, warn_
 from circurve.learning.every import Every, parse_every
 from circurve.learning.fingerprint import Facts, differences
 from circurve.learning.options import Settings
+from circurve.learning.parallel import wait_for_workers, worker, workers
 from circurve.learning.state import Array, TrainerState, from_arrays, to_arrays
 from circurve.persistence import replace_file
 
@@ -51,7 +52,7 @@ def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[
     For trainings of several parts, whose checkpoints are in folders within it.
     """
     if folder is not None:
-        _claim(Path(folder), {"function": function, **facts()})
+        _claim_together(Path(folder), {"function": function, **facts()})
 
 
 def open_checkpoints(settings: Settings, facts: Facts) -> Checkpoints | None:
@@ -59,8 +60,17 @@ def open_checkpoints(settings: Settings, facts: Facts) -> Checkpoints | None:
     if settings.checkpoint is None:
         return None
     folder = Path(settings.checkpoint)
-    _claim(folder, {"function": "fit_fleet", **facts})
+    _claim_together(folder, {"function": "fit_fleet", **facts})
     return Checkpoints(folder, parse_every(settings.checkpoint_every))
+
+
+def _claim_together(folder: Path, facts: Facts) -> None:
+    """Worker 0 writes what is not there yet, the others compare with it."""
+    if worker() == 0:
+        _claim(folder, facts)
+    wait_for_workers()
+    if worker() > 0:
+        _claim(folder, facts)
 
 
 def _claim(folder: Path, facts: Facts) -> None:
@@ -126,7 +136,13 @@ class Checkpoints:
         return time.monotonic() - self._last >= (self.every.seconds or 0.0)
 
     def save(self, state: TrainerState) -> bool:
-        """Write a state and remove all but the newest ones. Without space or memory for it: a warning, and False."""
+        """Write a state and remove all but the newest ones. Without space or memory for it: a warning, and False.
+
+        Of several workers the first one writes.
+        """
+        if worker() > 0:
+            self.saved, self._last = state.epoch, time.monotonic()
+            return True
         try:
             replace_file(self._path(state.epoch), _encoded(state))
         except (FileAccessError, MemoryError) as error:
@@ -174,6 +190,7 @@ def _environment(device: torch.device) -> Facts:
     """On what the last bits of a result depend, beside the training itself."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     facts = {"device": name, "torch": torch.__version__, "circurve": __version__, "platform": sys.platform}
+    facts["workers"] = str(workers())
     return facts if device.type == "cuda" else {**facts, "threads": str(torch.get_num_threads())}
 
 

@@ -22,6 +22,7 @@ from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
+from circurve.learning.parallel import check_same_training, worker, workers
 from circurve.learning.progress import progress_bar
 from circurve.learning.validation import check_validation, hold_out, say
 from circurve.model import Model, as_device
@@ -145,11 +146,16 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
 
 
 def _checkpoints(training: Training, progress: bool | None) -> Checkpoints | None:
-    """The checkpoints of a training, where they are asked for; says if it continues from one."""
-    if training.settings.checkpoint is None:
+    """The checkpoints of a training, where they are asked for; says if it continues from one.
+
+    Also refuses workers of a process group that have different trainings.
+    """
+    if training.settings.checkpoint is None and workers() == 1:
         return None
-    found = open_checkpoints(training.settings, training.facts())
-    if found is not None and found.newest is not None and progress is not False:
+    facts = training.facts()
+    check_same_training(facts, as_device(training.settings.device))
+    found = open_checkpoints(training.settings, facts)
+    if found is not None and found.newest is not None and progress is not False and worker() == 0:
         print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
     return found
 
