@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from safetensors import safe_open
 
 import circurve as cc
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and forkserver")
+pytestmark = pytest.mark.linux
 
 FIT = [
     "fit",

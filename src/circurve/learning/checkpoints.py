@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from circurve._version import __version__
-from circurve.errors import FileAccessError, FileFormatError, OptionError, warn_user
+from circurve.errors import Argument, FileAccessError, FileFormatError, OptionError, warn_user
 from circurve.learning.every import Every, parse_every
 from circurve.learning.fingerprint import Facts, differences
 from circurve.learning.options import Settings
@@ -77,7 +77,9 @@ def _claim(folder: Path, facts: Facts) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"checkpoint {folder}: cannot make the folder: {error.strerror or error}") from None
+        raise OptionError(
+            Argument("checkpoint"), f" {folder}: cannot make the folder: {error.strerror or error}"
+        ) from None
     known = _read_facts(folder)
     if known is None:
         others = [name for name in os.listdir(folder) if NAME.fullmatch(name)]
@@ -90,8 +92,9 @@ def _claim(folder: Path, facts: Facts) -> None:
     if found:
         more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
         raise OptionError(
-            f"checkpoint {folder} belongs to another training ({'; '.join(found[:3])}{more}): "
-            "name another folder, or delete this one"
+            Argument("checkpoint"),
+            f" {folder} belongs to another training ({'; '.join(found[:3])}{more}): "
+            "name another folder, or delete this one",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from circurve.errors import OptionError
+from circurve.errors import Argument, OptionError
 
 __all__ = ["Every", "parse_every"]
 
@@ -30,6 +30,5 @@ def parse_every(text: object) -> Every:
             return Every(seconds=number * SECONDS[unit])
         if number >= 1 and number.is_integer():
             return Every(epochs=int(number))
-    raise OptionError(
-        f"checkpoint_every must be a time or a number of epochs, such as '5min' or '10 epochs', not {text!r}"
-    )
+    known = "a time or a number of epochs, such as '5min' or '10 epochs'"
+    raise OptionError(Argument("checkpoint_every"), f" must be {known}, not {text!r}")
