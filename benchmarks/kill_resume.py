@@ -59,6 +59,7 @@ class Tally:
     wrong_code: int = 0
     lost_too_much: int = 0  # more epochs than since the last checkpoint
     most_epochs_lost: int = 0
+    kept_elsewhere: int = 0  # models, equal to the wanted one, that did not fit on the disk
     codes: dict[str, int] = field(default_factory=dict)
 
 
@@ -148,6 +149,14 @@ def outcome(folder: Path) -> Any:
     return content(folder / "disk/m.safetensors"), {**report, "seconds": None}
 
 
+def kept_model(folder: Path, wanted: Any) -> bool:
+    """Whether a model that did not fit on the disk is kept in another folder, and is the wanted one; it is removed."""
+    found = [content(path) == wanted for path in (folder / "kept").rglob("m.safetensors")]
+    shutil.rmtree(folder / "kept")
+    (folder / "kept").mkdir()
+    return any(found)
+
+
 def newest(folder: Path) -> int:
     """The epoch of the newest checkpoint; 0 if there is none."""
     names = [path.name for path in (folder / "disk/runs").glob("epoch-*.safetensors")]
@@ -204,10 +213,10 @@ def judge(tally: Tally, fault: str, code: int, done: int, kept: int) -> None:
     tally.struck += 1
     tally.codes[str(code)] = tally.codes.get(str(code), 0) + 1
     lost = max(0, done - kept)
-    tally.most_epochs_lost = max(tally.most_epochs_lost, lost)
     wanted = CODES.get(fault)
     tally.wrong_code += wanted is not None and code != wanted
-    if fault != "full disk":  # on a full disk training goes on to its end, and only what is stored counts
+    if fault != "full disk":  # there, training goes on to its end, and its model is kept elsewhere
+        tally.most_epochs_lost = max(tally.most_epochs_lost, lost)
         tally.lost_too_much += lost > (0 if fault in ("SIGTERM", "SIGHUP", "SIGINT") else EVERY)
 
 
@@ -249,6 +258,7 @@ def run(moments: int, early: int, seed: int, folder: Path) -> dict[str, Any]:
             if code != 0:
                 struck += 1
                 judge(tallies[fault], fault, code, done, newest(folder))
+                tallies[fault].kept_elsewhere += kept_model(folder, wanted[0])
                 print(
                     f"{struck:4} {fault:14} code {code:4}  epoch {done:4}, checkpoint of {newest(folder)}", flush=True
                 )
@@ -286,6 +296,7 @@ def main() -> None:
     parser.add_argument("--name", default="kill_resume")
     parser.add_argument("--out", type=Path, help="folder of the result file")
     given = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets programs in the background ignore it
     CONTEXT.set_forkserver_preload(["circurve.cli.program", "kill_resume"])
     with tempfile.TemporaryDirectory() as folder:
         results = run(given.moments, given.early, given.seed, Path(folder))

@@ -160,7 +160,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
         The data and what belongs to them.
     epochs, batch_size, step_size, tolerance, patience, select : as in `fit`
         How long and how far to train.
-    device, precision, backend, memory_budget, track : as in `fit`
+    device, precision, backend, memory_budget, track, checkpoint, checkpoint_every : as in `fit`
         Where and how to compute.
     refit, start, callbacks, progress : as in `fit`
         What happens around the training.
