@@ -1,5 +1,6 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from circurve import early  # noqa: F401, I001 - before all others: it handles Ctrl-C while they are imported
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from circurve.errors import (
     ParameterError,
     StructureError,
     TrainingError,
+    WorkerError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
@@ -106,6 +108,7 @@ __all__ = [
     "Table",
     "TrainingError",
     "Vanilla",
+    "WorkerError",
     "__version__",
     "chow_liu",
     "chow_liu_tree",

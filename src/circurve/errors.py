@@ -19,6 +19,7 @@ __all__ = [
     "ParameterError",
     "StructureError",
     "TrainingError",
+    "WorkerError",
     "warn_user",
 ]
 
@@ -132,6 +133,17 @@ class TrainingError(CircurveError):
     def __init__(self, message: str, failures: tuple[tuple[int, str], ...] = ()) -> None:
         super().__init__(message)
         self.failures = failures
+
+
+class WorkerError(CircurveError, RuntimeError):
+    """Another process of a data-parallel training is gone.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> issubclass(cc.WorkerError, RuntimeError)
+    True
+    """
 
 
 class FileFormatError(CircurveError, ValueError):

@@ -19,6 +19,7 @@ import numpy as np
 from circurve.cli.loading import STANDARD
 from circurve.cli.show import document
 from circurve.errors import OptionError
+from circurve.learning.parallel import worker
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
@@ -117,7 +118,9 @@ def _check_writable(option: str, given: Path, folder: Path) -> None:
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
-    """Write the model, all or nothing, with how it was trained beside it."""
+    """Write the model, all or nothing, with how it was trained beside it; of several workers, the first one does."""
+    if worker() > 0:
+        return
     kept = {key: value for key, value in document(training).items() if key not in PASSING}
     model.save(path, {TRAINING: json.dumps(kept)})
 
@@ -133,6 +136,8 @@ def read_training(path: Path) -> dict[str, Any]:
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table, all or nothing; an empty field for None."""
+    if worker() > 0:
+        return
     replace_file(path, csv_text(heads, rows).encode())
 
 
@@ -186,6 +191,8 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
 
 def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
     """Write a picture, all or nothing, in the kind that its suffix says."""
+    if worker() > 0:
+        return
     kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
     level = fonts.level
     fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from circurve.learning.history import Callback, EpochEnd
+from circurve.learning.parallel import worker
 
 __all__ = ["note", "progress_bar"]
 
@@ -18,6 +19,8 @@ def note(text: str, shown: bool | None) -> None:
 
 
 def _visible(shown: bool | None) -> bool:
+    if worker() > 0:
+        return False
     return sys.stderr.isatty() if shown is None else shown
 
 
