@@ -1,6 +1,6 @@
 // The data block of the page, with vectors as typed arrays.
 
-const TYPES = { f4: Float32Array, f8: Float64Array, u2: Uint16Array, u4: Uint32Array };
+const TYPES = { f4: Float32Array, f8: Float64Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
 
 export function unpack(value) {
   if (Array.isArray(value)) return value.map(unpack);

@@ -27,7 +27,7 @@ export class Details {
     this.body.replaceChildren(
       h("p", { class: "name" }, h("strong", {}, units.label(unit)), " ", h("code", {}, units.technical(unit))),
       h("dl", { class: "facts" }, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text)))),
-      this.columns(node), this.parent(info), this.children(unit));
+      ...[this.columns(node), this.parent(info), this.children(unit)].filter(Boolean));
   }
 
   columns(node) {
@@ -60,7 +60,7 @@ export class Details {
     }
     const table = h("tbody");
     const add = (rows) => table.append(...rows.map(({ weight, parts }) => h("tr", {},
-      h("td", { class: "number" }, h("span", { class: "bar", style: { width: `${Math.max(100 * weight, 0.5)}%` } }), percent(weight)),
+      h("td", { class: "number" }, h("span", { class: "weight-bar", style: { width: `${Math.max(100 * weight, 0.5)}%` } }), percent(weight)),
       h("td", {}, parts.map((part, i) => [i ? " × " : "", this.part(part)])))));
     add(found.slice(0, SHOWN_CHILDREN));
     const rest = found.slice(SHOWN_CHILDREN);

@@ -36,6 +36,7 @@ export class Explorer {
     for (const panel of this.panels) this.attach(panel);
     this.attachPointer(this.plane);
     onWidth(this.grid, () => this.resize());
+    this.select(largest(this.units.explorer.total));
     onTheme(() => this.draw());
   }
 
@@ -135,14 +136,18 @@ export class Explorer {
     ];
   }
 
-  choose(unit, { marked = [], zoomed = false } = {}) {
+  select(unit, marked = []) {
     this.selected = unit;
     this.marked = marked;
-    if (zoomed && this.points) {
-      this.zoomTo(Math.max(this.transform.k, this.extent.size / 9), this.points[this.units.nodeOf[unit]]);
-    }
     this.details.show(unit);
     this.draw();
+  }
+
+  choose(unit, { marked = [], zoomed = false } = {}) {
+    if (zoomed && this.points) {
+      this.zoomTo(Math.max(this.transform.k, Math.max(this.extent.width, this.extent.height) / 9), this.points[this.units.nodeOf[unit]]);
+    }
+    this.select(unit, marked);
     const { total } = this.units.explorer;
     announce(`${this.units.label(unit)}, ${percent(total[unit] / this.units.trace)} of the trace`);
   }
@@ -220,4 +225,10 @@ export class Explorer {
     return h("div", { class: "card", id: "reversals" }, h("h3", {}, "Ten most extreme reversals"),
       items.length ? [h("p", { class: "muted" }, lead), h("ol", { class: "list" }, items)] : h("p", { class: "muted" }, "T and t put all nodes in the same order."));
   }
+}
+
+function largest(values) {
+  let best = 0;
+  for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
+  return best;
 }

@@ -24,6 +24,12 @@ export function short(value) {
   return String(Number(value.toPrecision(3))).replace("-", MINUS);
 }
 
+// The same with trailing zeros, for columns of a table.
+export function aligned(value) {
+  const size = Math.abs(value);
+  return size >= 1e-3 && size < 1000 ? value.toPrecision(3).replace("-", MINUS) : short(value);
+}
+
 export function power(exponent) {
   const digits = [...String(Math.abs(exponent))].map((d) => SUPERSCRIPTS[d]).join("");
   return (exponent < 0 ? "⁻" : "") + digits;

@@ -1,6 +1,6 @@
 // All sum units as a table that can be sorted and filtered, page by page.
 import { byId, h, section, whenNear } from "./dom.js";
-import { count, percent, short } from "./format.js";
+import { aligned, count, percent, short } from "./format.js";
 
 const PAGE = 20;
 
@@ -19,9 +19,9 @@ class NodeTable {
       { key: "name", title: "node", text: (u) => units.label(u) },
       { key: "scope", title: "columns below", of: of("scope"), text: (u) => count(of("scope")(u)) },
       { key: "depth", title: "depth", of: of("depth"), text: (u) => short(of("depth")(u)) },
-      { key: "use", title: "F²", of: of("use"), text: (u) => short(of("use")(u)) },
-      { key: "local", title: "t", of: of("local"), text: (u) => short(of("local")(u)) },
-      { key: "total", title: "T", of: of("total"), text: (u) => short(of("total")(u)) },
+      { key: "use", title: "F²", of: of("use"), text: (u) => aligned(of("use")(u)) },
+      { key: "local", title: "t", of: of("local"), text: (u) => aligned(of("local")(u)) },
+      { key: "total", title: "T", of: of("total"), text: (u) => aligned(of("total")(u)) },
       { key: "share", title: "of the trace", of: of("total"), text: (u) => percent(of("total")(u) / units.trace) },
       { key: "dead", title: "edges near zero", of: of("dead"), text: (u) => count(of("dead")(u)) },
     ];

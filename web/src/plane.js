@@ -20,7 +20,8 @@ export class Plane {
 
   resize() {
     const width = this.canvas.parentElement.clientWidth;
-    const height = Math.min(width, Math.max(320, innerHeight * 0.78));
+    const { width: wide, height: high } = this.explorer.extent;
+    const height = Math.min(width * Math.min(Math.max(high / wide, 0.62), 1), Math.max(320, innerHeight * 0.78));
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);

@@ -74,7 +74,7 @@ class Looked {
     const [[column, value]] = evidence;
     const place = this.table.columns.indexOf(column);
     const found = this.table.influences[place][this.table.values[place].indexOf(value)];
-    return { logEvidence: null, answers: found.map(({ column: other, distance, values }) => {
+    return { logEvidence: null, answers: found.map(([other, distance, values]) => {
       const before = this.table.usual[other];
       if (this.columns[other].type === "states") return { column: other, before, after: values, distance };
       const moments = [before, values].map(([mean, deviation]) => ({ mean, deviation }));

@@ -59,7 +59,7 @@ function likelihoods(runs, parts, shown, width) {
   const domain = low < high ? [low - 0.04 * (high - low), high + 0.04 * (high - low)] : undefined;
   return plot({ width, height: Math.min(Math.max(width * 0.42, 220), 380), marginLeft: 56, marginRight: 16, marginBottom: 38, style: { background: "none", fontSize: "12px" },
     x: { label: "epoch", labelAnchor: "center", tickFormat: (v) => (Number.isInteger(v) ? String(v) : "") }, y: { label: "log-likelihood", grid: true, domain, tickFormat: (v) => short(v) },
-    marks: [...lines, dot(rows.filter((d) => d.kept && d.part !== "train"), { x: "epoch", y: "value", stroke: (d) => COLOURS[d.run % COLOURS.length], fill: "var(--card)", strokeWidth: 2, r: 5, clip: true }),
+    marks: [...lines, dot(rows.filter((d) => d.kept && d.part !== "train" && d.value >= (domain?.[0] ?? d.value)), { x: "epoch", y: "value", stroke: (d) => COLOURS[d.run % COLOURS.length], fill: "var(--card)", strokeWidth: 2, r: 5 }),
       crosshairX(rows, { x: "epoch", y: "value", color: "var(--muted)" })] });
 }
 

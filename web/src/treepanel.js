@@ -37,7 +37,8 @@ export class TreePanel {
 
   resize() {
     const width = this.canvas.parentElement.clientWidth;
-    const height = Math.min(width, Math.max(320, innerHeight * 0.78));
+    const { width: wide, height: high } = this.explorer.extent;
+    const height = Math.min(width * Math.min(Math.max(high / wide, 0.62), 1), Math.max(320, innerHeight * 0.78));
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -47,8 +48,8 @@ export class TreePanel {
 
   // World coordinates -> pixels of the panel: the whole drawing fills it at zoom 1.
   base() {
-    const { x, y, size } = this.explorer.extent;
-    const scale = Math.min(this.width, this.height) / size;
+    const { x, y, width, height } = this.explorer.extent;
+    const scale = Math.min(this.width / width, this.height / height, 110);
     return { scale, dx: this.width / 2 - x * scale, dy: this.height / 2 - y * scale };
   }
 

@@ -14,6 +14,7 @@ export class Units {
     this.length = this.starts[this.nodes.length];
     this.nodeOf = new Uint32Array(this.length);
     this.nodes.forEach((node, i) => this.nodeOf.fill(i, this.starts[i], this.starts[i + 1]));
+    this.childUnits = this.nodes.map((node) => node.children.reduce((total, [units]) => total + units, 0));
     this.quantities = this.makeQuantities();
     this.scopes = new Map();
     this.order = this.makeOrder();
@@ -26,15 +27,15 @@ export class Units {
       { key: "use", name: "F², use", long: "how much the node is used", of: (u) => use[u] },
       { key: "local", name: "t, own sharpness", long: `how sharp its own mixture is (${estimator.replaceAll("_", " ")})`, of: (u) => local[u] },
       { key: "total", name: "T, contribution", long: "what it adds to the trace", of: (u) => total[u] },
-      { key: "exact", name: "t, exact mean over rows", long: "dominated by edges of weight near zero, where there are any", of: (u) => exact[u] },
-      { key: "usage", name: "T / t", long: "effective use", of: (u) => (exact[u] > 0 ? total[u] / exact[u] : 0) },
+      exact && { key: "exact", name: "t, exact mean over rows", long: "dominated by edges of weight near zero, where there are any", of: (u) => exact[u] },
+      exact && { key: "usage", name: "T / t", long: "effective use", of: (u) => (exact[u] > 0 ? total[u] / exact[u] : 0) },
       { key: "depth", name: "depth", long: "sums above it", linear: true, of: perNode((n) => n.depth ?? NaN) },
       { key: "scope", name: "columns below", long: "columns below it", of: perNode((n) => n.scope_size) },
-      { key: "edges", name: "edges", long: "children it mixes", of: (u) => edges[u] },
-      { key: "dead", name: "edges near zero", long: "edges with a weight at the floor of training", linear: true, of: (u) => dead[u] },
+      { key: "edges", name: "edges", long: "children it mixes", of: (u) => (edges ? edges[u] : this.childUnits[this.nodeOf[u]]) },
+      { key: "dead", name: "edges near zero", long: "edges with a weight at the floor of training", linear: true, of: (u) => (dead ? dead[u] : 0) },
     ];
     this.trace = trace;
-    return new Map(listed.map((quantity) => [quantity.key, quantity]));
+    return new Map(listed.filter(Boolean).map((quantity) => [quantity.key, quantity]));
   }
 
   // The units of each node from the most used down: the order of the cells in its block.
@@ -105,7 +106,7 @@ export class Units {
   }
 
   childCount(unit) {
-    return this.explorer.edges[unit];
+    return this.quantities.get("edges").of(unit);
   }
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from circurve.cli.ensemble import (
     typed_options,
 )
 from circurve.cli.failures import INTERRUPTED, NotSavedError
-from circurve.cli.files import check_plot, check_target, save_model, save_plot
+from circurve.cli.files import check_plot, check_report, check_target, save_model, save_plot
 from circurve.cli.methods import (
     MethodName,
     MethodOptions,
@@ -57,6 +59,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     *,
     out: options.OutOption = None,
     plot: options.PlotOption = None,
+    report: options.ReportOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsToChooseOption = "100",
     leaves: options.LeavesOption = None,
@@ -115,11 +118,17 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     if out is not None:
         check_target("--out", out, files)
     check_plot(plot, (*files, out))
+    check_report(report, (*files, out, plot))
     if plot is not None and epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
     mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
     if mixture is not None:
         check_ensemble(mixture, job, plot, units)
+        if report is not None:
+            raise OptionError(
+                "--report shows the training of one run; with --ensemble write the model with --out, then "
+                "circurve curvature MODEL DATA --report FILE"
+            )
     elif boosted or joint_epochs:
         raise OptionError("--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out")
     elif len(sizes) > 1 and structure in WITHOUT_UNITS:
@@ -132,10 +141,11 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     if mixture is not None:
         return finish_ensemble(EnsembleJob(mixture, job, typed_options(context)), (parts, record), out, as_json)
     sized = train_sizes(job, sizes, parts) if len(sizes) > 1 else Sized(job, train(job, parts)[0], ())
-    report = describe(sized.job, parts, sized.result, record)
+    facts = describe(sized.job, parts, sized.result, record)
     if sized.path:
-        report["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
-    finish(sized.result, report, Outputs(out, plot), as_json)
+        facts["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
+    page = None if report is None else partial(_write_page, sized.result, parts, report)
+    finish(sized.result, facts, Outputs(out, plot, report, page), as_json)
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,8 @@ class Outputs:
 
     out: Path | None
     plot: Path | None
+    report: Path | None = None
+    write_page: Callable[[], object] | None = field(default=None, compare=False)
 
 
 def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | None = None) -> dict[str, Any]:
@@ -170,7 +182,7 @@ def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json:
         outputs = Outputs(None, None)  # a model that was there before is better than one that has learned nothing
     written, failure = _write(result, report, outputs)
     out = written.out
-    files = {"out": out, "plot": written.plot}
+    files = {"out": out, "plot": written.plot, "report": written.report}
     report = {**report, **{name: None if path is None else str(path) for name, path in files.items()}}
     print_json(report) if as_json else _print(report)
     if failure is not None:
@@ -184,7 +196,7 @@ def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json:
 
 def _write(result: FitResult, report: dict[str, Any], outputs: Outputs) -> tuple[Outputs, Exception | None]:
     """What was written, and why the first of the others was not."""
-    out, plot, failures = outputs.out, outputs.plot, []
+    out, plot, page, failures = outputs.out, outputs.plot, outputs.report, []
     try:
         if out is not None:
             save_model(out, result.model, report)
@@ -195,7 +207,18 @@ def _write(result: FitResult, report: dict[str, Any], outputs: Outputs) -> tuple
             save_plot(plot, lambda: _draw(result, f"{report['dataset']}: {method_label(report)}"))
     except (CircurveError, OSError) as error:
         plot, failures = None, [*failures, error]
-    return Outputs(out, plot), next(iter(failures), None)
+    try:
+        if outputs.write_page is not None:
+            outputs.write_page()
+    except (CircurveError, OSError) as error:
+        page, failures = None, [*failures, error]
+    return Outputs(out, plot, page), next(iter(failures), None)
+
+
+def _write_page(result: FitResult, data: Dataset, path: Path) -> None:
+    from circurve.report import ReportOptions, report
+
+    report(result, data.train, path, valid=data.valid, options=ReportOptions(title=data.name))
 
 
 def _draw(result: FitResult, title: str) -> Figure:
@@ -253,6 +276,7 @@ def _print(report: dict[str, Any]) -> None:
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],
             "picture": report["plot"],
+            "page": report["report"],
         }
     )
 

@@ -97,6 +97,9 @@ OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
 PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A page to write: one .html file that needs no network.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 

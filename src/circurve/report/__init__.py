@@ -9,11 +9,11 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from circurve.report.build import Report, ReportOptions, report
-from circurve.report.findings import conclude, sentences
+from circurve.report.build import Report, ReportOptions, conclusion, report
+from circurve.report.findings import sentences
 from circurve.report.record import Finding, Page
 
-__all__ = ["Finding", "Page", "Report", "ReportOptions", "conclude", "report", "sentences"]
+__all__ = ["Finding", "Page", "Report", "ReportOptions", "conclusion", "report", "sentences"]
 
 
 class CallableModule(ModuleType):

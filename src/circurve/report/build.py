@@ -34,7 +34,7 @@ from circurve.report.record import Conditionals, Finding, Page, SmallCircuit, Ti
 from circurve.report.surprises import Scored, surprises
 from circurve.report.training import Histories, training_runs
 
-__all__ = ["Report", "ReportOptions", "report"]
+__all__ = ["Report", "ReportOptions", "conclusion", "report"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ReportOptions:
     max_parameters: int = 300_000
     """The page computes conditional distributions by itself for circuits of at most so many numbers."""
 
-    max_weights: int = 160_000
+    max_weights: int = 120_000
     """Weights of sums that the page can list; of larger circuits it has the largest weights of the nodes that add most
     to the trace."""
 
@@ -185,6 +185,21 @@ def _subject(given: Model | FitResult, data: Any, valid: Any, history: Histories
     return _Subject(model, table, held, result, history if history is not None else result)
 
 
+def conclusion(
+    model: Model,
+    curv: Curvature,
+    data: Table,
+    *,
+    valid: Table | None = None,
+    options: ReportOptions | None = None,
+) -> tuple[Finding, ...]:
+    """The findings of `report` alone, for a curvature that was measured on the rows of `data`."""
+    chosen = options or ReportOptions()
+    subject = _Subject(model, data, valid, None, None)
+    shown = curv.with_local(chosen.estimator)
+    return conclude(_evidence(subject, _scored(subject, chosen.part), curv, shown, chosen.part))
+
+
 def make_page(subject: _Subject, options: ReportOptions) -> Page:
     """All numbers of a page."""
     model = subject.model
@@ -196,7 +211,7 @@ def make_page(subject: _Subject, options: ReportOptions) -> Page:
     compared = marginals(model, target, subject.data)
     return Page(
         title=options.title or f"Model of {model.circuit.variables:,} columns",
-        about=_about(subject, curv, options.part),
+        about=_about(subject, options.part),
         version=__version__,
         columns=column_infos(model, target),
         tiles=_tiles(subject, scored, shown),
@@ -226,7 +241,7 @@ def _part_name(part: str) -> str:
 def _playground(model: Model, compared: Marginals, table: Table, limit: int) -> SmallCircuit | Conditionals:
     if small_enough(model, compared.target, limit):
         return small_circuit(model, compared)
-    return conditionals(compared, table)
+    return conditionals(model, table)
 
 
 def score_of(scored: Scored) -> Score:
@@ -235,9 +250,7 @@ def score_of(scored: Scored) -> Score:
     return Score(scored.mean, scored.standard_error, rows, len(scored.log_prob) - rows)
 
 
-def _evidence(
-    subject: _Subject, scored: dict[str, Scored], curv: Curvature, shown: Curvature, part: str
-) -> Evidence:
+def _evidence(subject: _Subject, scored: dict[str, Scored], curv: Curvature, shown: Curvature, part: str) -> Evidence:
     result = subject.result
     held = scored.get("validation") if part == "training" else None
     return Evidence(
@@ -253,7 +266,7 @@ def _evidence(
     )
 
 
-def _about(subject: _Subject, curv: Curvature, part: str) -> str:
+def _about(subject: _Subject, part: str) -> str:
     """What this model is, in one or two sentences."""
     circuit, model = subject.model.circuit, subject.model
     kinds = [type(family).__name__ for family in circuit.families]
@@ -268,7 +281,7 @@ def _about(subject: _Subject, curv: Curvature, part: str) -> str:
         return first
     run, epochs = subject.result.run, len(subject.result.history)
     kept = "" if subject.result.epoch == epochs else f" (parameters of epoch {subject.result.epoch:,})"
-    return f"{first} Trained by {describe(run.method)}, {epochs:,} epochs{kept}, seed {run.seed}."
+    return f"{first} Trained by EM ({describe(run.method)}) for {epochs:,} epochs{kept} with seed {run.seed}."
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -278,9 +291,10 @@ def _listed(words: Sequence[str]) -> str:
 
 def _tiles(subject: _Subject, scored: dict[str, Scored], curv: Curvature) -> tuple[Tile, ...]:
     counts = subject.model.circuit.describe()
-    first, *others = scored.items()
-    tiles = [Tile(f"{first[0] or 'measured'} score", f"{first[1].mean:,.2f}", "mean log-likelihood, nats")]
-    tiles += [Tile(f"{name} score", f"{part.mean:,.2f}", "mean log-likelihood, nats") for name, part in others]
+    tiles = [
+        Tile(f"{name or 'measured'} score", f"{part.mean:,.2f}".replace("-", "−"), "mean log-likelihood, nats")
+        for name, part in scored.items()
+    ]
     if len(curv):
         tiles.append(Tile("sharpness", f"{curv.trace:,.4g}", "mean trace of the Hessian"))
     tiles += [

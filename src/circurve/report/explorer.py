@@ -22,6 +22,9 @@ REVERSALS = 10
 TOP_CHILDREN = 8
 """Of each unit whose weights are kept, where not all are."""
 
+MAX_BOTH_ESTIMATES = 50_000
+"""Sum units up to which a page holds two estimates of t."""
+
 MAX_SELECTED = 200_000
 """Entries of products' choices of units that a page keeps; without them, a child is named without its unit."""
 
@@ -111,7 +114,7 @@ def explorer(model: Model, curv: Curvature, estimator: str, max_weights: int) ->
     place = {node: i for i, node in enumerate(model.circuit.nodes)}
     at = {place[node]: number for number, node in enumerate(graph.sums)}
     node = np.array([at[ref.node] for ref in curv.nodes])
-    order = np.lexsort(([ref.unit for ref in curv.nodes], node))  # units node after node
+    order = np.lexsort((np.array([ref.unit for ref in curv.nodes]), node))  # units node after node
     shown = curv.with_local(estimator)
 
     def vector(values: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -120,7 +123,8 @@ def explorer(model: Model, curv: Curvature, estimator: str, max_weights: int) ->
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     found = reversals(shown, REVERSALS)
-    floor = np.zeros(len(curv)) if curv.floor_edges is None else curv.floor_edges
+    children = np.array([node.child_units for node in graph.sums])[node[order]]
+    edges, floor = curv.edges[order], np.zeros(len(curv)) if curv.floor_edges is None else curv.floor_edges[order]
     pairs = tuple(
         ReversalInfo(int(position[p.i_index]), int(position[p.j_index]), p.usage_ratio, p.local_ratio)
         for p in found.extreme
@@ -132,9 +136,9 @@ def explorer(model: Model, curv: Curvature, estimator: str, max_weights: int) ->
         flow_squared=vector(shown.flow_squared),
         local=vector(shown.local),
         total=vector(shown.total),
-        mean_trace=vector(curv.local),
-        edges=curv.edges[order].astype(np.uint32),
-        floor_edges=floor[order].astype(np.uint32),
+        mean_trace=vector(curv.local) if len(curv) <= MAX_BOTH_ESTIMATES else None,
+        edges=None if np.array_equal(edges, children) else whole(edges.astype(np.int64)),
+        floor_edges=whole(floor.astype(np.int64)) if floor.any() else None,
         estimator=estimator,
         trace=shown.trace,
         weights=_weights(model, graph, np.array(list(dict.fromkeys([*named, *important.tolist()]))), max_weights),

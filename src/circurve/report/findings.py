@@ -143,10 +143,12 @@ def _sharpness(evidence: Evidence) -> Finding:
     pairs = reversals(curv, 0)
     if len(curv) > 1:
         text += (
-            f"The sharpest node by itself, {_node(evidence, sharpest)}, adds "
-            f"{_percent(curv.total[sharpest] / curv.trace)}: own sharpness t and contribution T put "
-            f"{pairs.share:.0%} of all pairs of nodes in different order."
+            "It is also the sharpest node by itself."
+            if sharpest == first
+            else f"The sharpest node by itself, {_node(evidence, sharpest)}, adds "
+            f"{_percent(curv.total[sharpest] / curv.trace)}."
         )
+        text += f" Own sharpness t and contribution T order {_percent(pairs.share)} of all pairs of nodes differently."
     return Finding("sharpness", headline, text.strip())
 
 
@@ -164,7 +166,7 @@ def _depth(curv: Curvature) -> str:
     most = int(np.argmax(profile.share))
     low, high = profile.depth_low[most], profile.depth_high[most]
     depth = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-    return f"; by depth, nodes with {depth} sums above them hold most, {_percent(profile.share[most])}"
+    return f"; by depth, nodes at depth {depth} hold most, {_percent(profile.share[most])}"
 
 
 def _advice(evidence: Evidence) -> Finding:
@@ -181,22 +183,30 @@ def _advice(evidence: Evidence) -> Finding:
             return Finding("advice", headline, f"Measure them too, to see whether the model overfits.{smooth}")
         text = "Keep some rows out of training and pass them as validation rows, to see whether the model overfits."
         return Finding("advice", "Try validation rows first.", text + smooth)
-    if _overfits(evidence):
-        if best is not None:
-            gain = (best.valid_ll or 0.0) - _last_valid(evidence)
-            headline = f"Try an earlier stop: validation rows scored best in epoch {best.epoch:,}."
-            text = f"That was {gain:,.2f} nats more than the model has now; select='best' or patience keeps that epoch."
-            return Finding("advice", headline, text + smooth)
-        text = (
-            "Choosing the epoch by validation rows (select='best') usually helps most. Then compare plain EM with "
-            "Gated(mu='auto'), which penalises the sharpest nodes and falls back on plain EM where that is as good."
-        )
-        return Finding("advice", "Try an earlier stop, fewer units or a penalty.", text + smooth)
+    if best is not None:
+        gain = (best.valid_ll or 0.0) - _last_valid(evidence)
+        headline = f"Try an earlier stop: validation rows scored best in epoch {best.epoch:,}."
+        text = f"That was {gain:,.2f} nats more than the model has now; select='best' or patience keeps that epoch."
+        return Finding("advice", headline, text + smooth)
     if _rising(evidence):
         text = "In the last tenth of the epochs the validation score still rose."
         return Finding("advice", "Try more epochs.", text + smooth)
-    text = "More units, or a mixture of several circuits (fit_ensemble), have more to gain here than a penalty on sharpness."
+    if _overfits(evidence):
+        return _against_overfitting(bool(evidence.history), smooth)
+    text = "More units, or a mixture of several circuits (fit_ensemble), may gain more here than a penalty."
     return Finding("advice", "Try a larger model.", text + smooth)
+
+
+def _against_overfitting(stopped_well: bool, smooth: str) -> Finding:
+    """stopped_well: the history shows that no other epoch did better by validation."""
+    gated = (
+        "Gated(mu='auto') penalises the sharpest nodes, and falls back on plain EM where that is as good by validation."
+    )
+    if stopped_well:
+        text = f"No other epoch did better by validation, so an earlier stop would not help. {gated}"
+        return Finding("advice", "Try fewer units or a penalty on sharp nodes.", text + smooth)
+    text = f"Choosing the epoch by validation rows (select='best') usually helps most. Then a penalty: {gated}"
+    return Finding("advice", "Try an earlier stop, fewer units or a penalty.", text + smooth)
 
 
 def _last_valid(evidence: Evidence) -> float:
@@ -228,11 +238,11 @@ def _nats(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """`12 %`, `0.3 %`, `less than 0.1 %`."""
+    """`12%`, `0.3%`, `less than 0.1%`."""
     percent = 100 * share
     if 0 < percent < 0.1:
-        return "less than 0.1 %"
-    return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
+        return "less than 0.1%"
+    return f"{percent:.0f}%" if percent >= 9.95 or percent == 0 else f"{percent:.1f}%"
 
 
 def _short(value: float) -> str:

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from circurve.data import Table
 from circurve.model import Model
-from circurve.queries.distributions import MixtureDistribution, column_distribution, state_probabilities
+from circurve.queries.distributions import MixtureDistribution, column_distribution
 from circurve.queries.evidence import Evidence, no_evidence
 from circurve.queries.passes import Posterior, posterior
 from circurve.queries.target import Target
 from circurve.report.columns import value_text
 from circurve.report.record import Marginal
+from circurve.report.states import StateTables
 from circurve.schema import Column
 
-__all__ = ["GRID_POINTS", "Marginals", "marginals", "mixture_of", "observed_values", "states_of"]
+__all__ = ["GRID_POINTS", "Marginals", "marginals", "mixture_of", "observed_values"]
 
 Array = NDArray[np.float64]
 
@@ -50,15 +51,14 @@ def marginals(model: Model, target: Target, table: Table) -> Marginals:
     evidence = no_evidence(target)
     found = posterior(target, evidence)
     every = []
-    for place, column in enumerate(model.schema.columns):
-        values = observed_values(table, place)
-        states = target.states[place]
-        if states is not None:
-            probability = states_of(target, evidence, found, place)[:, 0]
-            every.append(_of_states(place, column, values, np.array(states, dtype=np.float64), probability))
-        else:
-            every.append(_of_numbers(place, values, mixture_of(target, evidence, found, place)))
-    every.sort(key=lambda marginal: -marginal.distance)
+    for columns, probability in StateTables.of(target).probabilities(found):  # (c, S, 1)
+        for place, one in zip(columns.tolist(), probability[:, :, 0], strict=True):
+            every.append(_of_states(place, model.schema.columns[place], observed_values(table, place), one, target))
+    for place, states in enumerate(target.states):
+        if states is None:
+            one = mixture_of(target, evidence, found, place)
+            every.append(_of_numbers(place, observed_values(table, place), one))
+    every.sort(key=lambda marginal: (-marginal.distance, marginal.column))
     sizes = np.cumsum([len(m.data) * 2 + 2 * len(m.grid or ()) for m in every])
     return Marginals(target, evidence, found, tuple(every[: max(int((sizes <= MAX_NUMBERS).sum()), 1)]))
 
@@ -69,18 +69,14 @@ def observed_values(table: Table, column: int) -> Array:  # (rows,)
     return values if table.observed is None else values[table.observed[:, column].cpu().numpy()]
 
 
-def states_of(target: Target, evidence: Evidence, found: Posterior, column: int) -> Array:  # (S, N)
-    """The probabilities of a column's states."""
-    return state_probabilities(target, evidence, found, column)[0].cpu().numpy()
-
-
 def mixture_of(target: Target, evidence: Evidence, found: Posterior, column: int) -> MixtureDistribution:
     """The distribution of a column without finitely many states."""
     flows = [found.flows[place.number].index_select(1, place.groups) for place in target.places[column]]
     return column_distribution(target, evidence, column, flows)
 
 
-def _of_states(place: int, column: Column, values: Array, states: Array, model: Array) -> Marginal:
+def _of_states(place: int, column: Column, values: Array, model: Array, target: Target) -> Marginal:
+    states = np.array(target.states[place], dtype=np.float64)
     counts = np.array([(values == state).sum() for state in states], dtype=np.float64)
     data = counts / max(len(values), 1)
     distance, chance = distances(data, model, len(values))
@@ -89,7 +85,7 @@ def _of_states(place: int, column: Column, values: Array, states: Array, model: 
         kept = np.sort(np.argsort(-np.maximum(data, model), kind="stable")[: MAX_STATES - 1])
         labels = [value_text(column, float(states[at])) for at in kept] + [f"{len(states) - len(kept):,} others"]
         data, model = (np.append(part[kept], max(1 - part[kept].sum(), 0.0)) for part in (data, model))
-    shown = (tuple(part.tolist()) for part in (data, model))
+    shown = (tuple(data.tolist()), tuple(model.tolist()))
     return Marginal(place, len(values), tuple(labels), None, *shown, None, None, distance, chance)
 
 
@@ -108,7 +104,7 @@ def _of_numbers(place: int, values: Array, found: MixtureDistribution) -> Margin
         height = found.density(torch.from_numpy(points))[0, 0].cpu().numpy()
         grid, density = tuple(points.tolist()), tuple(height.tolist())
     distance, chance = distances(data, model, len(values))
-    bars = (tuple(part.tolist()) for part in (edges, data, model))
+    bars = (tuple(edges.tolist()), tuple(data.tolist()), tuple(model.tolist()))
     return Marginal(place, len(values), None, *bars, grid, density, distance, chance)
 
 
@@ -117,7 +113,7 @@ def _whole_edges(low: float, high: float) -> Array:
     first, last = math.floor(low), math.ceil(high)
     width = max(-(-(last - first + 1) // BINS), 1)
     count = max(-(-(last - first + 1) // width), 2)
-    return first - 0.5 + width * np.arange(count + 1)
+    return first - 0.5 + width * np.arange(count + 1, dtype=np.float64)
 
 
 def distances(data: Array, model: Array, rows: int) -> tuple[float, float]:  # (B,) each

@@ -16,7 +16,7 @@ __all__ = ["json_for_html", "plain"]
 DIGITS = 7
 """Significant digits of single numbers; vectors keep their precision."""
 
-TAGS = {"float32": "f4", "float64": "f8", "uint16": "u2", "uint32": "u4"}
+TAGS = {"uint8": "u1", "float32": "f4", "float64": "f8", "uint16": "u2", "uint32": "u4"}
 """What the page calls the types of vectors; all are little-endian."""
 
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
@@ -56,5 +56,5 @@ def _number(value: float) -> float | int | None:
 
 
 def json_for_html(value: Any) -> str:
-    """JSON without a character that HTML or JavaScript could read as markup; JSON parsers read the same text from it."""
+    """JSON without a character that HTML or JavaScript could read as markup; parsers read the same text from it."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(ESCAPES)

@@ -13,7 +13,7 @@ from circurve.report.record import Finding, Page
 
 __all__ = ["render"]
 
-POLICY = "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+POLICY = "default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
 """Nothing is loaded, nothing is sent, and no other script runs, whatever the data hold."""
 
 
@@ -31,7 +31,7 @@ def _finding(finding: Finding) -> str:
 
 
 def render(page: Page) -> str:
-    """The HTML text. Every string of the data stands in escaped JSON, which the script writes as text, never as HTML."""
+    """The HTML text. Strings of the data stand in escaped JSON, which the script writes as text, never as HTML."""
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     parts = {

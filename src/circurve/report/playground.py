@@ -48,10 +48,9 @@ def small_circuit(model: Model, found: Marginals) -> SmallCircuit:
     """All nodes with their parameters, in the precision of the model."""
     circuit, target = model.circuit, found.target
     place = {node: number for number, node in enumerate(circuit.nodes)}
-    kept = np.float32 if model.dtype == torch.float32 else np.float64
 
     def numbers(values: NDArray[np.float64]) -> Floats:
-        return values.astype(kept)
+        return values.astype(np.float32) if model.dtype == torch.float32 else values
 
     nodes = tuple(_node(model, target, node, place, numbers) for node in circuit.nodes)
     columns = range(circuit.variables)
@@ -83,7 +82,10 @@ def _node(
 
 def whole(values: NDArray[np.int64]) -> Whole:
     """Whole numbers in the smallest type that the page knows."""
-    return values.astype(np.uint16 if not values.size or values.max() < 1 << 16 else np.uint32)
+    largest = int(values.max(initial=0))
+    if largest < 1 << 8:
+        return values.astype(np.uint8)
+    return values.astype(np.uint16) if largest < 1 << 16 else values.astype(np.uint32)
 
 
 def _grid(found: Marginals, column: int) -> tuple[float, ...]:

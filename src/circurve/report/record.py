@@ -7,7 +7,7 @@ Indices: `node` is a place in `Explorer.nodes`, `unit` a place in its vectors (n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float32] | NDArray[np.float64]
-Whole = NDArray[np.uint16] | NDArray[np.uint32]
+Whole = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,15 @@ class Explorer:
     flow_squared: Floats
     local: Floats
     total: Floats
-    mean_trace: Floats
-    """t as the exact mean over rows; `local` is the estimate by `estimator`."""
+    mean_trace: Floats | None
+    """t as the exact mean over rows, which very large circuits leave out; `local` is the estimate by `estimator`."""
 
-    edges: NDArray[np.uint32]
-    floor_edges: NDArray[np.uint32]
+    edges: Whole | None
+    """How many children each unit mixes; None: all child units of its node."""
+
+    floor_edges: Whole | None
+    """How many of them have a weight at the floor of training; None: none has."""
+
     estimator: str
     trace: float
     weights: Weights
@@ -229,9 +233,11 @@ class SmallCircuit:
     """For each column of numbers a usual value to begin with."""
 
 
-@dataclass(frozen=True)
-class Influence:
-    """What one value of one column does to another column: its distribution (states), or mean and deviation."""
+class Influence(NamedTuple):
+    """What one value of one column does to another column: its distribution (states), or mean and deviation.
+
+    A tuple, not an object: a page holds thousands of them.
+    """
 
     column: int
     distance: float

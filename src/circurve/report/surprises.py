@@ -90,8 +90,8 @@ def _rows(model: Model, scored: Scored, lowest: NDArray[np.int64]) -> list[RowIn
 
 
 def _place(table: Table, row: int) -> str:
-    """`line 9` of a file, `row 8` of an array, counted from 0 as numpy does."""
-    return f"row {row}" if table.places is None else table.places.at(row)
+    """`line 9` of a file, `index Rome` of a frame, `row 8` of an array, counted from 0 as numpy does."""
+    return f"row {row}" if table.places is None else f"{table.places.word} {table.places.labels[row]}"
 
 
 def _expected(model: Model, few: Table, cells: list[tuple[int, int]]) -> list[str]:
@@ -110,4 +110,4 @@ def _expected(model: Model, few: Table, cells: list[tuple[int, int]]) -> list[st
 def _text(value: object) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
-    return f"{float(value):.4g}" if isinstance(value, float | np.floating) else str(value)
+    return f"{float(value):.3g}" if isinstance(value, float | np.floating) else str(value)
