@@ -17,7 +17,7 @@ export function short(value) {
   const size = Math.abs(value);
   if (size >= 1e6 || size < 1e-3) {
     const exponent = Math.floor(Math.log10(size));
-    const lead = (value / 10 ** exponent).toPrecision(3).replace("-", MINUS);
+    const lead = String(Number((value / 10 ** exponent).toPrecision(3))).replace("-", MINUS);
     return `${lead} × 10${power(exponent)}`;
   }
   if (size >= 1000) return whole(Math.round(value)).replace("-", MINUS);

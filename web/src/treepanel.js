@@ -168,14 +168,18 @@ export class TreePanel {
     const stops = Array.from({ length: 12 }, (_, i) => shade(i / 11)).join(", ");
     const bar = h("div", { class: "ramp", style: { background: `linear-gradient(to right, ${stops})` } });
     const ticks = legendTicks(scale).map((value) =>
-      h("span", { style: { left: `${100 * scale.position(value)}%` } }, scale.linear || Math.abs(Math.log10(value) % 1) > 1e-9 ? short(value) : `10${power(Math.round(Math.log10(value)))}`));
+      h("span", { style: { left: `${100 * scale.position(value)}%` } }, scale.linear || !wide(scale.domain) ? short(value) : `10${power(Math.round(Math.log10(value)))}`));
     this.legend.replaceChildren(bar, h("div", { class: "ticks" }, ticks));
   }
 }
 
+function wide([low, high]) {
+  return high / low >= 100;
+}
+
 // Powers of ten in a wide range, round numbers in a narrow one.
 function legendTicks({ domain: [low, high], linear }) {
-  if (!linear && high / low >= 100) {
+  if (!linear && wide([low, high])) {
     const first = Math.ceil(Math.log10(low)), last = Math.floor(Math.log10(high));
     const step = Math.max(Math.ceil((last - first + 1) / 5), 1);
     return Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, i) => 10 ** (first + i * step));

@@ -226,11 +226,13 @@ def make_page(subject: _Subject, options: ReportOptions) -> Page:
 
 
 def _scored(subject: _Subject, part: str) -> dict[str, Scored]:
-    tables = {part: subject.data, "validation": subject.valid}
+    """The measured rows first; validation rows beside them, unless these are what is measured."""
+    tables = {part: subject.data}
+    if subject.valid is not None and part != "validation":
+        tables["validation"] = subject.valid
     return {
         name: Scored(table, np.asarray(subject.model.log_prob(table), dtype=np.float64))
         for name, table in tables.items()
-        if table is not None
     }
 
 
