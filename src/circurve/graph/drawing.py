@@ -17,7 +17,7 @@ __all__ = ["MAX_DRAWN", "Drawing", "draw"]
 MAX_DRAWN = 150
 """Nodes of a circuit up to which a picture is readable."""
 
-GAP, ROW, MARGIN = 18.0, 78.0, 26.0
+GAP, ROW, MARGIN = 24.0, 78.0, 26.0
 RADIUS, HALF_BOX = 15.0, 13.0
 BESIDE = 44.0
 """Room for the number of units beside a node."""
@@ -153,8 +153,8 @@ def _shape(node: Node, place: tuple[float, float], label: str, width: float) -> 
     note = 'font-size="10" fill="#7a838c"'
     if isinstance(node, Input):
         box = (
-            f'<rect x="{x - width / 2:.1f}" y="{y - HALF_BOX:.1f}" width="{width:.1f}" height="{2 * HALF_BOX:.0f}" rx="6" '
-            f'fill="{INPUT_COLOUR}" fill-opacity="0.16" stroke="{INPUT_COLOUR}"/>'
+            f'<rect x="{x - width / 2:.1f}" y="{y - HALF_BOX:.1f}" width="{width:.1f}" height="{2 * HALF_BOX:.0f}" '
+            f'rx="6" fill="{INPUT_COLOUR}" fill-opacity="0.16" stroke="{INPUT_COLOUR}"/>'
         )
         word = f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" fill="currentColor">{text}</text>'
         count = f'<text x="{x:.1f}" y="{y + 27:.1f}" text-anchor="middle" {note}>{units}</text>'
