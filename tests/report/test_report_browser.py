@@ -73,7 +73,8 @@ def centre_of(tab: Tab, unit: int) -> tuple[float, float]:
               const {explorer} = circurve, panel = explorer.panels[0], {units} = explorer;
               const node = units.nodeOf[unit], order = units.order[node], side = Math.ceil(Math.sqrt(order.length));
               const at = order.indexOf(unit), cell = 0.82 / side, {x, y} = explorer.points[node];
-              const [px, py] = panel.toScreen({x: x - 0.41 + (at % side + 0.5) * cell, y: y - 0.41 + (Math.floor(at / side) + 0.5) * cell});
+              const across = (at % side + 0.5) * cell, down = (Math.floor(at / side) + 0.5) * cell;
+              const [px, py] = panel.toScreen({x: x - 0.41 + across, y: y - 0.41 + down});
               const box = panel.canvas.getBoundingClientRect();
               return [box.left + px, box.top + py];
             }""",
@@ -128,7 +129,10 @@ def test_clicking_lists_the_children_with_their_weights(tab, made):
     tab.page.mouse.click(*centre_of(tab, unit))
     name, number = tab.page.locator("#details code").text_content().removesuffix("]").split("[")
     weights = np.sort(made.result.model.weights(name)[int(number)])[::-1]
-    shown = [float(t.removesuffix(" %").removeprefix("< ")) for t in tab.page.locator("#details td.number").all_text_contents()]
+    shown = [
+        float(t.removesuffix(" %").removeprefix("< "))
+        for t in tab.page.locator("#details td.number").all_text_contents()
+    ]
     assert shown == pytest.approx((100 * weights).tolist(), rel=1e-2, abs=0.011)
     before = tab.page.evaluate("circurve.explorer.selected")
     links = tab.page.locator("#details .children .link")
@@ -142,8 +146,10 @@ def test_a_column_is_found_by_its_name_and_the_drawing_moves_to_it(tab):
     tab.page.fill("#find-column", "VIS")
     tab.page.keyboard.press("Enter")
     status = tab.page.locator("#circuit [role=status]").text_content()
-    assert status.startswith("visits is below ")
-    node = tab.page.evaluate("circurve.explorer.units.nodes[circurve.explorer.units.nodeOf[circurve.explorer.selected]]")
+    assert status.startswith("Selected: ")
+    node = tab.page.evaluate(
+        "circurve.explorer.units.nodes[circurve.explorer.units.nodeOf[circurve.explorer.selected]]"
+    )
     assert node["own"] == [3]
     tab.page.fill("#find-column", "no such column")
     tab.page.keyboard.press("Enter")
@@ -153,7 +159,10 @@ def test_a_column_is_found_by_its_name_and_the_drawing_moves_to_it(tab):
 def test_the_keyboard_reaches_sums_units_and_zoom(tab):
     tab.see("circuit")
     tab.page.locator("canvas").first.focus()
-    state = "() => [circurve.explorer.selected, circurve.explorer.units.nodeOf[circurve.explorer.selected], circurve.explorer.transform.k]"
+    state = """() => {
+      const {selected, transform, units} = circurve.explorer;
+      return [selected, units.nodeOf[selected], transform.k];
+    }"""
     tab.page.evaluate("circurve.explorer.choose(0)")
     tab.page.keyboard.press("ArrowDown")
     unit, node, _ = tab.page.evaluate(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from page_helpers import HOSTILE, data_of, log_prob
@@ -112,7 +114,7 @@ def test_the_density_and_the_bins_of_numbers_are_those_of_the_model(made):
         found = [model.interval({name: (edges[i], edges[i + 1])}) for i in inner]
         assert [marginal["model"][i] for i in inner] == pytest.approx(found, rel=1e-3, abs=1e-6)
         values = made.train[name]
-        counts = [((values >= low) & (values < high)).mean() for low, high in zip(edges, edges[1:], strict=False)]
+        counts = [((values >= low) & (values < high)).mean() for low, high in pairwise(edges)]
         assert marginal["data"][:-1] == pytest.approx(counts[:-1])
         if marginal["grid"] is not None:
             at = [model.conditional({name: x}) for x in marginal["grid"][::20]]
@@ -215,7 +217,7 @@ def test_what_cannot_be_reported_is_refused(made):
         ReportOptions(estimator="median")
     with pytest.raises(OptionError, match="max_weights must be a whole number >= 0, not -1"):
         ReportOptions(max_weights=-1)
-    with pytest.raises(DataError, match="no row|no rows|empty"):
+    with pytest.raises(DataError, match=r"no row|empty"):
         cc.report(made.result.model, made.train[:0])
     leaf = cc.Input(0, cc.Bernoulli(), 2)
     two = cc.Model.from_parameters(cc.Circuit([leaf]), inputs={leaf: [[0.2], [0.7]]})

@@ -37,7 +37,10 @@ export class Explorer {
     this.attachPointer(this.plane);
     onWidth(this.grid, () => this.resize());
     this.select(largest(this.units.explorer.total));
-    onTheme(() => this.draw());
+    onTheme(() => {
+      this.plane.dots = null;
+      this.draw();
+    });
   }
 
   resize() {
@@ -200,7 +203,7 @@ export class Explorer {
       const names = columns.map((column) => column.name.toLowerCase());
       const column = names.includes(text) ? names.indexOf(text) : names.findIndex((name) => name.includes(text));
       const node = nodes.findLastIndex((info) => info.own.includes(column));
-      result.textContent = column < 0 ? "No column has this in its name." : node < 0 ? "This column has no sum above it." : `${columns[column].name} is below ${nodes[node].label}.`;
+      result.textContent = column < 0 ? "No column has this in its name." : node < 0 ? "This column has no sum above it." : `Selected: ${nodes[node].label}.`;
       if (node >= 0) this.choose(this.units.order[node][0], { zoomed: true });
     };
     const input = h("input", { type: "search", id: "find-column", list: "column-names", placeholder: "Find a column", autocomplete: "off", onchange: find });

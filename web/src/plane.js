@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { power } from "./format.js";
 import { colour } from "./theme.js";
 
-const MARGIN = { left: 46, right: 14, top: 12, bottom: 40 };
+const MARGIN = { left: 58, right: 14, top: 12, bottom: 40 };
 
 export class Plane {
   constructor(explorer, letter) {
@@ -27,12 +27,14 @@ export class Plane {
     this.canvas.height = Math.round(height * ratio);
     this.canvas.style.height = `${height}px`;
     Object.assign(this, { width, height, ratio });
-    const { local, flow_squared: use } = this.explorer.units.explorer;
+    const { local, flow_squared: use, total } = this.explorer.units.explorer;
     const known = [];
     for (let u = 0; u < local.length; u++) if (local[u] > 0 && use[u] > 1e-37) known.push(u);
     this.known = known;
     this.x = scaleLog().domain(padded(known, local)).range([MARGIN.left, width - MARGIN.right]);
     this.y = scaleLog().domain(padded(known, use)).range([height - MARGIN.bottom, MARGIN.top]);
+    this.known.sort((a, b) => total[a] - total[b]); // the largest are drawn last
+    this.dots = null;
     this.tree = quadtree(known, (u) => this.x(local[u]), (u) => this.y(use[u]));
   }
 
@@ -48,17 +50,12 @@ export class Plane {
   draw() {
     if (!this.width) return;
     const { units, selected, marked } = this.explorer;
-    const context = this.canvas.getContext("2d"), scale = units.scale("total"), total = units.explorer.total;
+    const context = this.canvas.getContext("2d");
+    this.dots ??= this.drawDots();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.dots, 0, 0);
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    context.clearRect(0, 0, this.width, this.height);
-    this.drawAxes(context);
-    const radius = Math.min(Math.max(60 / Math.sqrt(this.known.length), 0.9), 4);
-    for (const unit of this.known.toSorted?.((a, b) => total[a] - total[b]) ?? this.known) {
-      const [x, y] = this.at(unit);
-      context.fillStyle = total[unit] > 0 ? scale.colour(total[unit]) : colour("faint");
-      context.fillRect(x - radius, y - radius, 2 * radius, 2 * radius);
-    }
-    context.lineWidth = 1;
     for (const pair of units.explorer.reversals) this.drawPair(context, pair, marked.includes(pair.used) && marked.includes(pair.sharper));
     for (const unit of [...marked, selected].filter((u) => u >= 0)) {
       const [x, y] = this.at(unit);
@@ -68,6 +65,22 @@ export class Plane {
       context.arc(x, y, 7, 0, 2 * Math.PI);
       context.stroke();
     }
+  }
+
+  // Axes and all units, which change with size and theme only.
+  drawDots() {
+    const { units } = this.explorer, scale = units.scale("total"), { total } = units.explorer;
+    const picture = h("canvas", { width: this.canvas.width, height: this.canvas.height });
+    const context = picture.getContext("2d");
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    this.drawAxes(context);
+    const radius = Math.min(Math.max(60 / Math.sqrt(this.known.length), 0.9), 4), zero = colour("faint");
+    for (const unit of this.known) {
+      const [x, y] = this.at(unit);
+      context.fillStyle = total[unit] > 0 ? scale.colour(total[unit]) : zero;
+      context.fillRect(x - radius, y - radius, 2 * radius, 2 * radius);
+    }
+    return picture;
   }
 
   drawPair(context, { used, sharper }, strong) {
@@ -104,7 +117,7 @@ export class Plane {
     context.textAlign = "center";
     context.fillText("own sharpness t →", (MARGIN.left + this.width - MARGIN.right) / 2, this.height - 6);
     context.save();
-    context.translate(12, (MARGIN.top + this.height - MARGIN.bottom) / 2);
+    context.translate(11, (MARGIN.top + this.height - MARGIN.bottom) / 2);
     context.rotate(-Math.PI / 2);
     context.fillText("use F² →", 0, 0);
     context.restore();

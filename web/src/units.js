@@ -60,10 +60,13 @@ export class Units {
   }
 
   mean(key, node) {
-    const { of } = this.quantities.get(key);
-    let total = 0;
-    for (let u = this.starts[node]; u < this.starts[node + 1]; u++) total += of(u);
-    return total / this.nodes[node].units;
+    const quantity = this.quantities.get(key);
+    quantity.means ??= this.nodes.map((info, i) => {
+      let total = 0;
+      for (let u = this.starts[i]; u < this.starts[i + 1]; u++) total += quantity.of(u);
+      return total / info.units;
+    });
+    return quantity.means[node];
   }
 
   // All columns below a node, found by a walk down.
@@ -122,6 +125,10 @@ function search(sorted, value) {
 }
 
 // Viridis, evenly graded for every kind of colour vision: the further from the background, the larger.
+const STEPS = 256;
+const steps = Array.from({ length: STEPS }, (_, i) => i / (STEPS - 1));
+const SHADES = { dark: steps.map((p) => interpolateViridis(0.12 + 0.88 * p)), light: steps.map((p) => interpolateViridis(0.95 - 0.95 * p)) };
+
 export function shade(position) {
-  return Number.isFinite(position) ? interpolateViridis(isDark() ? 0.12 + 0.88 * position : 0.95 - 0.95 * position) : "#8888";
+  return SHADES[isDark() ? "dark" : "light"][Math.round(position * (STEPS - 1))] ?? "#8888";
 }

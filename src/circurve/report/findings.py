@@ -133,23 +133,19 @@ def _sharpness(evidence: Evidence) -> Finding:
     headline = (
         f"{HELD:.0%} of the sharpness sits in {count:,} of {len(curv):,} sum nodes ({_percent(count / len(curv))})."
     )
-    order = curv.rank_by("total")
-    first = int(order[0])
+    first, sharpest = (int(curv.rank_by(by)[0]) for by in ("total", "local"))
+    also = ", which is also the sharpest node by itself" if sharpest == first and len(curv) > 1 else ""
     text = (
         f"The largest contribution to the trace of {_short(curv.trace)} is {_percent(curv.total[first] / curv.trace)}, "
-        f"from {_node(evidence, first)}{_depth(curv)}. "
+        f"from {_node(evidence, first)}{also}.{_depth(curv)}"
     )
-    sharpest = int(curv.rank_by("local")[0])
-    pairs = reversals(curv, 0)
+    if sharpest != first:
+        share = _percent(curv.total[sharpest] / curv.trace)
+        text += f" The sharpest node by itself, {_node(evidence, sharpest)}, adds {share}."
     if len(curv) > 1:
-        text += (
-            "It is also the sharpest node by itself."
-            if sharpest == first
-            else f"The sharpest node by itself, {_node(evidence, sharpest)}, adds "
-            f"{_percent(curv.total[sharpest] / curv.trace)}."
-        )
-        text += f" Own sharpness t and contribution T order {_percent(pairs.share)} of all pairs of nodes differently."
-    return Finding("sharpness", headline, text.strip())
+        differs = _percent(reversals(curv, 0).share)
+        text += f" Own sharpness t and contribution T order {differs} of all pairs of nodes differently."
+    return Finding("sharpness", headline, text)
 
 
 def _node(evidence: Evidence, unit: int) -> str:
@@ -159,14 +155,14 @@ def _node(evidence: Evidence, unit: int) -> str:
 
 
 def _depth(curv: Curvature) -> str:
-    """`; depth 2 holds most, 41 %`, where there are several depths."""
+    """A sentence on the depth that holds most, where there are several depths."""
     profile = depth_profile(curv, "total")
     if len(profile.units) < 2:
         return ""
     most = int(np.argmax(profile.share))
     low, high = profile.depth_low[most], profile.depth_high[most]
     depth = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-    return f"; by depth, nodes at depth {depth} hold most, {_percent(profile.share[most])}"
+    return f" By depth, nodes at depth {depth} hold most, {_percent(profile.share[most])}."
 
 
 def _advice(evidence: Evidence) -> Finding:
@@ -203,7 +199,7 @@ def _against_overfitting(stopped_well: bool, smooth: str) -> Finding:
         "Gated(mu='auto') penalises the sharpest nodes, and falls back on plain EM where that is as good by validation."
     )
     if stopped_well:
-        text = f"No other epoch did better by validation, so an earlier stop would not help. {gated}"
+        text = f"No other epoch did clearly better by validation, so an earlier stop would not help. {gated}"
         return Finding("advice", "Try fewer units or a penalty on sharp nodes.", text + smooth)
     text = f"Choosing the epoch by validation rows (select='best') usually helps most. Then a penalty: {gated}"
     return Finding("advice", "Try an earlier stop, fewer units or a penalty.", text + smooth)

@@ -108,6 +108,8 @@ def _expected(model: Model, few: Table, cells: list[tuple[int, int]]) -> list[st
 
 
 def _text(value: object) -> str:
+    if isinstance(value, np.datetime64):
+        return str(value.astype("datetime64[m]")).removesuffix("T00:00")
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     return f"{float(value):.3g}" if isinstance(value, float | np.floating) else str(value)
