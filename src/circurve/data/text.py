@@ -30,7 +30,7 @@ from circurve.data.convert import (
     stack,
 )
 from circurve.data.table import Places, Table, table_of, with_codings
-from circurve.errors import DataError
+from circurve.errors import Argument, DataError
 
 __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
 
@@ -303,12 +303,13 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]]:
 
 def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
     label = column_label(layout.columns, v)
-    cure = "correct it or leave the field empty"
+    problem = f"{layout.path}:{line}: {label} holds text {text!r} among numbers; correct it or leave the field empty"
     if layout.columns is not None:
-        cure += f", or take the column as categories, types={{{layout.columns[v]!r}: 'categorical'}}"
-    elif line == 1:
-        cure += " (if the first row names the columns, say header=True)"
-    return DataError(f"{layout.path}:{line}: {label} holds text {text!r} among numbers; {cure}")
+        types = {layout.columns[v]: "categorical"}
+        return DataError(problem, Argument("types", types, ", or take the column as categories, "))
+    if line == 1:
+        return DataError(problem, " (if the first row names the columns, say ", Argument("header", True), ")")
+    return DataError(problem)
 
 
 def _made(columns: list[Coded], layout: Layout, lines: range | list[int], source: str) -> Table:
