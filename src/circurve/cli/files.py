@@ -30,6 +30,7 @@ __all__ = [
     "cells",
     "check_folder",
     "check_plot",
+    "check_report",
     "check_rows",
     "check_target",
     "csv_text",
@@ -42,6 +43,7 @@ __all__ = [
 
 ROWS = (".csv", ".tsv", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 """The kinds of files that can be written, by their suffixes."""
 
 MAX_WHOLE = 2**53
@@ -92,6 +94,13 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
     if find_spec("matplotlib") is None:
         raise OptionError("--plot needs matplotlib (pip install matplotlib)")
     check_target("--plot", out, sources)
+
+
+def check_report(out: Path | None, sources: Iterable[str | Path | None]) -> None:
+    """Refuse a page that could not be written later; None is no page."""
+    if out is not None:
+        _check_suffix("--report", out, PAGES)
+        check_target("--report", out, sources)
 
 
 def _check_suffix(option: str, out: Path, known: Sequence[str], more: str = "") -> None:
