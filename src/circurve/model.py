@@ -32,9 +32,11 @@ from circurve.engine import (
     wants_gradient,
 )
 from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.params import SAVED_TOLERANCE
 from circurve.errors import FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Family
+from circurve.inputs.family import same_values
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
@@ -304,7 +306,7 @@ def _takes_others(one: Family, other: Family) -> bool:
     if one.layer_key == other.layer_key:
         return False
     support = one.support()
-    return support is None or support != other.support()
+    return support is None or not same_values(support, other.support())
 
 
 def _check_precision(dtype: object) -> None:
@@ -312,15 +314,19 @@ def _check_precision(dtype: object) -> None:
         raise OptionError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
 
 
-def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
-    """Read a model file written by `Model.save`."""
-    circuit, parameters = read_model(path)
+def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
+    """Read a model file written by `Model.save`.
+
+    A file that needs more than ten times its size in memory (and more than 256 MB) is refused before that memory is
+    taken; trust=True takes it.
+    """
+    circuit, parameters = read_model(path, trust)
     program = compile(circuit)
     weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
     inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
     dtype = next(iter(parameters.values())).dtype
     try:
-        params = from_nodes(program, weights, inputs)
+        params = from_nodes(program, weights, inputs, SAVED_TOLERANCE)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
     return Model(circuit, params.to(as_device(device), dtype), program)
