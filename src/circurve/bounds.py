@@ -41,7 +41,7 @@ TRUST_HINT = "if you trust the file, say trust=True"
 SHOWN = 80
 """How many characters of a value from a file a message shows."""
 
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 """Bytes that are unpacked at a time."""
 
 JSON_BYTES_PER_MARK = 56
