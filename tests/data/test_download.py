@@ -192,6 +192,27 @@ class TestFailures:
         assert message.endswith(BY_HAND)
         assert files(cache) == []
 
+    @pytest.mark.parametrize("how", ["endless", "endless, packed"])
+    def test_an_answer_without_end_is_given_up_soon(self, server: Server, cache: Path, how: str) -> None:
+        server.how["train"] = how
+        message = failure()
+        expected = (
+            f"{server.url}/datasets/tiny/tiny.train.data is not the file of the collection: it has more than 3,120"
+        )
+        assert message.startswith(f"{expected} bytes; nothing was kept")
+        assert message.endswith(BY_HAND)
+        assert files(cache) == []
+
+    @pytest.mark.parametrize("how", ["odd length", "huge length"])
+    def test_a_length_that_is_no_number_ends_in_a_message_or_not_at_all(
+        self, server: Server, cache: Path, how: str
+    ) -> None:
+        server.how["train"] = how
+        try:
+            check_rows(load_dataset("tiny"))
+        except DownloadError as error:
+            assert str(error).endswith(BY_HAND)
+
     def test_the_server_does_not_answer_in_time(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         import requests
 
