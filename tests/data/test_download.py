@@ -16,7 +16,7 @@ import pytest
 
 import circurve as cc
 from circurve.data import debd, download_dataset, list_datasets, load_dataset
-from circurve.data.cache import cache_folder, replacing
+from circurve.data.cache import _announced, cache_folder, replacing
 from circurve.errors import DataError, DownloadError, FileAccessError
 from debd_server import ROWS, Server, content, entry, serving
 
@@ -203,15 +203,10 @@ class TestFailures:
         assert message.endswith(BY_HAND)
         assert files(cache) == []
 
-    @pytest.mark.parametrize("how", ["odd length", "huge length"])
-    def test_a_length_that_is_no_number_ends_in_a_message_or_not_at_all(
-        self, server: Server, cache: Path, how: str
-    ) -> None:
-        server.how["train"] = how
-        try:
-            check_rows(load_dataset("tiny"))
-        except DownloadError as error:
-            assert str(error).endswith(BY_HAND)
+    @pytest.mark.parametrize("length", ["many", "9" * 5_000, "", "-1", "٣"])
+    def test_a_length_that_is_no_number_is_not_announced(self, length: str) -> None:
+        assert _announced(length) is None
+        assert _announced("1024") == 1024
 
     def test_the_server_does_not_answer_in_time(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         import requests

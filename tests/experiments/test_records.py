@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 import json
+import zlib
 from pathlib import Path
 
 import pytest

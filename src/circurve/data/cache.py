@@ -107,7 +107,7 @@ def _write_bits(path: Path, rows: Array) -> None:
 
 
 def _read_bits(path: Path, source: str, shape: tuple[int, int]) -> Array | None:
-    """The rows packed in a file; None if it is damaged, or if its rows are not those of the text with the hash `source`.
+    """The rows packed in a file; None if it is damaged, or if they are not the rows of the text with the hash `source`.
 
     shape: the rows and columns of the text; nothing larger is read.
     """

@@ -2,8 +2,8 @@
 
 A run's id is a hash of all that determines its result, so that a run is known by its id wherever it was trained, and no
 run is recorded twice. A process that is killed while it writes leaves at most a torn last line, which the next one cuts
-off. A line ends with the checksum of all that stands before it: a digit that changed leaves a perfectly good record. Lines
-of earlier versions have none, and are taken as they are.
+off. A line ends with the checksum of all that stands before it: a digit that changed leaves a perfectly good record.
+Lines of earlier versions have none, and are taken as they are.
 """
 
 from __future__ import annotations
