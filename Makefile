@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests gpu-check format clean
+.PHONY: demo test lint types contracts tests docs gpu-check format clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -24,6 +24,10 @@ contracts: $(STAMP)
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one.
 tests: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+# The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
+docs: $(STAMP)
+	PYTHONPATH=src $(BIN)/python -m sphinx -q -b html -j 2 -W --keep-going docs docs/_build/html
 
 # On a machine with a GPU. GPU_PYTHON names an environment of your own; DEBD a folder with the data sets, PYJUICE a
 # folder or wheel of PyJuice to compare with.
@@ -62,4 +66,4 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ import json
 import zlib
 from typing import Any
 
-from circurve.errors import CircurveError
+from circurve.errors import Argument, CircurveError, FileFormatError
 
 __all__ = [
     "FREE_BYTES",
@@ -36,7 +36,7 @@ FREE_BYTES = 256 << 20
 SECONDS_PER_BYTE = 1e-7
 """How long a file may take to read: a second for each 10 MB."""
 
-TRUST_HINT = "if you trust the file, say trust=True"
+TRUST_HINT = ("; if you trust the file, say ", Argument("trust", True))
 
 SHOWN = 80
 """How many characters of a value from a file a message shows."""
@@ -56,10 +56,8 @@ def allowed_bytes(size: int) -> int:
 def check_expansion(needed: int, size: int, trust: bool, error: type[CircurveError]) -> None:
     """Raise `error` if a file of `size` bytes needs more memory than it may take."""
     if not trust and needed > allowed_bytes(size):
-        raise error(
-            f"a file of {readable_bytes(size)} that needs {readable_bytes(needed)} of memory, more than {MAX_RATIO} "
-            f"times its size; {TRUST_HINT}"
-        )
+        what = f"a file of {readable_bytes(size)} that needs {readable_bytes(needed)} of memory"
+        raise error(f"{what}, more than {MAX_RATIO} times its size", *TRUST_HINT)
 
 
 def readable_bytes(count: int) -> str:
@@ -94,7 +92,7 @@ def inflate(packed: bytes, trust: bool, error: type[CircurveError]) -> bytes:
 
 
 def parse_json(text: str | bytes, size: int | None = None, trust: bool = False) -> Any:
-    """The value of a JSON text; ValueError for whatever is wrong with it, also if it is nested too deeply.
+    """The value of a JSON text; ValueError for whatever is wrong with it, FileFormatError if it becomes too large.
 
     size: of the file that the text comes from, where other things are in it, too; what the text would become in memory
     is held against that.
@@ -103,7 +101,7 @@ def parse_json(text: str | bytes, size: int | None = None, trust: bool = False) 
         marks = sum(text.count(mark) for mark in (b",", b":", b"{", b"["))
     else:
         marks = sum(text.count(mark) for mark in (",", ":", "{", "["))
-    check_expansion(len(text) + JSON_BYTES_PER_MARK * marks, size or len(text), trust, _TooLargeError)
+    check_expansion(len(text) + JSON_BYTES_PER_MARK * marks, size or len(text), trust, FileFormatError)
     try:
         return json.loads(text)
     except RecursionError:
@@ -122,7 +120,3 @@ def shortened(value: object) -> str:
 def cut(text: str, most: int = 300) -> str:
     """The text, or its beginning: a message quotes a file, and that may have written a novel."""
     return text if len(text) <= most else f"{text[:most]}..."
-
-
-class _TooLargeError(CircurveError, ValueError):
-    """A JSON text that becomes too large in memory."""

@@ -33,7 +33,7 @@ from circurve.engine import (
 )
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.params import SAVED_TOLERANCE
-from circurve.errors import FileFormatError, OptionError, ParameterError
+from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Family
 from circurve.inputs.family import same_values
@@ -62,16 +62,47 @@ def as_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise OptionError(f"device must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}") from error
+        expected = f" must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}"
+        raise OptionError(Argument("device"), expected) from error
     if chosen.type not in ("cpu", "cuda"):
-        raise OptionError(f"device must be a CPU or a CUDA device, not {device!r}")
+        raise OptionError(Argument("device"), f" must be a CPU or a CUDA device, not {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
     return chosen
 
 
 class Model(Questions):
-    """A trained or hand-made circuit: structure and one set of parameters, which are never changed in place."""
+    """A circuit with one set of parameters, which are never changed in place: what training returns and files hold.
+
+    `fit` makes one; `Model.from_parameters` takes weights by hand. Its methods are the questions that it answers; the
+    page "Questions" shows every one of them.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure.
+    params : Params
+        The parameters of one run.
+    program : Program, optional
+        The compiled circuit, if it is at hand.
+    schema : Schema, optional
+        What the columns of data mean; None takes that of the circuit.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+    >>> root = cc.Sum(cc.Product([rain, wind]))
+    >>> weights = {root: [[0.4, 0.6]]}
+    >>> inputs = {rain: [[0.9], [0.2]], wind: [[0.7], [0.1]]}
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), weights, inputs)
+    >>> model.marginal({0: 1})
+    0.48
+    >>> round(model.conditional({0: 1}, given={1: 1}), 3)
+    0.776
+    >>> model.log_prob([[1, 1], [0, float("nan")]]).round(3)
+    array([-1.332, -0.654])
+    """
 
     def __init__(
         self, circuit: Circuit, params: Params, program: Program | None = None, schema: Schema | None = None
@@ -317,8 +348,39 @@ def _check_precision(dtype: object) -> None:
 def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
     """Read a model file written by `Model.save`.
 
-    A file that needs more than ten times its size in memory (and more than 256 MB) is refused before that memory is
-    taken; trust=True takes it.
+    Parameters
+    ----------
+    path : str or path
+        A safetensors file.
+    device : str or torch.device, default "cpu"
+        Where to put the parameters; "auto" is CUDA if there is one.
+    trust : bool, default False
+        Also take a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
+        file is refused before that memory is taken.
+
+    Returns
+    -------
+    Model
+        With the schema it was saved with.
+
+    Raises
+    ------
+    FileAccessError
+        If the file cannot be opened.
+    FileFormatError
+        If it is damaged, of another kind, or from a newer version.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> rows = {"city": ["Oslo", "Rome"] * 6, "warm": [False, True] * 6}
+    >>> model = cc.fit(cc.hclt(rows, units=2), rows, epochs=20).model
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "weather.safetensors")
+    >>> model.save(path)
+    >>> round(cc.load(path).conditional({"warm": True}, given={"city": "Rome"}), 2)
+    0.55
     """
     circuit, parameters = read_model(path, trust)
     program = compile(circuit)

@@ -36,7 +36,7 @@ def check_cost(nodes: Sequence[Node], tensor_bytes: int, size: int, trust: bool)
     cost = structure_cost(nodes)
     check_expansion(cost.bytes + COPIES * tensor_bytes, size, trust, FileFormatError)
     if not trust and cost.seconds > max(1.0, size * SECONDS_PER_BYTE):
-        raise FileFormatError(f"its scopes take {cost.seconds:,.0f} seconds to check; {TRUST_HINT}")
+        raise FileFormatError(f"its scopes take {cost.seconds:,.0f} seconds to check", *TRUST_HINT)
 
 
 @dataclass(frozen=True)

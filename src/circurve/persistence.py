@@ -113,7 +113,7 @@ def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit,
             try:
                 nodes.append(_node(record, nodes, arrays, len(records)))
             except (FileFormatError, StructureError) as error:
-                raise FileFormatError(f"node {index}: {error}") from error
+                raise FileFormatError(f"node {index}: ", *error.parts) from error
         parameters = _parameters(nodes, arrays)
         check_cost(nodes, sum(array.nbytes for array in arrays.values()), size, trust)
         if _crc32(arrays.values()) != structure.get("tensors_crc32"):
@@ -250,7 +250,8 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     except SafetensorError as error:
         raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or a damaged one ({error})") from error
     except (FileFormatError, StructureError) as error:
-        raise FileFormatError(f"{os.fspath(path)}: {cut(str(error))}") from error
+        parts = (cut(part) if isinstance(part, str) else part for part in error.parts)
+        raise FileFormatError(f"{os.fspath(path)}: ", *parts) from error
     except RecursionError as error:
         raise FileFormatError(f"{os.fspath(path)}: the structure is nested too deeply") from error
     except OSError as error:
@@ -292,6 +293,8 @@ def _verified(metadata: Mapping[str, str] | None, size: int, trust: bool) -> tup
 def _parsed(entry: str, text: str, size: int, trust: bool) -> Record:
     try:
         document = parse_json(text, size, trust)
+    except FileFormatError:
+        raise
     except ValueError as error:
         raise FileFormatError(f"the metadata entry '{entry}' is not valid JSON ({error})") from error
     if not isinstance(document, dict):

@@ -205,8 +205,8 @@ def test_fit_without_out_says_that_nothing_is_saved(invoke, table, folder):
         (".", "is a folder, not a file"),
         ("table.csv/m", "is a file"),
         ("table.csv", "would overwrite the data"),
-        ("/proc/m", "cannot write to the folder /proc"),
-        ("/dev/null", "is not a regular file"),
+        pytest.param("/proc/m", "cannot write to the folder /proc", marks=pytest.mark.linux),
+        pytest.param("/dev/null", "is not a regular file", marks=pytest.mark.linux),
     ],
 )
 def test_a_hopeless_out_is_refused_before_training(invoke, table, monkeypatch, out, reason):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import circurve as cc
 
 PROGRAM = (sys.executable, "-m", "circurve")
 PATIENCE = 60
-on_a_terminal = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
 
 
 def test_streams_are_kept_apart_where_there_is_no_terminal(table):
@@ -33,8 +31,10 @@ def test_an_error_ends_the_process_with_its_code(folder):
     assert done.stderr.count("\n") == 1
 
 
-@on_a_terminal
+@pytest.mark.linux
 def test_progress_on_a_terminal_and_ctrl_c(table):
+    import pty
+
     ours, theirs = pty.openpty()
     words = ["fit", table, "--units", "3", "--epochs", "1000000", "--json", "--out", "m.safetensors"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
@@ -46,13 +46,15 @@ def test_progress_on_a_terminal_and_ctrl_c(table):
         report = strict_json(process.stdout.read())
         assert process.wait(PATIENCE) == 130
     os.close(ours)
-    assert "5 variables, rows: 80 train, 10 valid, 10 test" in shown
+    assert "5 columns; 80 training, 10 validation, 10 test rows" in shown
     assert report["stopped"] == "interrupted"
     assert cc.load("m.safetensors").circuit.variables == 5
 
 
-@on_a_terminal
+@pytest.mark.linux
 def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
+    import pty
+
     ours, theirs = pty.openpty()
     words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]
     with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=theirs) as process:

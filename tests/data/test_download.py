@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pty
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from circurve.data.cache import _announced, cache_folder, replacing
 from circurve.errors import DataError, DownloadError, FileAccessError
 from debd_server import ROWS, Server, content, entry, serving
 
-BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD' (--data-dir DEBD)"
+BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD'"
 
 
 @pytest.fixture
@@ -221,7 +220,10 @@ class TestFailures:
         monkeypatch.setenv("CIRCURVE_DEBD_URL", "nowhere/")
         assert failure().startswith("cannot download nowhere/datasets/tiny/tiny.train.data: Invalid URL")
 
+    @pytest.mark.linux
     def test_no_space_is_left(self, server: Server, cache: Path) -> None:
+        import resource
+
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
         try:

@@ -14,14 +14,15 @@ import typer
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
+from circurve.cli.loading import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
 from circurve.cli.parse import parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
-from circurve.cli.tables import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
-from circurve.errors import CircurveError, DataError, OptionError
+from circurve.data.convert import about
+from circurve.errors import CircurveError, OptionError
 from circurve.graph import Input, Node
 from circurve.model import Model
 from circurve.model import load as load_model
@@ -105,10 +106,8 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     parts = aligned_parts(loaded, read, data, unseen.value)
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
-    try:
+    with about(data):
         measured = reduce(add, (measure(loaded, part) for part in parts.values()))
-    except DataError as error:
-        raise DataError(f"{data}: {str(error).removeprefix('curvature data: ')}") from error
     curv = measured.with_local(estimator.value)
     report = {
         "command": "curvature",

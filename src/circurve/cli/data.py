@@ -13,11 +13,11 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.cli.parse import parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
-from circurve.cli.tables import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
-from circurve.data.catalogue import SOURCES, check_collected
+from circurve.data.catalogue import ELSEWHERE, SOURCES, check_collected
 from circurve.data.debd import COLLECTION
 from circurve.errors import OptionError
 from circurve.structures import scan_columns
@@ -136,7 +136,7 @@ def _some(names: Sequence[str | int]) -> str:
 def _where(item: DatasetInfo, data_dir: Path | None) -> str:
     if item.available and data_dir is not None and item.source not in SOURCES:
         return os.path.relpath(item.source, data_dir.expanduser())
-    return item.source.replace("data_dir", "--data-dir") if item.source in SOURCES else item.source
+    return "not in --data-dir" if item.source == ELSEWHERE else item.source
 
 
 def _count(value: int | None) -> str:

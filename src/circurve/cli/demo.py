@@ -10,9 +10,9 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED
+from circurve.cli.loading import parts_of, rows_of
 from circurve.cli.methods import describe_method
-from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant
-from circurve.cli.tables import parts_of, rows_of
+from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant, sizes
 from circurve.cli.training import train_fleet
 from circurve.curvature import concentration, curvature
 from circurve.data import Dataset, load_dataset
@@ -47,7 +47,7 @@ def demo(seed: options.SeedOption = options.SEED, as_json: options.JsonOption = 
     whole = load_dataset("digits")
     data = replace(whole, train=whole.train[:ROWS])
     circuit = hclt(data.train, UNITS)
-    progress(f"{data!r}\n{len(METHODS)} methods at once: hclt, {UNITS} units, {EPOCHS} epochs")
+    progress(f"{sizes(data)}\n{len(METHODS)} methods at once: hclt, {UNITS} units, {EPOCHS} epochs")
     settings = Settings(epochs=EPOCHS, batch_size=100, step_size=0.2, select="last")
     results = train_fleet(circuit, data, [Run(method, seed) for method in METHODS], settings)
     methods = [_describe(result, data) for result in results]

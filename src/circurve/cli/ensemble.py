@@ -13,11 +13,11 @@ import typer
 
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import save_model
+from circurve.cli.loading import SplitRecord, common_schema, parts_of
 from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Structure
-from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress
-from circurve.cli.tables import SplitRecord, common_schema, parts_of
+from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress, sizes
 from circurve.cli.training import Job, describe_job
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
@@ -101,7 +101,7 @@ def train_ensemble(mixture: MixtureOptions, job: Job, data: Dataset, typed: Coll
         options["pseudocounts"] = run.method.pseudocount
     if "init" in typed:
         options["init"] = run.init
-    progress(f"{data!r}\n{mixture.members} members, {job.settings.device}, {job.settings.precision}")
+    progress(f"{sizes(data)}\n{mixture.members} members, {job.settings.device}, {job.settings.precision}")
     schema = data.train.schema or common_schema(data, {})
     valid = False if data.valid is None else data.valid
     chosen = {**asdict(mixture), "seed": run.seed, **options}

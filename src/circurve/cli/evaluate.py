@@ -13,11 +13,7 @@ import typer
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
-from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
-from circurve.cli.parse import parse_dropped
-from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
-from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.tables import (
+from circurve.cli.loading import (
     SPLITS,
     STANDARD,
     Part,
@@ -29,6 +25,10 @@ from circurve.cli.tables import (
     rows_of,
     source_for,
 )
+from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
+from circurve.cli.parse import parse_dropped
+from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
+from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.errors import CircurveError, OptionError
 from circurve.model import Model
 from circurve.model import load as load_model

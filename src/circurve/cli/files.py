@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circurve.cli.loading import STANDARD
 from circurve.cli.show import document
-from circurve.cli.tables import STANDARD
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file

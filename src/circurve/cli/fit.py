@@ -20,9 +20,9 @@ from circurve.cli.ensemble import (
 )
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_plot, check_target, save_model, save_plot
+from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import (
     MethodName,
-    MethodOptions,
     build_methods,
     describe_method,
     method_label,
@@ -30,13 +30,14 @@ from circurve.cli.methods import (
     parse_mu,
 )
 from circurve.cli.models import WITHOUT_UNITS, Shape, Structure
-from circurve.cli.parse import parse_shares, parse_types, parse_units
+from circurve.cli.option_records import HeldOutOptions, MethodOptions, SourceOptions, TrainingOptions, takes_records
+from circurve.cli.parse import parse_units
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
-from circurve.cli.training import STOPPED, Job, Sized, Typed, describe_job, describe_run, load_for, train, train_sizes
+from circurve.cli.training import STOPPED, Job, Sized, describe_job, describe_run, load_for, train, train_sizes
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
+from circurve.learning.options import Settings
 from circurve.learning.units import Tried
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ SHOWN_EPOCHS = 12
 HISTORY = "history; train and sharpness are those of the batches, before their M-steps"
 
 
+@takes_records
 def fit(  # noqa: PLR0913 - each parameter is an option
     context: typer.Context,
     data: options.DataArgument,
@@ -66,33 +68,12 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     method: options.MethodOption = MethodName.vanilla,
     mu: options.MuOption = None,
     gate: options.GateOption = None,
-    estimator: options.EstimatorOption = None,
-    gate_memory: options.GateMemoryOption = None,
-    ratio_floor: options.RatioFloorOption = None,
-    simplex: options.SimplexOption = None,
-    penalty: options.PenaltyOption = None,
-    mu_scale: options.MuScaleOption = None,
-    pseudocount: options.PseudocountOption = options.PSEUDOCOUNT,
-    epochs: options.EpochsOption = options.EPOCHS,
-    batch_size: options.BatchSizeOption = options.BATCH_SIZE,
-    step_size: options.StepSizeOption = None,
-    seed: options.SeedOption = options.SEED,
+    method_options: MethodOptions,
+    training: TrainingOptions,
     init: options.InitOption = options.INIT,
-    select: options.SelectOption = None,
-    patience: options.PatienceOption = None,
-    tolerance: options.ToleranceOption = None,
-    track: options.TrackOption = options.TRACK,
-    device: options.DeviceOption = options.DEVICE,
-    precision: options.PrecisionOption = options.PRECISION,
-    data_dir: options.DataDirOption = None,
-    valid: options.ValidOption = None,
-    test: options.TestOption = None,
-    split: options.SharesOption = None,
-    no_split: options.NoSplitOption = False,
-    missing: options.MissingOption = None,
-    types: options.TypesOption = None,
-    unseen: options.UnseenInPartsOption = options.Unseen.missing,
-    header: options.HeaderOption = None,
+    track: options.TrackOption = Settings.track,
+    reading: SourceOptions,
+    holding: HeldOutOptions,
     as_json: options.JsonOption = False,
 ) -> None:
     """Train a model on a data set or a file.
@@ -102,20 +83,18 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     under Data say otherwise. Ctrl-C ends the training and keeps what was
     learned so far.
     """
-    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory, ratio_floor)
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]
-    run = Run(build_methods([method], mus, gates, chosen)[0], seed, init=init.value)
-    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision, track)
+    run = Run(build_methods([method], mus, gates, method_options)[0], training.seed, init=init.value)
     sizes = parse_units(units)
-    job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], typed)
-    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing, parse_types(types), unseen=unseen.value)
-    files = (*files_of(source), valid, test)
+    job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], training, track)
+    held = holding.held_out()
+    source = reading.source(data)
+    files = (*files_of(source), held.valid, held.test)
     if out is not None:
         check_target("--out", out, files)
     check_plot(plot, (*files, out))
-    if plot is not None and epochs == 0:
+    if plot is not None and training.epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
     mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
     if mixture is not None:

@@ -58,7 +58,7 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
 def _print_schema(schema: Schema) -> None:
     """A line for each column: its name, what it holds, its family, its values."""
     rows = [
-        (column.name or str(v), WORDS[column.kind], family_label(column.family), _values(column))
+        (column.name or f"column {v + 1}", WORDS[column.kind], family_label(column.family), _values(column))
         for v, column in enumerate(schema.columns[:SHOWN])
     ]
     if len(schema) > SHOWN:

@@ -10,10 +10,10 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.files import check_rows, write_rows
+from circurve.cli.loading import STANDARD, Source, check_known, files_of, load, parts_of, source_for, without
 from circurve.cli.parse import parse_dropped
 from circurve.cli.question import read_evidence
 from circurve.cli.show import print_facts
-from circurve.cli.tables import STANDARD, Source, check_known, files_of, load, parts_of, source_for, without
 from circurve.data import Table, columns_of
 from circurve.data.convert import about
 from circurve.data.recode import decode_column

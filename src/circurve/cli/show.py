@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from circurve.data import Dataset
 from circurve.inputs import Family
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "print_text",
     "progress",
     "significant",
+    "sizes",
     "wide",
 ]
 
@@ -130,6 +132,13 @@ def print_text(*paragraphs: str) -> None:
     bullet = "- " if len(paragraphs) > 1 else ""
     wrapper = TextWrapper(WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False)
     new_console().print("\n".join(wrapper.fill(text) for text in paragraphs), soft_wrap=True, end="\n\n")
+
+
+def sizes(data: Dataset) -> str:
+    """`digits: 64 columns; 1,257 training, 270 validation, 270 test rows`."""
+    parts = {"training": data.train, "validation": data.valid, "test": data.test}
+    rows = ", ".join(f"{len(part):,} {name}" for name, part in parts.items() if part is not None)
+    return f"{data.name}: {data.train.shape[1]:,} columns; {rows} rows"
 
 
 def progress(text: str) -> None:

@@ -15,12 +15,12 @@ from circurve.cli import options
 from circurve.cli.ensemble import describe_members, describe_scores, print_members
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_folder, check_plot, check_target, save_model, save_plot, write_csv
-from circurve.cli.methods import MethodOptions, build_methods, parse_gates, parse_methods, parse_mus
+from circurve.cli.loading import SplitRecord, files_of
+from circurve.cli.methods import build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
-from circurve.cli.parse import parse_shares, parse_types
+from circurve.cli.option_records import HeldOutOptions, MethodOptions, SourceOptions, TrainingOptions, takes_records
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
-from circurve.cli.tables import HeldOut, Source, SplitRecord, files_of
-from circurve.cli.training import Job, Typed, describe_job, describe_run, load_for, train
+from circurve.cli.training import Job, describe_job, describe_run, load_for, train
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
@@ -40,6 +40,7 @@ COLUMNS = (
 """Of the table of runs."""
 
 
+@takes_records
 def sweep(  # noqa: PLR0913 - each parameter is an option
     data: options.DataArgument,
     *,
@@ -63,31 +64,10 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
     leaves: options.LeavesOption = None,
-    estimator: options.EstimatorOption = None,
-    gate_memory: options.GateMemoryOption = None,
-    ratio_floor: options.RatioFloorOption = None,
-    simplex: options.SimplexOption = None,
-    penalty: options.PenaltyOption = None,
-    mu_scale: options.MuScaleOption = None,
-    pseudocount: options.PseudocountOption = options.PSEUDOCOUNT,
-    epochs: options.EpochsOption = options.EPOCHS,
-    batch_size: options.BatchSizeOption = options.BATCH_SIZE,
-    step_size: options.StepSizeOption = None,
-    seed: options.SeedOption = options.SEED,
-    select: options.SelectOption = None,
-    patience: options.PatienceOption = None,
-    tolerance: options.ToleranceOption = None,
-    device: options.DeviceOption = options.DEVICE,
-    precision: options.PrecisionOption = options.PRECISION,
-    data_dir: options.DataDirOption = None,
-    valid: options.ValidOption = None,
-    test: options.TestOption = None,
-    split: options.SharesOption = None,
-    no_split: options.NoSplitOption = False,
-    missing: options.MissingOption = None,
-    types: options.TypesOption = None,
-    unseen: options.UnseenInPartsOption = options.Unseen.missing,
-    header: options.HeaderOption = None,
+    method_options: MethodOptions,
+    training: TrainingOptions,
+    reading: SourceOptions,
+    holding: HeldOutOptions,
     as_json: options.JsonOption = False,
 ) -> None:
     """Compare methods and strengths over several seeds, all trained at once.
@@ -101,15 +81,13 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
         raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
     names = parse_methods(methods)
     regularised, mus = any(name.value != "vanilla" for name in names), parse_mus(mu)
-    chosen = MethodOptions(pseudocount, simplex, penalty, mu_scale, estimator, gate_memory, ratio_floor)
     chosen_gates = None if gates is None else parse_gates(gates)
-    settings = build_methods(names, mus if regularised else None, chosen_gates, chosen)
-    runs = [Run(method, seed + i) for method in settings for i in range(seeds)]
-    typed = Typed(epochs, batch_size, step_size, select, patience, tolerance, device, precision)
-    job = Job.of(Shape(structure, units, leaves), runs, typed)
-    held = HeldOut(valid, test, None if split is None else parse_shares(split), no_split)
-    source = Source(data, data_dir, header, missing, parse_types(types), unseen=unseen.value)
-    files = (*files_of(source), valid, test)
+    settings = build_methods(names, mus if regularised else None, chosen_gates, method_options)
+    runs = [Run(method, training.seed + i) for method in settings for i in range(seeds)]
+    job = Job.of(Shape(structure, units, leaves), runs, training)
+    held = holding.held_out()
+    source = reading.source(data)
+    files = (*files_of(source), held.valid, held.test)
     if csv is not None:
         check_target("--csv", csv, files)
     check_plot(plot, (*files, csv))

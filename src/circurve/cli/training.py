@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import circurve.learning
-from circurve.cli import options
+from circurve.cli.loading import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
 from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
-from circurve.cli.parse import parse_batch_size, parse_step_size
-from circurve.cli.show import progress
-from circurve.cli.tables import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
+from circurve.cli.option_records import TrainingOptions
+from circurve.cli.show import progress, sizes
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
@@ -21,13 +20,11 @@ from circurve.learning import FitResult, FleetResult, Run
 from circurve.learning.auto import needs_choice
 from circurve.learning.options import Settings
 from circurve.learning.units import Tried, choose_units
-from circurve.model import as_device
 
 __all__ = [
     "STOPPED",
     "Job",
     "Sized",
-    "Typed",
     "describe_job",
     "describe_run",
     "load_for",
@@ -47,35 +44,6 @@ STOPPED = {
 
 
 @dataclass(frozen=True)
-class Typed:
-    """The options of training as they were typed."""
-
-    epochs: int
-    batch_size: str
-    step_size: str | None
-    select: options.Select | None
-    patience: int | None
-    tolerance: float | None
-    device: str
-    precision: options.Precision
-    track: bool = False
-
-    def settings(self) -> Settings:
-        """The same, checked."""
-        return Settings(
-            epochs=self.epochs,
-            batch_size=parse_batch_size(self.batch_size),
-            step_size=None if self.step_size is None else parse_step_size(self.step_size),
-            tolerance=self.tolerance,
-            patience=self.patience,
-            select=None if self.select is None else self.select.value,
-            device=as_device(self.device),
-            precision=self.precision.value,
-            track=self.track,
-        )
-
-
-@dataclass(frozen=True)
 class Job:
     """A training with all its options checked; all runs share the circuit, which the first run's seed makes."""
 
@@ -86,9 +54,9 @@ class Job:
     """As it was typed, where it was."""
 
     @classmethod
-    def of(cls, shape: Shape, runs: Sequence[Run], typed: Typed) -> Job:
+    def of(cls, shape: Shape, runs: Sequence[Run], typed: TrainingOptions, track: bool = False) -> Job:
         """Check what was typed."""
-        settings = typed.settings()
+        settings = typed.settings(track)
         return cls(shape, tuple(runs), settings, typed.step_size or cast("float", settings.step))
 
 
@@ -113,7 +81,7 @@ def train(job: Job, data: Dataset) -> FleetResult:
     """Build the circuit and train all runs side by side."""
     circuit = build_circuit(job.shape, data, job.runs[0].seed)
     settings = job.settings
-    progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
+    progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
     return train_fleet(circuit, data, job.runs, settings)
 
 

@@ -275,7 +275,7 @@ def read_frame_file(path: Path, raw: bytes, trust: bool = False) -> tuple[Any, s
     try:
         return (_by_pyarrow(raw, trust), arrow_name()) if name == "pyarrow" else _by_polars(raw)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{path}: ", *error.parts) from None
     except Exception as error:  # both libraries have many kinds of errors for damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path}: not a Parquet or Arrow file, or damaged: {cut(reason)}") from None

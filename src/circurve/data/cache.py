@@ -21,7 +21,7 @@ from circurve.data.array_files import read_npz
 from circurve.data.convert import Array
 from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, relative_path
 from circurve.data.text import parse_text
-from circurve.errors import DownloadError, FileAccessError
+from circurve.errors import Argument, DownloadError, FileAccessError
 
 __all__ = ["cache_folder", "fetch", "is_cached", "keep", "recall", "replacing"]
 
@@ -39,7 +39,7 @@ TIMEOUT = 30
 MAX_EXCESS = 2
 """How many times the length that a file of the collection should have a download may have, before it is given up."""
 
-BY_HAND = f"get the collection by hand: git clone {REPOSITORY}, then say data_dir='DEBD' (--data-dir DEBD)"
+BY_HAND = (f"get the collection by hand: git clone {REPOSITORY}, then say ", Argument("data_dir", "DEBD"))
 
 
 def cache_folder() -> Path:
@@ -160,19 +160,20 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
                 for chunk in response.iter_content(CHUNK):
                     file.write(chunk)
                     if file.tell() > most:
-                        wrong = f"it has more than {most:,} bytes; nothing was kept; try again later, or {BY_HAND}"
-                        raise DownloadError(f"{url} is not the file of the collection: {wrong}")
+                        wrong = f"it has more than {most:,} bytes; nothing was kept; try again later, or "
+                        raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
                     progress.update(task, completed=response.raw.tell())  # bytes on the wire, maybe compressed
             content = part.read_bytes()
             _check(content, entry.blob(split), url)
     except requests.RequestException as error:
-        raise DownloadError(f"cannot download {url}: {_reason(error)}; try again later, or {BY_HAND}") from error
+        raise DownloadError(f"cannot download {url}: {_reason(error)}; try again later, or ", *BY_HAND) from error
     except DownloadError:
         raise
     except OSError as error:
         raise FileAccessError(
             f"cannot write {target}: {error.strerror or error}; make room there, name another folder in the "
-            f"environment variable {CACHE_VARIABLE}, or {BY_HAND}"
+            f"environment variable {CACHE_VARIABLE}, or ",
+            *BY_HAND,
         ) from error
     return content
 
@@ -185,8 +186,8 @@ def _announced(length: str) -> int | None:
 def _check(content: bytes, expected: str, url: str) -> None:
     found = blob_hash(content)
     if found != expected:
-        wrong = f"its git blob hash is {found}, not {expected}; nothing was kept; try again later, or {BY_HAND}"
-        raise DownloadError(f"{url} is not the file of the collection: {wrong}")
+        wrong = f"its git blob hash is {found}, not {expected}; nothing was kept; try again later, or "
+        raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
 
 
 def _reason(error: Exception) -> str:

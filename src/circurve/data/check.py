@@ -17,7 +17,7 @@ from torch import Tensor
 from circurve.data.convert import Array
 from circurve.data.table import Table
 from circurve.data.unseen import LARGEST, Misfit, Unseen, find_misfits, misfit_reason, report
-from circurve.errors import DataError
+from circurve.errors import Argument, DataError
 from circurve.inputs import Family
 from circurve.inputs.family import counts_from_zero
 from circurve.schema import Schema
@@ -110,8 +110,8 @@ def _refusal(table: Table, filled: Array, misfit: Misfit, families: Sequence[Fam
     if family.discrete and not (value >= 0 and value == np.floor(value) and float(value) <= LARGEST):
         beyond = "negative" if value < 0 else f"larger than {LARGEST}"
         reason = beyond if value == np.floor(value) else "not a whole number"
-        hint = "; if -1 marks missing values, say missing=-1" if value == -1 else ""
-        return DataError(f"{cell}: {value:.15g} is {reason}, but {family.name} takes whole numbers >= 0{hint}")
+        hint = (Argument("missing", -1, "; if -1 marks missing values, say "),) if value == -1 else ()
+        return DataError(f"{cell}: {value:.15g} is {reason}, but {family.name} takes whole numbers >= 0", *hint)
     why = misfit_reason(family, filled[row : row + 1, misfit.column])
     return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {why}")
 

@@ -71,7 +71,7 @@ def about(what: object) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(f"{what}: {error}") from error
+        raise DataError(f"{what}: ", *error.parts) from error
 
 
 def column_label(columns: Names, number: int) -> str:

@@ -14,7 +14,7 @@ from circurve.data.entry import as_table
 from circurve.data.recode import recoded
 from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
 from circurve.data.table import Table
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
 from circurve.schema import Coding, Column, Kind, Schema, Value
 
@@ -86,28 +86,55 @@ def infer_schema(
 ) -> Schema:
     """The schema of a data frame or of another table: a family for each column, with the reason; `print` shows it.
 
-    The first line that fits decides:
+    The first line that fits decides::
 
-    nothing observed                                    Bernoulli
-    true and false                                      Bernoulli
-    text, declared categories                           Categorical; an error above 256 values, or if hardly one repeats
-    dates                                               Gaussian over days since the first one
-    only 0 and 1                                        Bernoulli
-    a single whole number                               Categorical with one state
-    whole numbers, at most 20, each at least twice and
-        5 times on average                              Categorical
-    whole numbers from 0, mean below 50, largest below 1000:
-        variance at least 0.8 of the mean               Poisson
-        variance at least 0.8 of a Binomial's           Binomial(largest)
-    all other numbers                                   Gaussian
+        nothing observed                                    Bernoulli
+        true and false                                      Bernoulli
+        text, declared categories                           Categorical; an error above 256 values, or if hardly
+                                                            any value occurs twice
+        dates                                               Gaussian over days since the first one
+        only 0 and 1                                        Bernoulli
+        a single whole number                               Categorical with one state
+        whole numbers, at most 20, each at least twice and
+            5 times on average                              Categorical
+        whole numbers from 0, mean below 50, largest below 1000:
+            variance at least 0.8 of the mean               Poisson
+            variance at least 0.8 of a Binomial's           Binomial(largest)
+        all other numbers                                   Gaussian
 
     Tables without column names (arrays, tensors, files without a header) have another rule for numbers: only 0 and 1
     is Bernoulli, whole numbers from 0 to 255 are Categorical(largest + 1), all others Gaussian.
 
-    types: families for some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`; also a family
-    with its options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
-    missing: a number that marks missing values. unseen_share: the probability that columns of categories keep for
-    values not seen here (`Column.unseen_share`). With several tables, the schema covers the values of all.
+    Parameters
+    ----------
+    *tables : array, data frame or Table
+        With several tables, the schema covers the values of all.
+    types : mapping, optional
+        Families of some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`, or with their
+        options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    unseen_share : float, default 0
+        The probability that columns of categories keep for values not seen here (`Column.unseen_share`).
+
+    Returns
+    -------
+    Schema
+        One `Column` for each column that is kept.
+
+    Raises
+    ------
+    DataError
+        If a column of text names rows instead of describing them, or a type does not fit its column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> table = {"city": ["Oslo", "Rome", "Lima"] * 8, "orders": [2, 9, 4, 30, 1, 12, 0, 7] * 3}
+    >>> cc.infer_schema(table, types={"orders": "poisson"})
+    column  family          values            reason
+    city    Categorical(3)  Lima, Oslo, Rome  text, 3 different
+    orders  Poisson()       whole numbers     given
     """
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
@@ -127,17 +154,33 @@ def infer_schema(
 
 
 def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ...]:
-    """One input family for each column of data (N, V), for the numbers as they are, from all tables together.
+    """One input family for each column of data (N, V), for the numbers as they are.
 
-    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`, so a
-    value above the largest one seen here is impossible later; give training, validation and test data together, or
-    name the families, where that may occur. Anything else: `Gaussian`, with a warning where -1 is the only thing
-    against a discrete family, because it often marks what is missing. `missing` is the number that does. Text has a
-    `Categorical`. `infer_schema` looks closer at tables with column names.
+    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`. Text: a
+    `Categorical`. All other numbers: `Gaussian`, with a warning if -1 is the only value that is not 0 or above,
+    because it often marks what is missing. `infer_schema` looks closer at tables with column names.
 
     The `min_variance` of a Gaussian goes with the units of its column: 1e-4 s^2, where s is the spread of the values,
     outliers left aside; 1e-4 for a constant. It does not follow a spread that float32 cannot tell from rounding beside
     the median. Cost O(N V).
+
+    Parameters
+    ----------
+    *tables : array, data frame or Table
+        Give training, validation and test data together: a value above the largest one seen here is impossible later.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    tuple of Family
+        One for each column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.infer_families([[0, 2], [1, 0], [1, 1]])
+    (Bernoulli(), Categorical(states=3))
     """
     if not tables:
         raise DataError("infer_families needs at least one table")
@@ -226,8 +269,10 @@ def _text(found: _Found) -> Column:
         key = found.number if found.name is None else found.name
         raise DataError(
             f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
-            f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
-            f"types={{{key!r}: 'categorical'}}"
+            "which no model learns from; leave the column out with ",
+            Argument("types", {key: "drop"}),
+            ", or keep it with ",
+            Argument("types", {key: "categorical"}),
         )
     more = f", {used} of them observed" if used < len(categories) else ""
     return found.categories(categories, f"text, {len(categories)} different{more}")
@@ -242,27 +287,29 @@ def _as_told(found: _Found, told: str | Family) -> Column:
         if coding.categories is not None:
             return found.categories(coding.categories, "given")
         if coding.kind == "date":
-            raise OptionError(
-                f"types: {found.label} holds dates, which cannot be categorical; turn them into text first"
-            )
+            raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; turn them into text first")
         return found.numbers(np.unique(values), "given")
     if any(isinstance(value, str) for value in coding.categories or ()):
-        raise OptionError(f"types: {found.label} holds text, which cannot be {told}; use categorical or drop")
+        raise _wrong_type(f"{found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
         return found.column(found.gaussian, "given", "date" if coding.kind == "date" else "number")
     if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
-        raise OptionError(f"types: {found.label} has values that are not whole numbers >= 0, which {told} needs")
+        raise _wrong_type(f"{found.label} has values that are not whole numbers >= 0, which {told} needs")
     if told == "bernoulli" and values.size and values.max() > 1:
-        raise OptionError(f"types: {found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
+        raise _wrong_type(f"{found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
     high = int(values.max(initial=1))
     family = {"bernoulli": Bernoulli(), "poisson": Poisson(), "binomial": Binomial(max(1, high))}[told]
     return found.column(family, "given", "boolean" if (coding.kind, told) == ("boolean", "bernoulli") else "number")
 
 
+def _wrong_type(problem: str) -> OptionError:
+    return OptionError(Argument("types"), f": {problem}")
+
+
 def parse_type(text: str) -> str:
     """The name of a family, or "drop", as `types` has it; OptionError for any other text."""
     if text.lower() not in TYPES:
-        raise OptionError(f"types: {text!r} is none of {', '.join(TYPES)}")
+        raise _wrong_type(f"{text!r} is none of {', '.join(TYPES)}")
     return text.lower()
 
 
@@ -281,13 +328,13 @@ def _read(
     told: dict[int, str | Family] = {}
     for key, kind in (types or {}).items():
         if not isinstance(kind, Family | str):
-            raise OptionError(f"types: {key!r} must be the name of a family or a family, not {kind!r}")
+            raise _wrong_type(f"{key!r} must be the name of a family or a family, not {kind!r}")
         told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
     kept = [v for v in range(first.shape[1]) if told.get(v) != DROP]
     if not kept:
-        raise OptionError("types: all columns are left out")
+        raise _wrong_type("all columns are left out")
     if len(kept) < first.shape[1] and first.columns is None:
-        raise OptionError("types: 'drop' is for columns with names; leave the column out of the array")
+        raise _wrong_type("'drop' is for columns with names; leave the column out of the array")
     ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
     names = tuple(name for name in first.columns or () if name not in ignored)
     read = _common([table.pick(kept, names) if ignored else table for table in read])
@@ -330,4 +377,5 @@ def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
         where = column_label(table.columns, int(suspects[0])) + more
         taken = type(families[suspects[0]]).__name__
-        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}; if -1 marks missing values, say missing=-1")
+        hint = Argument("missing", -1, "; if -1 marks missing values, say ")
+        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}", hint)

@@ -30,7 +30,7 @@ from circurve.data.convert import (
     stack_in_place,
 )
 from circurve.data.table import Places, Table, table_of, with_codings
-from circurve.errors import DataError
+from circurve.errors import Argument, DataError
 
 __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unpacked", "unreadable"]
 
@@ -94,7 +94,7 @@ def unpacked(raw: bytes, path: Path, trust: bool) -> bytes:
     try:
         return inflate(raw, trust, DataError)
     except DataError as error:
-        raise DataError(f"{path}: {error}") from None
+        raise DataError(f"{path}: ", *error.parts) from None
     except (EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a .gz file, or damaged: {error}") from None
 
@@ -187,7 +187,7 @@ def check_distinct(count: int, layout: Layout) -> None:
 def _check_budget(needed: int, budget: int | None, path: Path, what: str = ": it") -> None:
     if budget is not None and needed > budget:
         need, allowed = readable_bytes(needed), readable_bytes(budget)
-        raise DataError(f"{path}{what} would take {need} of memory, more than {allowed}; {TRUST_HINT}")
+        raise DataError(f"{path}{what} would take {need} of memory, more than {allowed}", *TRUST_HINT)
 
 
 def _decoded(raw: bytes, path: Path) -> str:
@@ -376,12 +376,13 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
 
 def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
     label = column_label(layout.columns, v)
-    cure = "correct it or leave the field empty"
+    problem = f"{layout.path}:{line}: {label} holds text {text!r} among numbers; correct it or leave the field empty"
     if layout.columns is not None:
-        cure += f", or take the column as categories, types={{{layout.columns[v]!r}: 'categorical'}}"
-    elif line == 1:
-        cure += " (if the first row names the columns, say header=True)"
-    return DataError(f"{layout.path}:{line}: {label} holds text {text!r} among numbers; {cure}")
+        types = {layout.columns[v]: "categorical"}
+        return DataError(problem, Argument("types", types, ", or take the column as categories, "))
+    if line == 1:
+        return DataError(problem, " (if the first row names the columns, say ", Argument("header", True), ")")
+    return DataError(problem)
 
 
 def _made(columns: list[Coded], layout: Layout, lines: Sequence[int], source: str) -> Table:

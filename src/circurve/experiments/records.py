@@ -15,20 +15,75 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from circurve.bounds import check_expansion, inflate, parse_json
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
-__all__ = ["FILE_NAME", "Record", "RecordFile", "identify", "is_failed", "read_records", "significant"]
+__all__ = [
+    "FILE_NAME",
+    "Record",
+    "RecordFile",
+    "RunRecord",
+    "as_run",
+    "identify",
+    "is_failed",
+    "read_records",
+    "significant",
+]
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""Windows would write the end of a line as two bytes."""
 
-Record = dict[str, Any]
+Record: TypeAlias = dict[str, Any]
+"""Plain values by name, as JSON has them: what a file of records holds, or a figure is drawn from."""
+
+
+class FleetCost(TypedDict):
+    """The training that a run was a part of."""
+
+    key: str
+    runs: int
+    seconds: float
+
+
+class FailedRun(TypedDict):
+    """In which epoch a run broke, and why."""
+
+    epoch: int
+    reason: str
+
+
+class RunRecord(TypedDict, total=False):
+    """The record of one run of a study. A failed one has `status` and `failure` in place of scores and history."""
+
+    id: str
+    study: str
+    label: str
+    protocol: str
+    choose_epoch: Literal["best", "last"]
+    dataset: str
+    fraction: float
+    seed: int
+    method: Record
+    settings: Record
+    environment: Record
+    final: dict[str, Any]
+    best: dict[str, Any]
+    history: dict[str, list[Any]]
+    curvature: Record | None
+    gates: dict[str, float] | None
+    probe: Record
+    seconds: float
+    fleet: FleetCost
+    status: Literal["failed"]
+    failure: FailedRun
+
 
 FIELDS = {
     **dict.fromkeys(("id", "study", "label", "dataset"), str),
@@ -48,9 +103,14 @@ SCORES = ("final", "best", "history")
 """What the record of a failed run does not hold."""
 
 
-def is_failed(record: Record) -> bool:
+def is_failed(record: Mapping[str, Any]) -> bool:
     """Whether the run broke in training: its record says in which epoch and why, and holds no scores."""
-    return record.get("status") == "failed"
+    return bool(record.get("status") == "failed")
+
+
+def as_run(record: Mapping[str, Any]) -> RunRecord:
+    """A record of a run, as it was read or put together; `RecordFile.check_complete` checks what it holds."""
+    return cast("RunRecord", record)
 
 
 def identify(facts: Any) -> str:
@@ -73,7 +133,7 @@ def read_records(path: str | Path, *, trust: bool = False) -> list[Record]:
         marks = sum(content.count(mark) for mark in (b",", b":", b"{", b"["))
         check_expansion(len(content) + BYTES_PER_MARK * marks, len(stored), trust, FileFormatError)
     except FileFormatError as error:
-        raise FileFormatError(f"{path}: {error}") from None
+        raise FileFormatError(f"{path}: ", *error.parts) from None
     except (EOFError, zlib.error) as error:
         raise FileFormatError(f"{path}: not a .gz file, or damaged: {error}") from None
     except OSError as error:
@@ -109,7 +169,7 @@ class RecordFile:
             raise OptionError(f"{self.folder}: another process is writing records there")
         try:
             with _named_errors(self.path):
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o666)
                 content = self.path.read_bytes()
             self.records, complete = _parse(content, self.path)
             if complete < len(content):
@@ -127,9 +187,9 @@ class RecordFile:
                 os.close(number)
         self._file = self._lock = -1
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Add records, all of them in one write that is on disk when this returns."""
-        new = {record["id"]: record for record in records}
+        new = {record["id"]: dict(record) for record in records}
         known = [name for name in new if name in self.by_id]
         if known or len(new) < len(records):
             raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is recorded already")
@@ -138,7 +198,7 @@ class RecordFile:
             while content:  # one turn, unless the system takes only a part
                 content = content[os.write(self._file, content) :]
             os.fsync(self._file)
-        self.records += records
+        self.records += new.values()
         self.by_id |= new
 
 
@@ -147,7 +207,7 @@ def significant(value: float | None, digits: int = 6) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
-def line_of(record: Record) -> bytes:
+def line_of(record: Mapping[str, Any]) -> bytes:
     """A record as its line, with its checksum at the end."""
     line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
     return line[:-1] + b',"crc32":"%08x"}\n' % zlib.crc32(line)

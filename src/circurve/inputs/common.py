@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ __all__ = [
     "from_logit",
     "presence",
     "support_log_mass",
+    "tensor_of",
     "to_logit",
     "use_and_total",
     "wrong_probability",
@@ -104,6 +107,13 @@ def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) 
     """
     total = torch.addcmul(base.unsqueeze(-2), x.unsqueeze(-2), slope.unsqueeze(-1))  # (R, G, K, N)
     return total.add_(offset.unsqueeze(-1)).clamp_min_(LOG_ZERO)
+
+
+def tensor_of(values: Sequence[int], like: Tensor) -> Tensor:  # (len(values),)
+    """The values with the type and device of `like`, made there: a recorded CUDA step cannot copy from the host."""
+    if list(values) == list(range(len(values))):
+        return torch.arange(len(values), dtype=like.dtype, device=like.device)
+    return torch.stack([like.new_full((), value) for value in values])
 
 
 def support_log_mass(family: Family, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:

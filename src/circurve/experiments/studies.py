@@ -1,28 +1,36 @@
 """Studies of where curvature helps after fair tuning: smoothing for all, epoch by validation, as many candidates each.
 
 Each part is a study of its own. Those about weights, ensembles, noise in test rows and stopping look at the same runs.
+
+Rules of when to stop without validation rows read the history of a training, by likelihood and trace of training rows.
+What was measured during an epoch is about the model at the start of it; the epoch that a rule names is that of the
+scores after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from circurve.experiments.probe import MODELS_PROBE
+from circurve.experiments.records import RunRecord
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
-from circurve.experiments.variants import corrupted, selected
+from circurve.experiments.study_data import MODELS_PROBE, corrupted, selected
 from circurve.learning import Gated, Global, Method, Vanilla
 
 __all__ = [
     "BASE",
+    "BY_VALIDATION",
     "CORRUPTED_CELLS",
     "CORRUPTED_ROWS",
     "LABELS",
+    "RULES",
+    "History",
     "clean_study",
     "corrupted_study",
     "large_study",
     "scarce_study",
     "selected_study",
+    "stopped_scores",
 ]
 
 BASE = "vanilla"
@@ -105,3 +113,66 @@ def _study(
     init = protocol_for(options).inits[0]
     settings = [Setting(label, method, init) for label, of in methods.items() for method in of]
     return replace(make_study(name, options, settings), anatomy=False)
+
+
+@dataclass(frozen=True)
+class History:
+    """What a rule may read, epoch by epoch."""
+
+    train_ll: Sequence[float]
+    trace: Sequence[float]
+    rows: int
+
+
+def last_epoch(history: History) -> int:
+    """No stop at all."""
+    return len(history.train_ll) - 1
+
+
+def first_rise(history: History) -> int:
+    """The last epoch before the trace first rises after it has fallen; the last epoch if it never does."""
+    fallen = False
+    for epoch in range(1, len(history.trace)):
+        if history.trace[epoch] > history.trace[epoch - 1] and fallen:
+            return epoch - 1
+        fallen = fallen or history.trace[epoch] < history.trace[epoch - 1]
+    return last_epoch(history)
+
+
+def smallest_trace(history: History) -> int:
+    """The epoch of the smallest trace, after the first tenth of the training, in which nothing is learned yet."""
+    start = len(history.trace) // 10
+    return min(range(start, len(history.trace)), key=lambda epoch: history.trace[epoch])
+
+
+def penalised_likelihood(history: History) -> int:
+    """The largest train LL - trace / (2 rows): what is left if each weight errs with variance 1 / rows.
+
+    For a small error e of the weights, E[LL(theta + e)] is LL(theta) - tr(H) var(e) / 2 to second order.
+    """
+    scores = [ll - trace / (2 * history.rows) for ll, trace in zip(history.train_ll, history.trace, strict=True)]
+    return scores.index(max(scores))
+
+
+RULES: dict[str, Callable[[History], int]] = {
+    "last epoch": last_epoch,
+    "first rise of the trace": first_rise,
+    "smallest trace": smallest_trace,
+    "likelihood minus trace": penalised_likelihood,
+}
+"""Those that need no validation rows, by name."""
+
+
+BY_VALIDATION = "validation"
+"""The best epoch by validation rows, for reference."""
+
+
+def stopped_scores(record: RunRecord) -> dict[str, float]:
+    """Test log-likelihood where each rule stops a run, and at its best epoch by validation; {} where not known."""
+    history = record["history"]
+    train, trace, test = (history.get(name, [None]) for name in ("train_ll", "sharpness", "test_ll"))
+    if any(None in column for column in (train, trace, test)):
+        return {}
+    read = History(train, trace, record["settings"]["rows"])
+    found = {name: float(test[rule(read)]) for name, rule in RULES.items()}
+    return {**found, BY_VALIDATION: float(record["best"]["test_ll"])}
