@@ -23,6 +23,7 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MissingPackageError,
     OptionError,
     ParameterError,
     StructureError,
@@ -92,6 +93,7 @@ __all__ = [
     "Grid",
     "Indicator",
     "Input",
+    "MissingPackageError",
     "Model",
     "Models",
     "OptionError",
@@ -147,11 +149,6 @@ def __getattr__(name: str) -> Any:
     """`circurve.plots` and the estimators are imported when first used: matplotlib and scikit-learn take a while."""
     if name in ESTIMATORS:
         return getattr(import_module("circurve.estimators"), name)
-    if name != "plots":
-        raise AttributeError(f"module 'circurve' has no attribute {name!r}")
-    try:
+    if name == "plots":
         return import_module("circurve.plots")
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        raise OptionError("circurve.plots needs matplotlib: pip install matplotlib") from error
+    raise AttributeError(f"module 'circurve' has no attribute {name!r}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -15,10 +17,12 @@ __all__ = [
     "DownloadError",
     "FileAccessError",
     "FileFormatError",
+    "MissingPackageError",
     "OptionError",
     "ParameterError",
     "StructureError",
     "TrainingError",
+    "needs",
     "warn_user",
 ]
 
@@ -66,6 +70,10 @@ class OptionError(CircurveError, ValueError):
     """An option outside its range; names the option and the value."""
 
 
+class MissingPackageError(OptionError, ImportError):
+    """A feature needs a package that is not installed; names the extra to install."""
+
+
 class TrainingError(CircurveError):
     """No run of a training is left: parameters, statistics or data turned out not to be finite; names the first.
 
@@ -95,6 +103,18 @@ class CircurveWarning(UserWarning):
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
         self.parts = parts
+
+
+@contextmanager
+def needs(extra: str, feature: str) -> Iterator[None]:
+    """Within it, an import of a package that is not installed says what to install: `circurve[extra]`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == __package__:
+            raise
+        raise MissingPackageError(f"{feature} needs {package}: pip install 'circurve[{extra}]'") from error
 
 
 def warn_user(*parts: str | Argument) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from circurve.cli.loading import STANDARD
 from circurve.cli.show import document
-from circurve.errors import OptionError
+from circurve.errors import MissingPackageError, OptionError
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
@@ -79,7 +79,8 @@ def check_rows(option: str, out: str, sources: Iterable[str | Path | None]) -> N
         return
     _check_suffix(option, Path(out), ROWS, "; - is standard output")
     if Path(out).suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-        raise OptionError(f"{option} {out}: Parquet files need pyarrow (pip install pyarrow); or write .csv")
+        cure = "pip install 'circurve[pyarrow]', or write .csv"
+        raise MissingPackageError(f"{option} {out}: Parquet files need pyarrow: {cure}")
     check_target(option, Path(out), sources)
 
 
@@ -89,7 +90,7 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
         return
     _check_suffix("--plot", out, PICTURES)
     if find_spec("matplotlib") is None:
-        raise OptionError("--plot needs matplotlib (pip install matplotlib)")
+        raise MissingPackageError("--plot needs matplotlib: pip install 'circurve[plots]'")
     check_target("--plot", out, sources)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.persistence import replace_file
@@ -229,7 +229,8 @@ class Curvature:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each sum unit, in the order of `nodes`."""
-        import pandas as pd  # noqa: PLC0415 - an optional dependency
+        with needs("pandas", "to_pandas"):
+            import pandas as pd  # noqa: PLC0415 - an optional dependency
 
         refs = {"node": [n.node for n in self.nodes], "name": [n.name for n in self.nodes]}
         refs["unit"] = [n.unit for n in self.nodes]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import OptionError, TrainingError
+from circurve.errors import OptionError, TrainingError, needs
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of
 from circurve.learning.gates import gate_name
 from circurve.learning.methods import Gated, Strength, Vanilla
@@ -242,10 +242,8 @@ def _plain(value: Strength | None) -> float | str | None:
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> DataFrame:
     """A data frame with these columns first."""
-    try:
+    with needs("pandas", "to_frame"):
         import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
-    except ImportError as error:
-        raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
     more = list(dict.fromkeys(name for row in rows for name in row if name not in columns))
     frame = pd.DataFrame(rows, columns=[*columns, *more])
     return frame.astype(dict.fromkeys(NUMBERS, "float64"))
