@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests gpu-check format clean
+.PHONY: demo test lint types contracts tests coverage gpu-check format clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -14,6 +14,8 @@ test: lint types contracts tests
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/repo-review --show err .
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -24,6 +26,10 @@ contracts: $(STAMP)
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one.
 tests: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+# The same tests, and an error if they reach less of the package than pyproject.toml demands.
+coverage: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term
 
 # On a machine with a GPU. GPU_PYTHON names an environment of your own; DEBD a folder with the data sets, PYJUICE a
 # folder or wheel of PyJuice to compare with.
