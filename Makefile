@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests coverage gpu-check format clean
+.PHONY: demo test lint types contracts tests coverage docs gpu-check format clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -30,6 +30,10 @@ tests: $(STAMP)
 # The same tests, and an error if they reach less of the package than pyproject.toml demands.
 coverage: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term
+
+# The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
+docs: $(STAMP)
+	PYTHONPATH=src $(BIN)/python -m sphinx -q -b html -j 2 -W --keep-going docs docs/_build/html
 
 # On a machine with a GPU. GPU_PYTHON names an environment of your own; DEBD a folder with the data sets, PYJUICE a
 # folder or wheel of PyJuice to compare with.
@@ -68,4 +72,4 @@ $(STAMP): pyproject.toml constraints.txt requirements-dev.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

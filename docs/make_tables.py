@@ -1,4 +1,4 @@
-"""Write the tables of measurements into the pages on questions, estimators and tables, between their markers.
+"""Write the tables of measurements into README.md and the pages on questions, estimators and tables.
 
 python docs/make_tables.py
 
@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from comparison import comparison
 from pages import RESULTS, load, origin, table
 
 DOCS = Path(__file__).parent
-PAGES = ("questions.md", "estimators.md", "tables.md")
+PAGES = ("../README.md", "questions.md", "estimators.md", "tables.md")
 PART = re.compile(r"(<!-- ([a-z]+): benchmarks/results -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 Row = dict[str, Any]
@@ -271,6 +272,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "speed": speed,
     "latency": latency,
     "reading": reading,
+    "comparison": comparison,
 }
 
 

@@ -11,6 +11,7 @@ import contextlib
 import doctest
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,10 @@ __all__ = ["PAGES", "SCRIPTS", "output_file", "page_with_output", "run_page", "r
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = tuple(sorted((ROOT / "examples").glob("*.py")))
-PAGES = (ROOT / "README.md", ROOT / "docs" / "questions.md", ROOT / "docs" / "estimators.md")
+PAGES = tuple(ROOT / name for name in ("README.md", "docs/questions.md", "docs/estimators.md", "docs/howto/files.md"))
+
+FAILED = re.compile(r"\w*(Error|Warning)\b")
+"""How the output of a statement that is meant to fail begins."""
 
 WIDTH = "100"
 """Characters in a line, for data frames, whatever the terminal has."""
@@ -85,7 +89,7 @@ def _output(example: doctest.Example, names: dict[str, Any]) -> str:
         try:
             exec(compile(example.source, "<page>", "single"), names)
         except Exception as error:
-            if "Error" not in example.want:
+            if not FAILED.match(example.want):
                 raise
             print(f"{type(error).__name__}: {error}")
     return found.getvalue()

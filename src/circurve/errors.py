@@ -44,9 +44,16 @@ class Argument:
 
 
 class CircurveError(Exception):
-    """Base class of all errors raised by Circurve.
+    """Base class of all errors that Circurve raises on purpose.
 
-    parts: the message, in texts and in arguments that are spelled differently in Python and on the command line.
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> try:
+    ...     cc.hclt([[0, 1], [1, 1]], units=0)
+    ... except cc.CircurveError as error:
+    ...     print(error)
+    units must be a whole number >= 1, not 0
     """
 
     def __init__(self, *parts: str | Argument) -> None:
@@ -55,19 +62,50 @@ class CircurveError(Exception):
 
 
 class StructureError(CircurveError, ValueError):
-    """A circuit that is not smooth, not decomposable, or not well formed; names the nodes at fault."""
+    """A circuit that is not smooth, not decomposable, or not well formed; it names the nodes at fault.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain = cc.Input(0, cc.Bernoulli(), name="rain")
+    >>> cc.Circuit(cc.Product([rain, cc.Input(0, cc.Bernoulli(), name="also rain")], name="both"))
+    StructureError: Product 'both': children Input 'rain' and Input 'also rain' share variables {0}
+    """
 
 
 class DataError(CircurveError, ValueError):
-    """Data that does not fit: wrong columns, values out of range, nothing observed, unreadable."""
+    """Data that do not fit: wrong columns, values out of range, nothing observed, unreadable.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> circuit = cc.mixture(2, components=2)  # two columns of zeros and ones
+    >>> cc.fit(circuit, [[0, 1], [0, 3]], epochs=1)
+    DataError: train data: column 2, row 2: value 3 does not fit Bernoulli(): 3 is not 0 or 1
+    """
 
 
 class ParameterError(CircurveError, ValueError):
-    """Circuit parameters of the wrong shape or outside their range; names the node."""
+    """Circuit parameters of the wrong shape or outside their range; it names the node.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain = cc.Input(0, cc.Bernoulli(), name="rain")
+    >>> cc.Model.from_parameters(cc.Circuit(rain), inputs={rain: [[1.2]]})
+    ParameterError: Input 'rain': a probability lies outside [0, 1]
+    """
 
 
 class OptionError(CircurveError, ValueError):
-    """An option outside its range; names the option and the value."""
+    """An option outside its range; it names the option and the value.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.Gated(mu=-1)
+    OptionError: mu must be a finite number >= 0, not -1
+    """
 
 
 class MissingPackageError(OptionError, ImportError):
@@ -75,9 +113,23 @@ class MissingPackageError(OptionError, ImportError):
 
 
 class TrainingError(CircurveError):
-    """No run of a training is left: parameters, statistics or data turned out not to be finite; names the first.
+    """No run of a training is left, because parameters, statistics or data are not finite; it names the first.
 
-    failures: of each run the epoch in which it broke, and why.
+    Parameters
+    ----------
+    message : str
+        What went wrong.
+    failures : tuple of (int, str), default ()
+        For each run the epoch in which it broke, and why.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> try:
+    ...     raise cc.TrainingError("all 2 runs failed", ((3, "a weight is NaN"), (5, "a weight is NaN")))
+    ... except cc.TrainingError as error:
+    ...     print([epoch for epoch, reason in error.failures])
+    [3, 5]
     """
 
     def __init__(self, message: str, failures: tuple[tuple[int, str], ...] = ()) -> None:
@@ -86,19 +138,67 @@ class TrainingError(CircurveError):
 
 
 class FileFormatError(CircurveError, ValueError):
-    """A model or data file that is damaged, truncated, foreign, or from a newer version."""
+    """A model or data file that is damaged, truncated, of another kind, or from a newer version.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "model.safetensors")
+    >>> with open(path, "wb") as file:
+    ...     _ = file.write(b"not a model")
+    >>> try:
+    ...     cc.load(path)
+    ... except cc.FileFormatError as error:
+    ...     print("cannot be read" if path in str(error) else error)
+    cannot be read
+    """
 
 
 class FileAccessError(CircurveError, OSError):
-    """A file that cannot be read or written: not there, not allowed, a folder, no space left; names the file."""
+    """A file that cannot be read or written: not there, not allowed, a folder, no space left; it names the file.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.load("no-such-model.safetensors")
+    FileAccessError: cannot read no-such-model.safetensors: No such file or directory
+    """
 
 
 class DownloadError(CircurveError, OSError):
-    """A file that could not be fetched over the network, or that came with the wrong content; names its address."""
+    """A file that could not be downloaded, or that arrived with the wrong content; it names the address.
+
+    Examples
+    --------
+    Data sets of the DEBD collection are downloaded on first use:
+
+    >>> import circurve as cc
+    >>> def load_or_explain(name):
+    ...     try:
+    ...         return cc.load_dataset(name)
+    ...     except cc.DownloadError as error:
+    ...         print(error)
+    >>> load_or_explain("digits")  # built in: nothing to download
+    <Dataset digits: 64 variables, rows: 1257 train, 270 valid, 270 test>
+    """
 
 
 class CircurveWarning(UserWarning):
-    """Something was left out or adapted, and the user should know. parts: as in `CircurveError`."""
+    """Something was left out or changed, and the result is still valid.
+
+    Examples
+    --------
+    Turn these warnings into errors, for instance in tests:
+
+    >>> import warnings
+    >>> import circurve as cc
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", cc.CircurveWarning)
+    ...     cc.infer_families([[-1], [0], [1]])
+    CircurveWarning: column 1: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1
+    """
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))

@@ -70,7 +70,37 @@ def as_device(device: str | torch.device) -> torch.device:
 
 
 class Model(Questions):
-    """A trained or hand-made circuit: structure and one set of parameters, which are never changed in place."""
+    """A circuit with one set of parameters, which are never changed in place: what training returns and files hold.
+
+    `fit` makes one; `Model.from_parameters` takes weights by hand. Its methods are the questions that it answers; the
+    page "Questions" shows every one of them.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure.
+    params : Params
+        The parameters of one run.
+    program : Program, optional
+        The compiled circuit, if it is at hand.
+    schema : Schema, optional
+        What the columns of data mean; None takes that of the circuit.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+    >>> root = cc.Sum(cc.Product([rain, wind]))
+    >>> weights = {root: [[0.4, 0.6]]}
+    >>> inputs = {rain: [[0.9], [0.2]], wind: [[0.7], [0.1]]}
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), weights, inputs)
+    >>> model.marginal({0: 1})
+    0.48
+    >>> round(model.conditional({0: 1}, given={1: 1}), 3)
+    0.776
+    >>> model.log_prob([[1, 1], [0, float("nan")]]).round(3)
+    array([-1.332, -0.654])
+    """
 
     def __init__(
         self, circuit: Circuit, params: Params, program: Program | None = None, schema: Schema | None = None
@@ -314,7 +344,39 @@ def _check_precision(dtype: object) -> None:
 
 
 def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
-    """Read a model file written by `Model.save`."""
+    """Read a model file written by `Model.save`.
+
+    Parameters
+    ----------
+    path : str or path
+        A safetensors file.
+    device : str or torch.device, default "cpu"
+        Where to put the parameters; "auto" is CUDA if there is one.
+
+    Returns
+    -------
+    Model
+        With the schema it was saved with.
+
+    Raises
+    ------
+    FileAccessError
+        If the file cannot be opened.
+    FileFormatError
+        If it is damaged, of another kind, or from a newer version.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> rows = {"city": ["Oslo", "Rome"] * 6, "warm": [False, True] * 6}
+    >>> model = cc.fit(cc.hclt(rows, units=2), rows, epochs=20).model
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "weather.safetensors")
+    >>> model.save(path)
+    >>> round(cc.load(path).conditional({"warm": True}, given={"city": "Rome"}), 2)
+    0.55
+    """
     circuit, parameters = read_model(path)
     program = compile(circuit)
     weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}

@@ -38,7 +38,33 @@ class Coding:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name (None: it has a number only), its input family, and its coding (see `Coding`)."""
+    """One column of a table: its name, its input family, and how its values are coded as numbers.
+
+    Parameters
+    ----------
+    name : str or None
+        None for a column that has a number only.
+    family : Family
+        The distribution of the coded values.
+    kind : {"number", "boolean", "category", "date"}, default "number"
+        What the original values are.
+    categories : tuple, optional
+        For kind "category": code s stands for `categories[s]`.
+    origin : str, optional
+        For kind "date": the ISO date from which days are counted.
+    reason : str, default ""
+        Why the family was chosen.
+    unseen_share : float, default 0
+        The probability kept for values that training did not see; each value s that it saw then has probability
+        (1 - share) p(s).
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> column = cc.Column("city", cc.Categorical(2), kind="category", categories=("Oslo", "Rome"))
+    >>> column.coding
+    Coding(kind='category', categories=('Oslo', 'Rome'), origin=None)
+    """
 
     name: str | None
     family: Family
@@ -120,10 +146,25 @@ class Column:
 
 @dataclass(frozen=True, repr=False)
 class Schema:
-    """The columns of a table, in order; all of them have names, or none has.
+    """What all columns of a table mean; `print` shows it. `infer_schema` makes one from data.
 
-    In a checked table, each observed value is one that its column's family takes. `ignored` names columns that a table
-    may have beside these; they are left out.
+    Parameters
+    ----------
+    columns : tuple of Column
+        One for each variable of the circuit.
+    ignored : tuple of str, default ()
+        Names of columns that later tables may have and that are left out.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> schema = cc.infer_schema({"city": ["Oslo", "Rome"] * 6, "price": [1.5, 2.5, 4.0] * 4})
+    >>> schema.names
+    ('city', 'price')
+    >>> schema.families[0]
+    Categorical(states=2)
+    >>> schema.position("price")
+    1
     """
 
     columns: tuple[Column, ...]

@@ -70,10 +70,22 @@ class PerSample:
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Means over samples for each of the M sum units, in the order of `nodes`; `trace` is the sum of `total`.
+    """For each of the M sum units of a model, means over samples of its use, its sharpness and its share of the trace.
 
-    Two of them of the same model add up: the sum is the one of both data sets together. Only its `depth_mean` is the
-    flow-weighted mean of the two, which need not be the same where paths of different lengths lead to a unit.
+    `curvature` makes one. Its vectors have one entry for each unit, in the order of `nodes`; `trace` is the sum of
+    `total`. Two records of the same model add up: the sum is that of both data sets together. Only `depth_mean` is then
+    the flow-weighted mean of the two, which can differ if paths of different lengths lead to a unit.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> model = cc.fit(cc.hclt(data.train, units=4), data.train, epochs=3, valid=False).model
+    >>> record = cc.curvature(model, data.train)
+    >>> record.columns[:5]
+    ('flow', 'flow_squared', 'local', 'local_mean_ratio', 'total')
+    >>> record.to_pandas().nlargest(1, "total").iloc[0]["name"]
+    'root'
     """
 
     flow: Vector
@@ -278,7 +290,36 @@ def squared_ratios(mean_ratio: Sequence[NDArray[np.float64]]) -> Vector:
 
 
 def load_curvature(path: str | PathLike[str]) -> Curvature:
-    """Read a file written by `Curvature.save`."""
+    """Read a file written by `Curvature.save`.
+
+    Parameters
+    ----------
+    path : str or path
+        A .npz file.
+
+    Returns
+    -------
+    Curvature
+        The record, without what it held for each sample.
+
+    Raises
+    ------
+    FileAccessError, FileFormatError
+        If the file cannot be opened, or is not a record of curvature.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> rows = [[0, 1, 1], [1, 0, 0]] * 5
+    >>> model = cc.fit(cc.mixture(3, components=2), rows, epochs=3).model
+    >>> record = cc.curvature(model, rows)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "curvature.npz")
+    >>> record.save(path)
+    >>> cc.load_curvature(path).trace == record.trace
+    True
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:

@@ -63,14 +63,37 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     """Load a data set by name, or from the folder that holds its files.
 
     Built in: `digits`, scikit-learn's 1797 images of 8 x 8 pixels, ink (a value above 7 of 16) or not, split 70/15/15;
-    `triangle`, `moons`, `spiral` and `pinwheel`, points in the plane (see `circurve.data.synthetic`).
+    `triangle`, `moons`, `spiral` and `pinwheel`, points in the plane. The 28 sets of the public collection DEBD are
+    downloaded on first use, checked, and kept in the user's cache folder. The environment variable CIRCURVE_CACHE
+    names another cache folder, CIRCURVE_DEBD_URL another address with the same layout.
 
-    With `data_dir`, names are looked for there, as `datasets/NAME/NAME.{train,valid,test}.data`, `NAME/NAME.*.data` or
-    `NAME.*.data`; that folder is never written to.
+    Parameters
+    ----------
+    name : str or Path
+        A name, such as "digits" or "nltcs", or a folder with NAME.train.data, NAME.valid.data and NAME.test.data.
+    data_dir : str or Path, optional
+        Look for names there, as `datasets/NAME/NAME.train.data`, `NAME/NAME.train.data` or `NAME.train.data`, and
+        download nothing; the folder is never written to.
 
-    Without it, the 28 sets of the public collection DEBD (`list_datasets` names them) are downloaded on first use,
-    checked, and kept in the user's cache folder. The environment variable CIRCURVE_CACHE names another cache folder,
-    CIRCURVE_DEBD_URL another place to download from, laid out like the collection.
+    Returns
+    -------
+    Dataset
+        With `.train`, `.valid` and `.test`.
+
+    Raises
+    ------
+    DataError
+        If there is no data set of this name; the message suggests the nearest.
+    DownloadError
+        If a set cannot be downloaded.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.load_dataset("digits")
+    <Dataset digits: 64 variables, rows: 1257 train, 270 valid, 270 test>
+    >>> cc.load_dataset("moons").train.shape
+    (2000, 2)
     """
     if not isinstance(name, str) or Path(name).name != name:
         return read_folder(name)

@@ -72,9 +72,39 @@ def load_data(
     header: bool | None = None,
     categorical: Collection[str] = (),
 ) -> Dataset:
-    """Load a data set by name or from its folder (see `load_dataset`), or a data file (see `read_table`).
+    r"""Load a data set by name, from its folder (as `load_dataset` does), or a data file.
 
-    A file that holds one table gives a Dataset with `train` only; `split_rows` makes parts of it.
+    Parameters
+    ----------
+    name_or_path : str or Path
+        A name, a folder, or a file: .csv, .tsv, .txt, .data (also .gz of them), .parquet, .arrow, .feather, .npy, .npz.
+    data_dir : str or Path, optional
+        Where data sets lie.
+    header : bool, optional
+        Whether the first line of a text file has names; None finds out.
+    categorical : collection of str, default ()
+        Columns whose numbers are names of categories.
+
+    Returns
+    -------
+    Dataset
+        A file that holds one table gives a Dataset with `train` only.
+
+    Raises
+    ------
+    FileAccessError, FileFormatError, DataError
+        If the file cannot be opened, is damaged, or does not hold a table.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "flowers.csv")
+    >>> with open(path, "w") as file:
+    ...     _ = file.write("length,species\n1.4,setosa\n4.7,versicolor\n")
+    >>> cc.load_data(path).train.columns
+    ('length', 'species')
     """
     if not _is_path(name_or_path, data_dir):
         return load_dataset(str(name_or_path), data_dir)

@@ -86,28 +86,55 @@ def infer_schema(
 ) -> Schema:
     """The schema of a data frame or of another table: a family for each column, with the reason; `print` shows it.
 
-    The first line that fits decides:
+    The first line that fits decides::
 
-    nothing observed                                    Bernoulli
-    true and false                                      Bernoulli
-    text, declared categories                           Categorical; an error above 256 values, or if hardly one repeats
-    dates                                               Gaussian over days since the first one
-    only 0 and 1                                        Bernoulli
-    a single whole number                               Categorical with one state
-    whole numbers, at most 20, each at least twice and
-        5 times on average                              Categorical
-    whole numbers from 0, mean below 50, largest below 1000:
-        variance at least 0.8 of the mean               Poisson
-        variance at least 0.8 of a Binomial's           Binomial(largest)
-    all other numbers                                   Gaussian
+        nothing observed                                    Bernoulli
+        true and false                                      Bernoulli
+        text, declared categories                           Categorical; an error above 256 values, or if hardly
+                                                            any value occurs twice
+        dates                                               Gaussian over days since the first one
+        only 0 and 1                                        Bernoulli
+        a single whole number                               Categorical with one state
+        whole numbers, at most 20, each at least twice and
+            5 times on average                              Categorical
+        whole numbers from 0, mean below 50, largest below 1000:
+            variance at least 0.8 of the mean               Poisson
+            variance at least 0.8 of a Binomial's           Binomial(largest)
+        all other numbers                                   Gaussian
 
     Tables without column names (arrays, tensors, files without a header) have another rule for numbers: only 0 and 1
     is Bernoulli, whole numbers from 0 to 255 are Categorical(largest + 1), all others Gaussian.
 
-    types: families for some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`; also a family
-    with its options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
-    missing: a number that marks missing values. unseen_share: the probability that columns of categories keep for
-    values not seen here (`Column.unseen_share`). With several tables, the schema covers the values of all.
+    Parameters
+    ----------
+    *tables : array, data frame or Table
+        With several tables, the schema covers the values of all.
+    types : mapping, optional
+        Families of some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`, or with their
+        options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    unseen_share : float, default 0
+        The probability that columns of categories keep for values not seen here (`Column.unseen_share`).
+
+    Returns
+    -------
+    Schema
+        One `Column` for each column that is kept.
+
+    Raises
+    ------
+    DataError
+        If a column of text names rows instead of describing them, or a type does not fit its column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> table = {"city": ["Oslo", "Rome", "Lima"] * 8, "orders": [2, 9, 4, 30, 1, 12, 0, 7] * 3}
+    >>> cc.infer_schema(table, types={"orders": "poisson"})
+    column  family          values            reason
+    city    Categorical(3)  Lima, Oslo, Rome  text, 3 different
+    orders  Poisson()       whole numbers     given
     """
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
@@ -127,17 +154,33 @@ def infer_schema(
 
 
 def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ...]:
-    """One input family for each column of data (N, V), for the numbers as they are, from all tables together.
+    """One input family for each column of data (N, V), for the numbers as they are.
 
-    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`, so a
-    value above the largest one seen here is impossible later; give training, validation and test data together, or
-    name the families, where that may occur. Anything else: `Gaussian`, with a warning where -1 is the only thing
-    against a discrete family, because it often marks what is missing. `missing` is the number that does. Text has a
-    `Categorical`. `infer_schema` looks closer at tables with column names.
+    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`. Text: a
+    `Categorical`. All other numbers: `Gaussian`, with a warning if -1 is the only value that is not 0 or above,
+    because it often marks what is missing. `infer_schema` looks closer at tables with column names.
 
     The `min_variance` of a Gaussian goes with the units of its column: 1e-4 s^2, where s is the spread of the values,
     outliers left aside; 1e-4 for a constant. It does not follow a spread that float32 cannot tell from rounding beside
     the median. Cost O(N V).
+
+    Parameters
+    ----------
+    *tables : array, data frame or Table
+        Give training, validation and test data together: a value above the largest one seen here is impossible later.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    tuple of Family
+        One for each column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.infer_families([[0, 2], [1, 0], [1, 1]])
+    (Bernoulli(), Categorical(states=3))
     """
     if not tables:
         raise DataError("infer_families needs at least one table")

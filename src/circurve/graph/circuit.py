@@ -56,9 +56,36 @@ class Summary:
 class Circuit:
     """A smooth and decomposable circuit over variables 0..V-1, checked when it is made.
 
-    `roots` is one node or several (one for each class); every unit of a root is one output. `nodes`, where given,
-    lists all the nodes the caller built, and each must be reachable from a root. `schema`, where given, says what the
-    variables mean: names, categories, dates; its families are those of the inputs.
+    Parameters
+    ----------
+    roots : Node or iterable of Node
+        One node, or several (one for each class); every unit of a root is one output.
+    nodes : list of Node, optional
+        All nodes that you built; a node that cannot be reached from a root is then an error.
+    schema : Schema, optional
+        What the variables mean: names, categories, dates; its families are those of the inputs.
+
+    Raises
+    ------
+    StructureError
+        If children of a sum have different variables, children of a product share one, or a node is not reached.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+    >>> circuit = cc.Circuit(cc.Sum(cc.Product([rain, wind])))
+    >>> circuit
+    <Circuit: 2 variables, 4 nodes, 1 outputs>
+    >>> print(circuit.describe())
+    variables   2
+    roots       1
+    inputs      2 nodes, 4 units
+    products    1 nodes, 2 units
+    sums        1 nodes, 1 units
+    sum edges   2
+    parameters  6
+    depth       2 (1 sums)
     """
 
     roots: tuple[Node, ...]

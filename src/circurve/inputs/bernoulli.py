@@ -25,7 +25,16 @@ __all__ = ["Bernoulli"]
 
 @dataclass(frozen=True)
 class Bernoulli(Family):
-    """p(x) = p^x (1-p)^(1-x); one parameter, the probability of a one."""
+    """A column of zeros and ones: p(x) = p^x (1-p)^(1-x), one parameter, the probability of a one.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> coin = cc.Input(0, cc.Bernoulli())
+    >>> model = cc.Model.from_parameters(cc.Circuit(coin), inputs={coin: [[0.25]]})
+    >>> model.marginal({0: 1})
+    0.25000000000000006
+    """
 
     name: ClassVar[str] = "bernoulli"
     discrete: ClassVar[bool] = True

@@ -26,7 +26,24 @@ __all__ = ["Categorical"]
 
 @dataclass(frozen=True)
 class Categorical(Family):
-    """p(x) = p_x; one parameter for each state, its probability."""
+    """A column of the whole numbers 0 to states - 1: p(x) = p_x, one parameter for each state.
+
+    Parameters
+    ----------
+    states : int
+        How many values the column can take.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> colour = cc.Input(0, cc.Categorical(states=3))
+    >>> model = cc.Model.from_parameters(cc.Circuit(colour), inputs={colour: [[0.5, 0.3, 0.2]]})
+    >>> model.distribution(0)
+       0  probability
+    0  0          0.5
+    1  1          0.3
+    2  2          0.2
+    """
 
     states: int
 

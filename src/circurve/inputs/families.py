@@ -31,11 +31,35 @@ BUILT_IN = frozenset(FAMILIES)
 
 
 def register_family(kind: Own) -> Own:
-    """Make a family of one's own known by its name, so that models with it can be saved and loaded.
+    """Register an input family of your own by its name, so that models with it can be saved and loaded.
 
-    It returns the class, so that it can stand above it as a decorator. What a family provides is written in `Family`;
-    docs/families.md has an example. Raises OptionError with everything that the class lacks. A class takes the place
-    of one with the same module and name, as when a notebook cell runs again.
+    Parameters
+    ----------
+    kind : type
+        A frozen dataclass derived from `circurve.inputs.Family`, which lists the methods. The page "Input families of
+        your own" has a whole example. A class takes the place of one with the same module and name, as when a
+        notebook cell runs again.
+
+    Returns
+    -------
+    type
+        The same class, so that the function works as a decorator.
+
+    Raises
+    ------
+    OptionError
+        If the class is not complete; the message lists everything that is missing.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> class Empty(cc.inputs.Family):
+    ...     name, discrete = "empty", True
+    >>> try:
+    ...     cc.register_family(Empty)
+    ... except cc.OptionError as error:
+    ...     print(str(error).split(";")[0])
+    the input family Empty is not complete
     """
     given: object = kind
     if not isinstance(given, type) or not issubclass(given, Family):

@@ -19,11 +19,23 @@ __all__ = ["Indicator"]
 
 @dataclass(frozen=True)
 class Indicator(Family):
-    """p_k(x) = 1 if x = values[k], else 0; no parameters, nothing to learn.
+    """Units that stand for one value each: p_k(x) = 1 if x = values[k], else 0; no parameters.
 
-    `values` names one whole number for each unit, so an input has exactly K = len(values) units; two units may
-    name the same value. Parameter tensors have a last axis of length 0, and **the axis before it must be K**, in
-    `sample`, `mode` and `mean` too: (..., K, 0) -> (..., K).
+    Parameters
+    ----------
+    values : tuple of int
+        One whole number for each unit, so an input has exactly K = len(values) units; two units may have the same
+        value. Parameter tensors have a last axis of length 0, and **the axis before it must be K**, in `sample`,
+        `mode` and `mean` too: (..., K, 0) -> (..., K).
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> state = cc.Input(0, cc.Indicator((0, 1)), units=2)
+    >>> root = cc.Sum(state)
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), weights={root: [[0.7, 0.3]]})
+    >>> round(model.marginal({0: 1}), 3)
+    0.3
     """
 
     values: tuple[int, ...]

@@ -67,7 +67,39 @@ class Member:
 
 @dataclass(frozen=True, repr=False)
 class Ensemble:
-    """A mixture of models as one model, and how it came about."""
+    """A mixture of models as one model, with a report of its members.
+
+    `fit_ensemble` and `FleetResult.ensemble` make one.
+
+    Parameters
+    ----------
+    model : Model
+        The mixture.
+    members : tuple of Member
+        Name, weight, validation likelihood and what each adds.
+    weighting : str
+        How the weights were found.
+    valid_ll : float or None
+        The mean validation log-likelihood of the mixture, in nats.
+    left_out : tuple of str, default ()
+        Candidates with too little weight, or not selected.
+    stopped : str, default "epochs"
+        "interrupted" if Ctrl-C ended the training.
+    rows : mapping, optional
+        The numbers of the training and validation rows, if `fit_ensemble` split the table.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> runs = [cc.Run(seed=seed, label=f"seed {seed}", init="prototypes") for seed in range(3)]
+    >>> fleet = cc.fit_fleet(cc.hclt(data.train, units=4), data.train, runs, valid=data.valid, epochs=3)
+    >>> ensemble = fleet.ensemble(data.valid)
+    >>> ensemble.valid_ll > fleet.best().valid_ll
+    True
+    >>> list(ensemble.to_frame().columns)
+    ['run', 'name', 'weight', 'valid_ll', 'adds', 'epoch']
+    """
 
     model: Model
     members: tuple[Member, ...]

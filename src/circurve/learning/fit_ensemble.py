@@ -45,21 +45,54 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
 
     Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
     validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
-
-    train: As `fit` takes it; `weights` are those of its rows, `missing` marks missing values, `schema` says what the
-    columns mean (None infers it).
-    valid: Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds`
-    parts of the training rows out in turn, weights the members by the rows that were held out, and trains them again
-    on all rows for the median of their epochs: `folds` + 1 times the work.
-    {ensemble}
     Joint training goes on with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
-    where it does not help. It and boosted members need validation rows.
+    if it does not help. It and boosted members need validation rows. Ctrl-C ends the training and mixes the members
+    that exist (`ensemble.stopped == "interrupted"`).
 
-    The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
-    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than
-    20,000 fewer epochs in proportion, at least 20).
+    The defaults of the options of `fit` are those of protocol `best`: batches of 200, a step that falls from 0.2 to
+    0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than 20,000 fewer epochs in proportion,
+    at least 20).
+
+    Parameters
+    ----------
+    train : array, tensor, list, data frame or Table
+        As `fit` takes it.
+    valid : array, data frame, float or False, optional
+        Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds` parts
+        of the training rows out in turn, weights the members by the rows that were held out, and trains them again on
+        all rows for the median of their epochs: `folds` + 1 times the work.
+    weights : array, optional
+        (N,): how much each training row counts.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    schema : Schema, optional
+        What the columns mean; None infers it.
+    callbacks : sequence of functions, default ()
+        As in `fit`.
+    progress : bool, optional
+        Show a bar; None does so on a terminal.
+    {ensemble}
     {settings}
-    Ctrl-C ends the training and mixes the members that are there (`ensemble.stopped == "interrupted"`).
+
+    Returns
+    -------
+    Ensemble
+        With `.model`, `.members` and `.to_frame()`.
+
+    Raises
+    ------
+    OptionError
+        If options do not fit together.
+    TrainingError
+        If no member is left.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> ensemble = cc.fit_ensemble(data.train, valid=data.valid, members=3, units=4, epochs=3)
+    >>> len(ensemble.members), round(ensemble.valid_ll, 1)
+    (3, -21.6)
     """
     refuse_unknown(options, signature(fit_ensemble).parameters, "fit_ensemble")
     chosen, training = split_options(options)

@@ -39,7 +39,7 @@ class _Scored:
 
     @property
     def dof(self) -> float | None:
-        """Degree of overfitting |L_valid - L_train| / |L_valid|, or None where it is not defined."""
+        """Degree of overfitting abs(L_valid - L_train) / abs(L_valid), or None if it is not defined."""
         if not self.valid_ll or not math.isfinite(self.valid_ll) or not math.isfinite(self.train_ll):
             return None
         return abs(self.valid_ll - self.train_ll) / abs(self.valid_ll)

@@ -28,7 +28,27 @@ def _check_steps(step_size: float | Schedule) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """One member of a fleet: what may differ from run to run. `step_size=None` takes the fleet's."""
+    """One member of a fleet: what may differ from run to run.
+
+    Parameters
+    ----------
+    method : Vanilla, Global or Gated, default Vanilla()
+        How sum weights are estimated.
+    seed : int, default 0
+        Fixes everything that is random.
+    step_size : float or schedule, optional
+        How far a step goes; None takes that of the fleet.
+    label : str, optional
+        What messages and tables call the run; None is its number in the fleet.
+    init : {"random", "prototypes"}, default "random"
+        Start at random, or with each unit around a row of the training data.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.Run(cc.Gated(mu=0.1), seed=3, label="gated")
+    Run(method=Gated(mu=0.1), seed=3, step_size=None, label='gated', init='random')
+    """
 
     method: Method = field(default_factory=Vanilla)
     seed: int = option(0, "Fixes all that is random.")

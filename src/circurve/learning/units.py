@@ -149,18 +149,48 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     """Train hidden Chow-Liu trees of several numbers of units, and take the best by validation likelihood (`.model`).
 
     Each size is trained as a fleet with one run for each pseudocount, from the smallest on, until two sizes in a row
-    are worse than the best so far. `.units` is the number that was chosen, `.result` its training, `.path` all of them.
+    are worse than the best so far. The defaults of the options of `fit` are those of `fit_ensemble`. Ctrl-C ends the
+    search with the best circuit so far (`.result.stopped == "interrupted"`).
 
-    units: "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
-    train, weights, missing, schema: As in `fit_ensemble`.
-    valid: Held-out rows, or the share of the training rows to set aside; None is 10 %. test: rows to score only.
-    pseudocounts: Added to each sum's counts in every step, to choose from. init: "prototypes" or "random".
-
-    The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
-    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than
-    20,000 fewer epochs in proportion, at least 20).
+    Parameters
+    ----------
+    train : array, tensor, list, data frame or Table
+        As `fit` takes it.
+    units : "auto", int or sequence of int, default "auto"
+        "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
+    valid : array, data frame or float, optional
+        Held-out rows, or the share of the training rows to set aside; None is 10 %.
+    test : array or data frame, optional
+        Rows to score only.
+    weights, missing, schema : as in `fit`
+        Weights of the training rows, a mark for missing values, what the columns mean (None infers it).
+    pseudocounts : sequence of float, default (0.003, 0.01, 0.03)
+        Added to each sum's counts in every step, to choose from.
+    init : {{"prototypes", "random"}}, default "prototypes"
+        Start around rows of the training data, or at random.
+    seed : int, default 0
+        Fixes everything that is random.
+    callbacks, progress : as in `fit`
+        What happens around the training.
     {settings}
-    Ctrl-C ends the search with the best circuit so far (`.result.stopped == "interrupted"`).
+
+    Returns
+    -------
+    UnitsChoice
+        `.units` is the number that was chosen, `.model` and `.result` its training, `.path` all of them.
+
+    Raises
+    ------
+    OptionError
+        With `valid=False`: the choice needs validation rows.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> choice = cc.fit_units(data.train, units=(2, 8), valid=data.valid, pseudocounts=(0.01,), epochs=4)
+    >>> choice.units, [tried.units for tried in choice.path]
+    (8, [2, 8])
     """
     refuse_unknown(options, signature(fit_units).parameters, "fit_units")
     grid = units_grid(units)

@@ -36,13 +36,44 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
-    The circuit keeps the `schema` of the data: the names of the columns, their families, and how text, dates and so on
-    are coded; None is `infer_schema(data)`. `families`, in its place, are those of the numbers in the data.
-    `tree` None is `chow_liu_tree(data, families)`; its options are at hand by calling it and giving the result here. A
-    list of parents, -1 at the root, is a tree too. NaN marks a missing value in data, and so does the number `missing`.
-    `leaves`: "own" gives every variable a latent; "shared" hangs a variable without children in the tree on the latent
-    of its parent. With V' variables that have a latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum
-    weights; building it is O(V), finding the tree O(N V^2) for binary columns.
+    With V' variables that have a latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum weights; building it
+    is O(V), finding the tree O(N V^2) for binary columns.
+
+    Parameters
+    ----------
+    data : array, data frame or Table
+        The rows whose dependences give the tree; NaN marks a missing value.
+    units : int
+        K, the states of each latent: the more, the finer the model, at a cost of K^2.
+    families : Family or sequence of Family, optional
+        In place of `schema`: the families of the numbers in the data.
+    tree : Tree or sequence of int, optional
+        Parents of the variables, -1 at the root; None is `chow_liu_tree(data, families)`.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    schema : Schema, optional
+        What the columns mean; None is `infer_schema(data)`. The circuit keeps it.
+    leaves : {"own", "shared"}, default "own"
+        "own" gives every variable a latent; "shared" lets a variable without children in the tree use the latent of
+        its parent.
+
+    Returns
+    -------
+    Circuit
+        One sum for each latent.
+
+    Raises
+    ------
+    OptionError
+        If an option is out of range, or the tree has another number of variables than the data.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> circuit = cc.hclt(data.train, units=8)
+    >>> circuit.describe().sum_units
+    505
     """
     check_count("units", units)
     if leaves not in LEAVES:
@@ -62,7 +93,25 @@ def hmm(families: Families, units: int) -> Circuit:
     """A hidden Markov model over the variables in their order, with `units` states at each step.
 
     p(x) = sum_z p(z_0) prod_t p(x_t | z_t) prod_{t>0} p(z_t | z_{t-1}); each step has K x K transition weights of its
-    own. `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema. O(V).
+    own. Building it is O(V).
+
+    Parameters
+    ----------
+    families : sequence of Family, (Family, int), int or Schema
+        One for each variable; `(family, count)`; or a count of binary variables.
+    units : int
+        K, the number of hidden states.
+
+    Returns
+    -------
+    Circuit
+        One sum for each step.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.hmm((cc.Categorical(4), 10), units=3)  # ten letters of an alphabet of four
+    <Circuit: 10 variables, 29 nodes, 1 outputs>
     """
     check_count("units", units)
     chosen = as_families(families)
