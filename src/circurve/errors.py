@@ -46,6 +46,11 @@ class Argument:
 class CircurveError(Exception):
     """Base class of all errors that Circurve raises on purpose.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -64,6 +69,11 @@ class CircurveError(Exception):
 class StructureError(CircurveError, ValueError):
     """A circuit that is not smooth, not decomposable, or not well formed; it names the nodes at fault.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -75,6 +85,11 @@ class StructureError(CircurveError, ValueError):
 
 class DataError(CircurveError, ValueError):
     """Data that do not fit: wrong columns, values out of range, nothing observed, unreadable.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -88,6 +103,11 @@ class DataError(CircurveError, ValueError):
 class ParameterError(CircurveError, ValueError):
     """Circuit parameters of the wrong shape or outside their range; it names the node.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -100,6 +120,11 @@ class ParameterError(CircurveError, ValueError):
 class OptionError(CircurveError, ValueError):
     """An option outside its range; it names the option and the value.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -109,7 +134,19 @@ class OptionError(CircurveError, ValueError):
 
 
 class MissingPackageError(OptionError, ImportError):
-    """A feature needs a package that is not installed; names the extra to install."""
+    """A feature needs a package that is not installed; it names the extra to install.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> raise cc.MissingPackageError("circurve.plots needs matplotlib: pip install 'circurve[plots]'")
+    MissingPackageError: circurve.plots needs matplotlib: pip install 'circurve[plots]'
+    """
 
 
 class TrainingError(CircurveError):
@@ -140,6 +177,11 @@ class TrainingError(CircurveError):
 class FileFormatError(CircurveError, ValueError):
     """A model or data file that is damaged, truncated, of another kind, or from a newer version.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import os, tempfile
@@ -159,6 +201,11 @@ class FileFormatError(CircurveError, ValueError):
 class FileAccessError(CircurveError, OSError):
     """A file that cannot be read or written: not there, not allowed, a folder, no space left; it names the file.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -169,6 +216,11 @@ class FileAccessError(CircurveError, OSError):
 
 class DownloadError(CircurveError, OSError):
     """A file that could not be downloaded, or that arrived with the wrong content; it names the address.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -187,6 +239,11 @@ class DownloadError(CircurveError, OSError):
 
 class CircurveWarning(UserWarning):
     """Something was left out or changed, and the result is still valid.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
