@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests docs gpu-check format web clean
+.PHONY: demo test lint types contracts tests coverage docs gpu-check format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -14,6 +14,8 @@ test: lint types contracts tests
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/repo-review --show err .
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -24,6 +26,10 @@ contracts: $(STAMP)
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one.
 tests: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+# The same tests, and an error if they reach less of the package than pyproject.toml demands.
+coverage: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term
 
 # The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
 docs: $(STAMP)

@@ -24,6 +24,7 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MissingPackageError,
     OptionError,
     ParameterError,
     StructureError,
@@ -95,6 +96,7 @@ __all__ = [
     "Grid",
     "Indicator",
     "Input",
+    "MissingPackageError",
     "Model",
     "Models",
     "OptionError",
@@ -154,11 +156,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("circurve.estimators"), name)
     if name == "report":  # the package circurve.report is this function: see its docstring
         return import_module("circurve.report")
-    if name != "plots":
-        raise AttributeError(f"module 'circurve' has no attribute {name!r}")
-    try:
+    if name == "plots":
         return import_module("circurve.plots")
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        raise OptionError("circurve.plots needs matplotlib: pip install matplotlib") from error
+    raise AttributeError(f"module 'circurve' has no attribute {name!r}")

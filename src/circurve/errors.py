@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -15,11 +17,13 @@ __all__ = [
     "DownloadError",
     "FileAccessError",
     "FileFormatError",
+    "MissingPackageError",
     "OptionError",
     "ParameterError",
     "StructureError",
     "TrainingError",
     "WorkerError",
+    "needs",
     "warn_user",
 ]
 
@@ -46,7 +50,7 @@ class CircurveError(Exception):
     Parameters
     ----------
     *parts : str or Argument
-        The message, in texts and in arguments that are spelled differently in Python and on the command line.
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -66,6 +70,11 @@ class CircurveError(Exception):
 class StructureError(CircurveError, ValueError):
     """A circuit that is not smooth, not decomposable, or not well formed; it names the nodes at fault.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -77,6 +86,11 @@ class StructureError(CircurveError, ValueError):
 
 class DataError(CircurveError, ValueError):
     """Data that do not fit: wrong columns, values out of range, nothing observed, unreadable.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -90,6 +104,11 @@ class DataError(CircurveError, ValueError):
 class ParameterError(CircurveError, ValueError):
     """Circuit parameters of the wrong shape or outside their range; it names the node.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -102,11 +121,32 @@ class ParameterError(CircurveError, ValueError):
 class OptionError(CircurveError, ValueError):
     """An option outside its range; it names the option and the value.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
     >>> cc.Gated(mu=-1)
     OptionError: mu must be a finite number >= 0, not -1
+    """
+
+
+class MissingPackageError(OptionError, ImportError):
+    """A feature needs a package that is not installed; it names the extra to install.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> raise cc.MissingPackageError("circurve.plots needs matplotlib: pip install 'circurve[plots]'")
+    MissingPackageError: circurve.plots needs matplotlib: pip install 'circurve[plots]'
     """
 
 
@@ -149,6 +189,11 @@ class WorkerError(CircurveError, RuntimeError):
 class FileFormatError(CircurveError, ValueError):
     """A model or data file that is damaged, truncated, of another kind, or from a newer version.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import os, tempfile
@@ -168,6 +213,11 @@ class FileFormatError(CircurveError, ValueError):
 class FileAccessError(CircurveError, OSError):
     """A file that cannot be read or written: not there, not allowed, a folder, no space left; it names the file.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -178,6 +228,11 @@ class FileAccessError(CircurveError, OSError):
 
 class DownloadError(CircurveError, OSError):
     """A file that could not be downloaded, or that arrived with the wrong content; it names the address.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -200,7 +255,7 @@ class CircurveWarning(UserWarning):
     Parameters
     ----------
     *parts : str or Argument
-        The message, in texts and in arguments that are spelled differently in Python and on the command line.
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -217,6 +272,18 @@ class CircurveWarning(UserWarning):
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
         self.parts = parts
+
+
+@contextmanager
+def needs(extra: str, feature: str) -> Iterator[None]:
+    """Within it, an import of a package that is not installed says what to install: `circurve[extra]`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == __package__:
+            raise
+        raise MissingPackageError(f"{feature} needs {package}: pip install 'circurve[{extra}]'") from error
 
 
 def warn_user(*parts: str | Argument) -> None:

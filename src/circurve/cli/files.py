@@ -21,7 +21,7 @@ from circurve.bounds import parse_json
 from circurve.cli.loading import STANDARD
 from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
-from circurve.errors import OptionError
+from circurve.errors import MissingPackageError, OptionError
 from circurve.learning.parallel import worker
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
@@ -85,7 +85,8 @@ def check_rows(option: str, out: str, sources: Iterable[str | Path | None]) -> N
         return
     _check_suffix(option, Path(out), ROWS, "; - is standard output")
     if Path(out).suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-        raise OptionError(f"{option} {out}: Parquet files need pyarrow (pip install pyarrow); or write .csv")
+        cure = "pip install 'circurve[pyarrow]', or write .csv"
+        raise MissingPackageError(f"{option} {out}: Parquet files need pyarrow: {cure}")
     check_target(option, Path(out), sources)
 
 
@@ -95,7 +96,7 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
         return
     _check_suffix("--plot", out, PICTURES)
     if find_spec("matplotlib") is None:
-        raise OptionError("--plot needs matplotlib (pip install matplotlib)")
+        raise MissingPackageError("--plot needs matplotlib: pip install 'circurve[plots]'")
     check_target("--plot", out, sources)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.cards import card, facts_table, rows_table
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.persistence import replace_file
@@ -245,7 +245,8 @@ class Curvature:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each sum unit, in the order of `nodes`."""
-        import pandas as pd  # noqa: PLC0415 - an optional dependency
+        with needs("pandas", "to_pandas"):
+            import pandas as pd  # noqa: PLC0415 - an optional dependency
 
         refs = {"node": [n.node for n in self.nodes], "name": [n.name for n in self.nodes]}
         refs["unit"] = [n.unit for n in self.nodes]

@@ -24,7 +24,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from circurve.data import Table
 from circurve.learning.ensemble_options import EnsembleOptions
@@ -55,6 +54,8 @@ def responsibilities(mixture: Floats, member: Floats | float, share: float) -> F
     """h_n = a q / ((1 - a) p + a q) from log p and log q; a row that is impossible for both counts as the member's."""
     with np.errstate(invalid="ignore"):
         odds = np.where(np.isneginf(mixture), np.inf, member - mixture)
+    from scipy.special import expit  # noqa: PLC0415 - slow to import
+
     return np.asarray(expit(odds + math.log(share) - math.log1p(-share)), dtype=np.float64)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.cards import card, facts_table, rows_table
-from circurve.errors import OptionError, TrainingError
+from circurve.errors import OptionError, TrainingError, needs
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of
 from circurve.learning.gates import gate_name
 from circurve.learning.methods import Gated, Strength, Vanilla, describe
@@ -273,10 +273,8 @@ def _plain(value: Strength | None) -> float | str | None:
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> DataFrame:
     """A data frame with these columns first."""
-    try:
+    with needs("pandas", "to_frame"):
         import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
-    except ImportError as error:
-        raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
     more = list(dict.fromkeys(name for row in rows for name in row if name not in columns))
     frame = pd.DataFrame(rows, columns=[*columns, *more])
     return frame.astype(dict.fromkeys(NUMBERS, "float64"))
