@@ -43,6 +43,11 @@ class Argument:
 class CircurveError(Exception):
     """Base class of all errors that Circurve raises on purpose.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in texts and in arguments that are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -191,6 +196,11 @@ class DownloadError(CircurveError, OSError):
 
 class CircurveWarning(UserWarning):
     """Something was left out or changed, and the result is still valid.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The message, in texts and in arguments that are spelled differently in Python and on the command line.
 
     Examples
     --------
