@@ -121,7 +121,8 @@ def _together(work: Any) -> None:
         work()
     except RuntimeError as error:
         raise WorkerError(
-            f"worker {worker()} of {workers()} lost another worker, and the training ends ({_first_line(error)}); with ",
+            f"worker {worker()} of {workers()} lost another worker, and the training ends ({_first_line(error)})",
+            "; with ",
             Argument("checkpoint"),
             " the same call continues, with any number of workers",
         ) from error
