@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # the package circurve.curvature is this function: see its do
     from circurve import plots as plots
     from circurve.curvature import curvature
     from circurve.estimators import CircuitClassifier, CircuitImputer, DensityEstimator, OutlierDetector
+    from circurve.report import report
 else:
     from circurve import curvature
 
@@ -137,6 +138,7 @@ __all__ = [
     "per_sample",
     "random_binary_trees",
     "register_family",
+    "report",
     "schedules",
     "take_fraction",
     "top_eigenvalues",
@@ -150,6 +152,8 @@ def __getattr__(name: str) -> Any:
     """`circurve.plots` and the estimators are imported when first used: matplotlib and scikit-learn take a while."""
     if name in ESTIMATORS:
         return getattr(import_module("circurve.estimators"), name)
+    if name == "report":  # the package circurve.report is this function: see its docstring
+        return import_module("circurve.report")
     if name != "plots":
         raise AttributeError(f"module 'circurve' has no attribute {name!r}")
     try:

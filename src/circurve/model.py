@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.cards import card, facts_table
 from circurve.data import QuickCheck, Table, align, as_table, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
@@ -32,9 +33,11 @@ from circurve.engine import (
     wants_gradient,
 )
 from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.params import SAVED_TOLERANCE
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Family
+from circurve.inputs.family import same_values
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
@@ -48,6 +51,9 @@ MAX_KEPT_BYTES = 64 << 20
 
 MADE_AGAIN = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
+
+SHOWN_COLUMNS = 8
+"""How many columns a notebook names."""
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""
@@ -290,6 +296,19 @@ class Model(Questions):
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
 
+    def _repr_html_(self) -> str:
+        counts = self.circuit.describe()
+        shown = ", ".join(column.name or str(v) for v, column in enumerate(self.schema.columns[:SHOWN_COLUMNS]))
+        more = f" and {len(self.schema) - SHOWN_COLUMNS:,} more" if len(self.schema) > SHOWN_COLUMNS else ""
+        facts = {
+            "columns": f"{counts.variables:,}: {shown}{more}",
+            "sum nodes": f"{counts.sum_units:,} in {len(self.program.sums):,} layers",
+            "parameters": f"{counts.parameters:,}",
+            "outputs": f"{self.circuit.outputs:,}" if self.circuit.outputs > 1 else None,
+            "computes in": f"{str(self.dtype).removeprefix('torch.')} on {self.device}",
+        }
+        return card("Model", facts_table(facts))
+
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
 
@@ -335,7 +354,7 @@ def _takes_others(one: Family, other: Family) -> bool:
     if one.layer_key == other.layer_key:
         return False
     support = one.support()
-    return support is None or support != other.support()
+    return support is None or not same_values(support, other.support())
 
 
 def _check_precision(dtype: object) -> None:
@@ -343,7 +362,7 @@ def _check_precision(dtype: object) -> None:
         raise OptionError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
 
 
-def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
+def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
     """Read a model file written by `Model.save`.
 
     Parameters
@@ -352,6 +371,9 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model
         A safetensors file.
     device : str or torch.device, default "cpu"
         Where to put the parameters; "auto" is CUDA if there is one.
+    trust : bool, default False
+        Also take a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
+        file is refused before that memory is taken.
 
     Returns
     -------
@@ -377,13 +399,13 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model
     >>> round(cc.load(path).conditional({"warm": True}, given={"city": "Rome"}), 2)
     0.55
     """
-    circuit, parameters = read_model(path)
+    circuit, parameters = read_model(path, trust)
     program = compile(circuit)
     weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
     inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
     dtype = next(iter(parameters.values())).dtype
     try:
-        params = from_nodes(program, weights, inputs)
+        params = from_nodes(program, weights, inputs, SAVED_TOLERANCE)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
     return Model(circuit, params.to(as_device(device), dtype), program)

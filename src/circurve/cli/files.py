@@ -11,12 +11,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circurve.bounds import parse_json
 from circurve.cli.loading import STANDARD
+from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
 from circurve.errors import OptionError
 from circurve.learning.parallel import worker
@@ -30,6 +33,7 @@ __all__ = [
     "cells",
     "check_folder",
     "check_plot",
+    "check_report",
     "check_rows",
     "check_target",
     "csv_text",
@@ -42,6 +46,7 @@ __all__ = [
 
 ROWS = (".csv", ".tsv", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 """The kinds of files that can be written, by their suffixes."""
 
 MAX_WHOLE = 2**53
@@ -94,6 +99,13 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
     check_target("--plot", out, sources)
 
 
+def check_report(out: Path | None, sources: Iterable[str | Path | None]) -> None:
+    """Refuse a page that could not be written later; None is no page."""
+    if out is not None:
+        _check_suffix("--report", out, PAGES)
+        check_target("--report", out, sources)
+
+
 def _check_suffix(option: str, out: Path, known: Sequence[str], more: str = "") -> None:
     if out.suffix.lower() not in known:
         found = f"unknown kind of file {out.suffix!r}" if out.suffix else "the name has no suffix"
@@ -125,11 +137,11 @@ def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
     model.save(path, {TRAINING: json.dumps(kept)})
 
 
-def read_training(path: Path) -> dict[str, Any]:
+def read_training(path: Path, trust: bool = False) -> dict[str, Any]:
     """How the model was trained, as far as its file says."""
     try:
-        training = json.loads(read_metadata(path).get(TRAINING, "{}"))
-    except json.JSONDecodeError:
+        training = parse_json(read_metadata(path, trust).get(TRAINING, "{}"), path.stat().st_size, trust)
+    except ValueError:
         return {}
     return training if isinstance(training, dict) else {}
 
@@ -149,7 +161,7 @@ def write_rows(out: str, columns: Mapping[str, Any]) -> None:
     rows = zip(*(cells(values) for values in columns.values()), strict=True)
     text = csv_text(list(columns), rows, "\t" if out.lower().endswith(".tsv") else ",")
     if out == STANDARD:
-        sys.stdout.write(text)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         replace_file(Path(out), text.encode())
 
@@ -207,6 +219,5 @@ def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]], delimiter: 
     """A table as text, by default comma-separated values; an empty field for None."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(rows)
+    writer.writerows(harmless_rows(chain([heads], rows)))
     return text.getvalue()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from circurve.cli.ensemble import (
     typed_options,
 )
 from circurve.cli.failures import INTERRUPTED, NotSavedError
-from circurve.cli.files import check_plot, check_target, save_plot
+from circurve.cli.files import check_plot, check_report, check_target, save_plot
 from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import (
     MethodName,
@@ -61,6 +63,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     *,
     out: options.OutOption = None,
     plot: options.PlotOption = None,
+    report: options.ReportOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsToChooseOption = "100",
     leaves: options.LeavesOption = None,
@@ -97,11 +100,17 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     if out is not None:
         check_target("--out", out, files)
     check_plot(plot, (*files, out))
+    check_report(report, (*files, out, plot))
     if plot is not None and training.epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
     mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
     if mixture is not None:
         check_ensemble(mixture, job, plot, units)
+        if report is not None:
+            raise OptionError(
+                "--report shows the training of one run; with --ensemble write the model with --out, then "
+                "circurve curvature MODEL DATA --report FILE"
+            )
     elif boosted or joint_epochs:
         raise OptionError("--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out")
     elif len(sizes) > 1 and structure in WITHOUT_UNITS:
@@ -115,10 +124,11 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     if mixture is not None:
         return finish_ensemble(EnsembleJob(mixture, job, typed_options(context)), (parts, record), target, as_json)
     sized = train_sizes(job, sizes, parts) if len(sizes) > 1 else Sized(job, train(job, parts)[0], ())
-    report = describe(sized.job, parts, sized.result, record)
+    facts = describe(sized.job, parts, sized.result, record)
     if sized.path:
-        report["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
-    finish(sized.result, report, Outputs(target, plot), as_json)
+        facts["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
+    page = None if report is None else partial(_write_page, sized.result, parts, report)
+    finish(sized.result, facts, Outputs(target, plot, report, page), as_json)
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,8 @@ class Outputs:
 
     model: Target
     plot: Path | None
+    report: Path | None = None
+    write_page: Callable[[], object] | None = field(default=None, compare=False)
 
 
 def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | None = None) -> dict[str, Any]:
@@ -167,7 +179,7 @@ def _write(
     result: FitResult, report: dict[str, Any], outputs: Outputs
 ) -> tuple[dict[str, Path | None], Exception | None]:
     """What was written, and why the first of the others was not."""
-    out, plot, failures = None, outputs.plot, list[Exception]()
+    out, plot, page, failures = None, outputs.plot, outputs.report, list[Exception]()
     try:
         out = outputs.model.save(result.model, report)
     except NotSavedError as error:
@@ -177,7 +189,18 @@ def _write(
             save_plot(plot, lambda: _draw(result, f"{report['dataset']}: {method_label(report)}"))
     except (CircurveError, OSError) as error:
         plot, failures = None, [*failures, error]
-    return {"out": out, "plot": plot}, next(iter(failures), None)
+    try:
+        if outputs.write_page is not None:
+            outputs.write_page()
+    except (CircurveError, OSError) as error:
+        page, failures = None, [*failures, error]
+    return {"out": out, "plot": plot, "report": page}, next(iter(failures), None)
+
+
+def _write_page(result: FitResult, data: Dataset, path: Path) -> None:
+    from circurve.report import ReportOptions, report
+
+    report(result, data.train, path, valid=data.valid, options=ReportOptions(title=data.name))
 
 
 def _draw(result: FitResult, title: str) -> Figure:
@@ -235,6 +258,7 @@ def _print(report: dict[str, Any]) -> None:
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],
             "picture": report["plot"],
+            "page": report["report"],
         }
     )
 

@@ -102,6 +102,9 @@ OverwriteOption = Annotated[
         help="Let an interrupted training replace a model that is there; else it is written as NAME.interrupted.",
     ),
 ]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A page to write: one .html file that needs no network.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
@@ -225,6 +228,13 @@ HeaderOption = Annotated[
         rich_help_panel=DATA,
         show_default="guessed",
         help="Whether the first row of a text file names the columns.",
+    ),
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Also take files that need more than 10 times their size in memory (and more than 256 MB).",
     ),
 ]
 MissingOption = Annotated[
