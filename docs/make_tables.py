@@ -1,4 +1,4 @@
-"""Write the tables of measurements into the pages on questions, estimators and tables, between their markers.
+"""Write the tables of measurements into README.md and the pages on questions, estimators and tables.
 
 python docs/make_tables.py
 
@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from comparison import comparison
 from pages import RESULTS, load, origin, table
 
 DOCS = Path(__file__).parent
-PAGES = ("questions.md", "estimators.md", "tables.md")
+PAGES = ("../README.md", "questions.md", "estimators.md", "tables.md")
 PART = re.compile(r"(<!-- ([a-z]+): benchmarks/results -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 Row = dict[str, Any]
@@ -108,7 +109,7 @@ def findings() -> str:
     for what, file, score, best, own in asked:
         won, lost = outcome(load(file), score, best, own)
         said.append(f"{what} {len(won)} of {len(won) + len(lost)}")
-    return f"""3. Beside tuned estimators of scikit-learn, these are best on some tables and behind on others:
+    return f"""3. Compared with tuned estimators of scikit-learn, these are best on some tables and behind on others:
    {listed(said)}.
    They suit mixed columns, clusters and curves; linear methods are better where columns depend on each other linearly,
    and the classifier is often too sure of itself."""
@@ -271,6 +272,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "speed": speed,
     "latency": latency,
     "reading": reading,
+    "comparison": comparison,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,14 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # must be there before Triton is imported
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of what only Linux has, such as /dev/full, are skipped elsewhere."""
+    if sys.platform != "linux":
+        for item in items:
+            if item.get_closest_marker("linux"):
+                item.add_marker(pytest.mark.skip(reason="needs Linux"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import pickle
-import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -219,13 +218,17 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.linux
 def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persistence, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
     assert_write_fails(tmp_path / "m", "No space left on device")
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.linux
 def test_a_file_size_limit_of_the_system_is_reported(tmp_path: Path) -> None:
+    import resource
+
     path = small_file(tmp_path / "m.safetensors")
     before = path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -238,6 +241,7 @@ def test_a_file_size_limit_of_the_system_is_reported(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.linux
 def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     assert_write_fails(tmp_path / "absent" / "m", "No such file or directory")
     assert_write_fails(tmp_path, "it is a folder")
@@ -257,6 +261,7 @@ def test_missing_permissions_are_named(tmp_path: Path, monkeypatch: pytest.Monke
         read_model(path)
 
 
+@pytest.mark.linux
 def test_links_are_followed_and_permissions_kept(tmp_path: Path) -> None:
     small_file(tmp_path / "m").chmod(0o640)
     (tmp_path / "latest").symlink_to("m")
@@ -265,6 +270,7 @@ def test_links_are_followed_and_permissions_kept(tmp_path: Path) -> None:
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("read", [read_model, read_metadata, load])
 def test_places_that_cannot_be_read_are_named(tmp_path: Path, read: Callable[[Path], object]) -> None:
     os.mkfifo(tmp_path / "pipe")

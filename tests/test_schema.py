@@ -31,10 +31,10 @@ def test_families_names_and_positions():
         ("ctiy", "no column 'ctiy'; do you mean 'city'?"),
         ("AGE", "no column 'AGE'; do you mean 'age'?"),
         ("zzz", "no column 'zzz'; there are 'age', 'smoker', 'city', 'born'"),
-        (4, "no column 4: the columns have the numbers 0 to 3"),
-        (-1, "no column -1"),
-        (True, "a column is given by its name or its number, not by True"),
-        (1.0, "a column is given by its name or its number, not by 1.0"),
+        (4, "no column of index 4: indices go from 0 for column 1 to 3 for column 4"),
+        (-1, "no column of index -1"),
+        (True, "a column is given by its name or its index, not by True"),
+        (1.0, "a column is given by its name or its index, not by 1.0"),
     ],
 )
 def test_an_unknown_column_is_named(key, message):
@@ -48,7 +48,9 @@ def test_columns_without_names_have_numbers():
     assert plain.names is None
     assert plain.plain
     assert not PEOPLE.plain
-    with pytest.raises(DataError, match="the columns have no names, use numbers from 0 to 1"):
+    with pytest.raises(
+        DataError, match="the columns have no names; use indices, from 0 for column 1 to 1 for column 2"
+    ):
         plain.position("a")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circurve.errors import MemoryLimitError, OptionError
+from circurve.errors import Argument, MemoryLimitError, OptionError
 from circurve.host_memory import available_memory
 
 __all__ = ["Need", "check_budget", "readable"]
@@ -25,7 +25,7 @@ class Need:
 
     parts: Mapping[str, int]
     cure: str
-    """What to change so that less is needed."""
+    """What to change so that less is needed; a larger budget is proposed as well."""
 
     @property
     def total(self) -> int:
@@ -42,8 +42,11 @@ class Need:
         if self.total > limit:
             largest = sorted(self.parts.items(), key=lambda part: -part[1])
             listed = ", ".join(f"{name} {readable(size)}" for name, size in largest if size)
-            have = f"{readable(limit)} are free" if memory_budget is None else f"memory_budget={limit} is less"
-            raise MemoryLimitError(f"{self.what} needs {readable(self.total)} ({listed}), but {have}: {self.cure}")
+            head = f"{self.what} needs {readable(self.total)} ({listed}), but "
+            if memory_budget is None:
+                raise MemoryLimitError(f"{head}{readable(limit)} are free: {self.cure}")
+            given, larger = Argument("memory_budget", limit), Argument("memory_budget", lead="a larger ")
+            raise MemoryLimitError(head, given, f" is less: {self.cure}, or ", larger)
         return None if memory_budget is None else max(1, limit - self.total)
 
 
@@ -51,7 +54,7 @@ def check_budget(memory_budget: object) -> None:
     """Refuse anything but a positive number of bytes, or None."""
     whole = isinstance(memory_budget, int | np.integer) and not isinstance(memory_budget, bool)
     if memory_budget is not None and not (whole and memory_budget > 0):  # type: ignore[operator]
-        raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
+        raise OptionError(Argument("memory_budget"), f" must be a positive number of bytes, not {memory_budget!r}")
 
 
 def readable(size: int) -> str:

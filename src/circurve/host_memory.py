@@ -44,7 +44,7 @@ def available_memory() -> int:
 def _left_in_groups() -> Iterator[int]:
     """What the limit of each group leaves; nothing where there are no groups, or no limits."""
     try:
-        lines = MEMBERSHIP.read_text().splitlines()
+        lines = MEMBERSHIP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:
@@ -62,8 +62,8 @@ def _left_in_groups() -> Iterator[int]:
 def _left(group: Path, files: _Files) -> int | None:
     """Limit minus usage, with cached files counted as free; None if there is no such group or no limit."""
     try:
-        limit, usage = ((group / name).read_text().strip() for name in (files.limit, files.usage))
-        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        limit, usage = ((group / name).read_text(encoding="utf-8").strip() for name in (files.limit, files.usage))
+        stat = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
         return None if limit == "max" else int(limit) - int(usage) + int(stat.get(files.reclaimable, 0))
     except (OSError, ValueError):
         return None

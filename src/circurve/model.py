@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.budget import Need
+from circurve.cards import card, facts_table
 from circurve.data import QuickCheck, Table, align, answer_in_pieces, as_table, is_streamed, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import (
     Backend,
     BackendName,
-    Batch,
     Params,
     Program,
     Reference,
@@ -32,23 +32,25 @@ from circurve.engine import (
     refuse_discrete,
     wants_gradient,
 )
-from circurve.engine.memory import chunk_size, within_memory
-from circurve.errors import FileFormatError, OptionError, ParameterError
+from circurve.engine.params import SAVED_TOLERANCE
+from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Family
+from circurve.inputs.family import same_values
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
+from circurve.scoring import finish_scores, score_rows
 
-__all__ = ["Model", "as_device", "load", "score_rows"]
+__all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
 
-MAX_KEPT_BYTES = 64 << 20
-"""Buffers up to this size stay with a model between calls."""
-
 MADE_AGAIN = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
+
+SHOWN_COLUMNS = 8
+"""How many columns a notebook names."""
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""
@@ -61,16 +63,47 @@ def as_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise OptionError(f"device must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}") from error
+        expected = f" must be 'auto', 'cpu', 'cuda' or a torch device, not {device!r}"
+        raise OptionError(Argument("device"), expected) from error
     if chosen.type not in ("cpu", "cuda"):
-        raise OptionError(f"device must be a CPU or a CUDA device, not {device!r}")
+        raise OptionError(Argument("device"), f" must be a CPU or a CUDA device, not {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
     return chosen
 
 
 class Model(Questions):
-    """A trained or hand-made circuit: structure and one set of parameters, which are never changed in place."""
+    """A circuit with one set of parameters, which are never changed in place: what training returns and files hold.
+
+    `fit` makes one; `Model.from_parameters` takes weights by hand. Its methods are the questions that it answers; the
+    page "Questions" shows every one of them.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure.
+    params : Params
+        The parameters of one run.
+    program : Program, optional
+        The compiled circuit, if it is at hand.
+    schema : Schema, optional
+        What the columns of data mean; None takes that of the circuit.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+    >>> root = cc.Sum(cc.Product([rain, wind]))
+    >>> weights = {root: [[0.4, 0.6]]}
+    >>> inputs = {rain: [[0.9], [0.2]], wind: [[0.7], [0.1]]}
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), weights, inputs)
+    >>> model.marginal({0: 1})
+    0.48
+    >>> round(model.conditional({0: 1}, given={1: 1}), 3)
+    0.776
+    >>> model.log_prob([[1, 1], [0, float("nan")]]).round(3)
+    array([-1.332, -0.654])
+    """
 
     def __init__(
         self, circuit: Circuit, params: Params, program: Program | None = None, schema: Schema | None = None
@@ -201,7 +234,7 @@ class Model(Questions):
         short = backend == "auto" and memory_budget is None
         if memory_budget is not None:
             parts = {"data and result": len(as_table(x)) * self._row_bytes}
-            cure = "use a larger memory_budget, or open_stream(x), which reads some rows at a time"
+            cure = "pass open_stream(x), which reads some rows at a time"
             memory_budget = Need("log_prob", parts, cure).left(memory_budget)
         plain = missing is None and self.schema.numbers_only and isinstance(x, np.ndarray | Tensor)
         few = self._few_rows(x) if short and plain else None
@@ -279,38 +312,21 @@ class Model(Questions):
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
 
+    def _repr_html_(self) -> str:
+        counts = self.circuit.describe()
+        shown = ", ".join(column.name or str(v) for v, column in enumerate(self.schema.columns[:SHOWN_COLUMNS]))
+        more = f" and {len(self.schema) - SHOWN_COLUMNS:,} more" if len(self.schema) > SHOWN_COLUMNS else ""
+        facts = {
+            "columns": f"{counts.variables:,}: {shown}{more}",
+            "sum nodes": f"{counts.sum_units:,} in {len(self.program.sums):,} layers",
+            "parameters": f"{counts.parameters:,}",
+            "outputs": f"{self.circuit.outputs:,}" if self.circuit.outputs > 1 else None,
+            "computes in": f"{str(self.dtype).removeprefix('torch.')} on {self.device}",
+        }
+        return card("Model", facts_table(facts))
+
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
-
-
-def score_rows(backend: Backend, params: Params, table: Table, memory_budget: int | None) -> Tensor:  # (R, outputs, N)
-    """log p of the rows of a checked table, as many at once as memory holds.
-
-    Buffers of a few rows stay with the backend for the next call; large ones go, since a person may hold many models.
-    """
-    rows = len(table)
-    chunk = chunk_size(backend, backward=False, memory_budget=memory_budget, samples=rows)
-
-    def score(size: int) -> Tensor:  # (R, outputs, N)
-        parts = (Batch.rows(table, start, min(start + size, rows), params.dtype) for start in range(0, rows, size))
-        return torch.cat([backend.log_prob(params, part) for part in parts], dim=2)
-
-    found = within_memory(backend, max(1, min(chunk, rows)), score)
-    if rows * backend.bytes_per_sample(backward=False) > MAX_KEPT_BYTES:
-        with backend.lock:
-            backend.release()
-    return found
-
-
-def finish_scores(values: Tensor, extra: Tensor | None, x: Any) -> Any:  # (..., N, outputs), (N,)
-    """Log-probabilities as a user gets them: `extra` added to each row, and no axis for a single output.
-
-    A torch tensor, on the device of x, if x is one; else a numpy array.
-    """
-    if extra is not None:
-        values = values + extra[:, None].to(values)
-    values = values[..., 0] if values.shape[-1] == 1 else values
-    return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 
 
 def _on_the_simplex(weights: Tensor) -> Tensor:
@@ -324,7 +340,7 @@ def _takes_others(one: Family, other: Family) -> bool:
     if one.layer_key == other.layer_key:
         return False
     support = one.support()
-    return support is None or support != other.support()
+    return support is None or not same_values(support, other.support())
 
 
 def _check_precision(dtype: object) -> None:
@@ -332,15 +348,50 @@ def _check_precision(dtype: object) -> None:
         raise OptionError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
 
 
-def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
-    """Read a model file written by `Model.save`."""
-    circuit, parameters = read_model(path)
+def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
+    """Read a model file written by `Model.save`.
+
+    Parameters
+    ----------
+    path : str or path
+        A safetensors file.
+    device : str or torch.device, default "cpu"
+        Where to put the parameters; "auto" is CUDA if there is one.
+    trust : bool, default False
+        Also take a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
+        file is refused before that memory is taken.
+
+    Returns
+    -------
+    Model
+        With the schema it was saved with.
+
+    Raises
+    ------
+    FileAccessError
+        If the file cannot be opened.
+    FileFormatError
+        If it is damaged, of another kind, or from a newer version.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> rows = {"city": ["Oslo", "Rome"] * 6, "warm": [False, True] * 6}
+    >>> model = cc.fit(cc.hclt(rows, units=2), rows, epochs=20).model
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "weather.safetensors")
+    >>> model.save(path)
+    >>> round(cc.load(path).conditional({"warm": True}, given={"city": "Rome"}), 2)
+    0.55
+    """
+    circuit, parameters = read_model(path, trust)
     program = compile(circuit)
     weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
     inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
     dtype = next(iter(parameters.values())).dtype
     try:
-        params = from_nodes(program, weights, inputs)
+        params = from_nodes(program, weights, inputs, SAVED_TOLERANCE)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
     return Model(circuit, params.to(as_device(device), dtype), program)

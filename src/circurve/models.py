@@ -13,19 +13,43 @@ from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import Backend, BackendName, Params, choose_backend, stack, wants_gradient
 from circurve.errors import OptionError
-from circurve.model import Model, finish_scores, score_rows
+from circurve.model import Model
 from circurve.queries.questions import Questions
+from circurve.scoring import finish_scores, score_rows
 
 __all__ = ["Models"]
 
 
 class Models(Questions, Sequence[Model]):
-    """Models that share a circuit, such as the runs of a fleet.
+    """Several models of one circuit, such as the runs of a fleet, asked together in the passes of one.
 
-    It has the questions of `Model`, and answers them for all runs at once. Numbers and arrays get a leading axis R;
-    frames a first column "run" with the labels of the runs, or their numbers. Each answer is that of the model alone:
-    with the same seed all of them draw with the same random numbers. Evidence that is impossible under one of them is
-    an error that names the run by its number.
+    It has the questions of `Model`. Numbers and arrays get a leading axis R; frames a first column "run" with the
+    labels of the runs, or their numbers. Each answer is that of the model alone: with the same seed all of them draw
+    with the same random numbers. Evidence that is impossible under one of them is an error that gives the number of the
+    run.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        At least one; all with the same circuit, schema, device and precision.
+    labels : sequence of str, optional
+        What answers call the models; None gives them numbers from 0.
+
+    Raises
+    ------
+    OptionError
+        If the models differ in anything but their parameters.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> runs = [cc.Run(seed=seed) for seed in range(3)]
+    >>> fleet = cc.fit_fleet(cc.hclt(data.train, units=4), data.train, runs, epochs=2, valid=False)
+    >>> fleet.models
+    <Models: 3 of <Circuit: 64 variables, 164 nodes, 1 outputs>>
+    >>> fleet.models.log_prob(data.test).shape
+    (3, 270)
     """
 
     def __init__(self, models: Sequence[Model], labels: Sequence[str] | None = None) -> None:

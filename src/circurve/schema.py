@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
+from circurve.bounds import shortened
 from circurve.errors import DataError, FileFormatError, OptionError
 from circurve.inputs import Categorical, Family, family_from_json, family_to_json
 
@@ -39,7 +40,33 @@ class Coding:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name (None: it has a number only), its input family, and its coding (see `Coding`)."""
+    """One column of a table: its name, its input family, and how its values are coded as numbers.
+
+    Parameters
+    ----------
+    name : str or None
+        None for a column that has a number only.
+    family : Family
+        The distribution of the coded values.
+    kind : {"number", "boolean", "category", "date"}, default "number"
+        What the original values are.
+    categories : tuple, optional
+        For kind "category": code s stands for `categories[s]`.
+    origin : str, optional
+        For kind "date": the ISO date from which days are counted.
+    reason : str, default ""
+        Why the family was chosen.
+    unseen_share : float, default 0
+        The probability kept for values that training did not see; each value s that it saw then has probability
+        (1 - share) p(s).
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> column = cc.Column("city", cc.Categorical(2), kind="category", categories=("Oslo", "Rome"))
+    >>> column.coding
+    Coding(kind='category', categories=('Oslo', 'Rome'), origin=None)
+    """
 
     name: str | None
     family: Family
@@ -57,7 +84,7 @@ class Column:
     def __post_init__(self) -> None:
         what = f"column {self.name!r}"
         if self.kind not in KINDS:
-            raise OptionError(f"{what}: kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+            raise OptionError(f"{what}: kind must be one of {', '.join(KINDS)}, not {shortened(self.kind)}")
         if (self.kind == "category") != (self.categories is not None):
             raise OptionError(f"{what}: categories go with kind 'category', and only with it")
         if (self.kind == "date") != (self.origin is not None):
@@ -69,7 +96,7 @@ class Column:
             _check_origin(self.origin, what)
         share: object = self.unseen_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-            raise OptionError(f"{what}: unseen_share must be a number from 0 to below 1, not {share!r}")
+            raise OptionError(f"{what}: unseen_share must be a number from 0 to below 1, not {shortened(share)}")
         if share and self.categories is None:
             raise OptionError(f"{what}: unseen_share is for columns of categories, not for kind {self.kind!r}")
 
@@ -77,7 +104,7 @@ class Column:
         categories = self.categories or ()
         wrong = [value for value in categories if not isinstance(value, str | int | float)]
         if wrong:
-            raise OptionError(f"{what}: a category must be text, a number or true or false, not {wrong[0]!r}")
+            raise OptionError(f"{what}: a category must be text, a number or true or false, not {shortened(wrong[0])}")
         if len(set(categories)) < len(categories):
             raise OptionError(f"{what}: a category is listed twice")
         if isinstance(self.family, Categorical) and len(categories) > self.family.states:
@@ -103,7 +130,7 @@ class Column:
     def from_json(cls, document: object) -> Column:
         """The column that `to_json` wrote; FileFormatError for anything else."""
         if not isinstance(document, Mapping):
-            raise FileFormatError(f"a column of a schema must be an object, not {document!r}")
+            raise FileFormatError(f"a column of a schema must be an object, not {shortened(document)}")
         fields = dict(document)
         name, family = fields.pop("name", None), family_from_json(fields.pop("family", {}))
         unknown = sorted(fields.keys() - {"kind", "categories", "origin", "unseen_share", "reason"})
@@ -121,10 +148,25 @@ class Column:
 
 @dataclass(frozen=True, repr=False)
 class Schema:
-    """The columns of a table, in order; all of them have names, or none has.
+    """What all columns of a table mean; `print` shows it. `infer_schema` makes one from data.
 
-    In a checked table, each observed value is one that its column's family takes. `ignored` names columns that a table
-    may have beside these; they are left out.
+    Parameters
+    ----------
+    columns : tuple of Column
+        One for each variable of the circuit.
+    ignored : tuple of str, default ()
+        Names of columns that later tables may have and that are left out.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> schema = cc.infer_schema({"city": ["Oslo", "Rome"] * 6, "price": [1.5, 2.5, 4.0] * 4})
+    >>> schema.names
+    ('city', 'price')
+    >>> schema.families[0]
+    Categorical(states=2)
+    >>> schema.position("price")
+    1
     """
 
     columns: tuple[Column, ...]
@@ -205,20 +247,21 @@ class Schema:
         return len(self.columns)
 
     def position(self, name_or_number: str | int) -> int:
-        """The place of a column, by its name or its number (from 0); DataError suggests the nearest name."""
+        """The place of a column, by its name or its index (from 0); DataError suggests the nearest name."""
         names = self.names
         if isinstance(name_or_number, str):
             if names is None:
                 wrong = f"no column {name_or_number!r}: the columns have no names"
-                raise DataError(f"{wrong}, use numbers from 0 to {len(self) - 1}")
+                raise DataError(f"{wrong}; use indices, from 0 for column 1 to {len(self) - 1} for column {len(self)}")
             if name_or_number not in names:
                 raise DataError(f"no column {name_or_number!r}{nearest(name_or_number, names)}")
             return names.index(name_or_number)
         if isinstance(name_or_number, bool) or not hasattr(name_or_number, "__index__"):
-            raise DataError(f"a column is given by its name or its number, not by {name_or_number!r}")
+            raise DataError(f"a column is given by its name or its index, not by {name_or_number!r}")
         number = name_or_number.__index__()
         if not 0 <= number < len(self):
-            raise DataError(f"no column {number}: the columns have the numbers 0 to {len(self) - 1}")
+            last = f"{len(self) - 1} for column {len(self)}"
+            raise DataError(f"no column of index {number}: indices go from 0 for column 1 to {last}")
         return number
 
     def to_json(self) -> dict[str, Any]:
@@ -285,7 +328,7 @@ def _check_origin(origin: object, what: str) -> None:
     try:
         datetime.fromisoformat(origin)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise OptionError(f"{what}: origin must be an ISO date such as '2024-01-31', not {origin!r}") from None
+        raise OptionError(f"{what}: origin must be an ISO date such as '2024-01-31', not {shortened(origin)}") from None
 
 
 def _family_words(family: Family) -> str:

@@ -31,7 +31,37 @@ give, such as a variance below `min_variance`, move further."""
 
 
 def torch_module(model: Model) -> CircuitModule:
-    """The model's circuit as a trainable `nn.Module` that starts from the model's parameters, on its device."""
+    """The model's circuit as a trainable `nn.Module` that starts from the model's parameters, on its device.
+
+    Parameters
+    ----------
+    model : Model
+        What to start from; it does not change.
+
+    Returns
+    -------
+    CircuitModule
+        A module whose output is log p of each row.
+
+    Raises
+    ------
+    OptionError
+        If it is given something else than a Model.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> import circurve as cc
+    >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = cc.fit(cc.hclt(rows, units=4), rows, epochs=3, valid=False).model
+    >>> layer = cc.torch_module(model)
+    >>> optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
+    >>> loss = -layer(torch.tensor(rows)).mean()
+    >>> loss.backward()
+    >>> optimizer.step()
+    >>> layer.to_model()
+    <Model: <Circuit: 2 variables, 5 nodes, 1 outputs>, torch.float32, cpu>
+    """
     given: object = model
     if not isinstance(given, Model):
         hint = "; pass result.model" if hasattr(given, "model") else ""
@@ -40,10 +70,29 @@ def torch_module(model: Model) -> CircuitModule:
 
 
 class CircuitModule(nn.Module):
-    """Log-probabilities of a circuit, with parameters without bounds; made by `torch_module`.
+    """Log-probabilities of a circuit as an `nn.Module`, with parameters without bounds; made by `torch_module`.
 
     `weights` holds the logits (G, K, C) of each sum layer and `inputs` the free parameters (G, K, Q) of each input
     layer that has any, in the order of `model.program`. They are what `parameters()` and `state_dict()` hold.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure.
+    program : Program
+        The compiled circuit.
+    params : Params
+        What the parameters start from.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> model = cc.fit(cc.mixture(3, components=2), [[0, 1, 1], [1, 0, 0]] * 5, epochs=3).model
+    >>> layer = cc.torch_module(model)
+    >>> sum(parameter.numel() for parameter in layer.parameters())
+    8
+    >>> isinstance(layer, cc.CircuitModule)
+    True
     """
 
     def __init__(self, circuit: Circuit, program: Program, params: Params) -> None:

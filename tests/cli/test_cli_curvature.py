@@ -124,7 +124,9 @@ def test_rows_of_probability_zero_are_counted_and_pointed_out(answer, invoke, fo
     assert result.stderr.startswith("circurve: warning: 1 rows have probability zero")
     assert "1 of probability zero left out" in result.stdout
     np.save("rows.npy", np.array([[0]]))
-    assert "rows.npy: every row has probability zero" in error_line(invoke("curvature certain.safetensors rows.npy"))
+    assert "rows.npy: curvature data: every row has probability zero" in error_line(
+        invoke("curvature certain.safetensors rows.npy")
+    )
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,9 @@ def test_a_memory_budget_is_read_and_kept(run, frame):
     assert message.endswith("or a larger --memory-budget")
     assert "such as 500MB or 2GB, not 'much'" in error_line(run("fit", "whole.parquet", "--memory-budget", "much"))
     run("fit", "whole.parquet", "--out", "m.safetensors", "--memory-budget", "1GB", *TRAIN)
-    for command in ("evaluate", "curvature"):
-        assert run(command, "m.safetensors", "big", "--memory-budget", "50MB", "--json").exit_code == 0
-        assert "is less" in error_line(run(command, "m.safetensors", "big", "--memory-budget", "10"))
+    for command, data in (("evaluate", "big"), ("evaluate", "whole.parquet"), ("curvature", "whole.parquet")):
+        assert run(command, "m.safetensors", data, "--memory-budget", "50MB", "--json").exit_code == 0
+        assert "is less" in error_line(run(command, "m.safetensors", data, "--memory-budget", "10"))
 
 
 def test_what_needs_all_rows_in_memory_is_refused(run, frame):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +14,11 @@ import pytest
 
 import circurve as cc
 from circurve.data import debd, download_dataset, list_datasets, load_dataset
-from circurve.data.cache import cache_folder, replacing
+from circurve.data.cache import _announced, cache_folder, replacing
 from circurve.errors import DataError, DownloadError, FileAccessError
 from debd_server import ROWS, Server, content, entry, serving
 
-BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD' (--data-dir DEBD)"
+BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD'"
 
 
 @pytest.fixture
@@ -140,9 +138,12 @@ class TestDownload:
                 check_rows(data)
         assert len(files(cache)) == 6
 
+    @pytest.mark.linux
     def test_progress_is_shown_on_a_terminal_only(
         self, server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
+        import pty
+
         load_dataset("tiny")
         assert capfd.readouterr() == ("", "")
         ours, theirs = pty.openpty()
@@ -192,6 +193,22 @@ class TestFailures:
         assert message.endswith(BY_HAND)
         assert files(cache) == []
 
+    @pytest.mark.parametrize("how", ["endless", "endless, packed"])
+    def test_an_answer_without_end_is_given_up_soon(self, server: Server, cache: Path, how: str) -> None:
+        server.how["train"] = how
+        message = failure()
+        expected = (
+            f"{server.url}/datasets/tiny/tiny.train.data is not the file of the collection: it has more than 3,120"
+        )
+        assert message.startswith(f"{expected} bytes; nothing was kept")
+        assert message.endswith(BY_HAND)
+        assert files(cache) == []
+
+    @pytest.mark.parametrize("length", ["many", "9" * 5_000, "", "-1", "٣"])
+    def test_a_length_that_is_no_number_is_not_announced(self, length: str) -> None:
+        assert _announced(length) is None
+        assert _announced("1024") == 1024
+
     def test_the_server_does_not_answer_in_time(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         import requests
 
@@ -205,7 +222,10 @@ class TestFailures:
         monkeypatch.setenv("CIRCURVE_DEBD_URL", "nowhere/")
         assert failure().startswith("cannot download nowhere/datasets/tiny/tiny.train.data: Invalid URL")
 
+    @pytest.mark.linux
     def test_no_space_is_left(self, server: Server, cache: Path) -> None:
+        import resource
+
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
         try:

@@ -174,6 +174,7 @@ def test_polars_reads_real_numbers_where_it_is_imported_and_the_source_says_so(t
         np.testing.assert_array_equal(table, [[number, 7]] * 20_000)
 
 
+@pytest.mark.linux
 def test_a_pipe_is_read(tmp_path):
     text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(20_000))
     os.mkfifo(tmp_path / "pipe.csv")

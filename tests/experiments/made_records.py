@@ -7,8 +7,8 @@ from typing import Any
 
 from circurve.experiments import Study
 from circurve.experiments.plan import describe_settings
-from circurve.experiments.probe import CHANGES, TEST_NOISE
 from circurve.experiments.spec import Setting, describe_setting
+from circurve.experiments.study_data import CHANGES, TEST_NOISE
 from circurve.learning import Method
 
 Record = dict[str, Any]

@@ -9,8 +9,8 @@ import pytest
 
 import circurve as cc
 from circurve.data import take_fraction
-from circurve.experiments import ReproduceOptions, baselines, reproduce
-from circurve.experiments.baselines import BASELINES_FILE
+from circurve.experiments import ReproduceOptions, comparisons, reproduce
+from circurve.experiments.comparisons import BASELINES_FILE
 from circurve.experiments.outputs import Shelf
 from circurve.experiments.records import FILE_NAME, read_records
 from circurve.learning.recipe import CHOW_LIU_SMOOTHING
@@ -69,7 +69,7 @@ def test_it_is_recorded_once_and_not_among_the_runs(options, monkeypatch):
     reproduce(["table-b"], options)
     before = read_records(options.out / BASELINES_FILE)
     assert len(before) == 1
-    monkeypatch.setattr(baselines, "fit_fleet", None)
+    monkeypatch.setattr(comparisons, "fit_fleet", None)
     reproduce(["table-b", "table-d"], options, resume=True)
     assert read_records(options.out / BASELINES_FILE) == before
     assert all(record["study"] != "chow_liu" for record in read_records(options.out / FILE_NAME))

@@ -12,9 +12,8 @@ from made_records import Rule, made_records
 import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.claim import Claim
-from circurve.experiments.claim_list import check_claims
 from circurve.experiments.outputs import TABLES, Shelf, records_of
-from circurve.experiments.page import load_shelves, reproduction_page
+from circurve.experiments.page import check_claims, load_shelves, reproduction_page
 from circurve.experiments.records import line_of
 
 NAMES = ("nltcs", "dna")

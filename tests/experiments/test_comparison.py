@@ -9,7 +9,7 @@ from scipy.stats import ttest_rel
 
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.outputs import TABLES
-from circurve.experiments.summary import Chosen, Count, Spread, choose, choose_all, count, paired, spread, verdict
+from circurve.experiments.summary import Chosen, Count, MeanStd, choose, choose_all, count, paired, spread, verdict
 
 OPTIONS: dict[str, Any] = {"datasets": ("nltcs",), "seeds": (0, 1, 2), "mu": (0.1, 0.2)}
 
@@ -60,8 +60,8 @@ def test_what_was_not_run_is_not_chosen() -> None:
 
 
 def test_the_spread_is_a_mean_and_a_sample_deviation() -> None:
-    assert spread([1.0, 3.0]) == Spread(2.0, math.sqrt(2), 2)
-    assert spread([1.0]) == Spread(1.0, None, 1)
+    assert spread([1.0, 3.0]) == MeanStd(2.0, math.sqrt(2), 2)
+    assert spread([1.0]) == MeanStd(1.0, None, 1)
     assert math.isnan(spread([]).mean)
     assert spread([1.0, math.nan]).std is None
 
@@ -84,10 +84,10 @@ def test_pairs_without_spread_or_without_partners_have_a_plain_answer() -> None:
 
 
 def test_a_tie_is_within_a_deviation_or_a_hundredth() -> None:
-    assert verdict(Spread(-10.0), Spread(-10.009)) == "tie"
-    assert verdict(Spread(-10.0), Spread(-10.02)) == "win"
-    assert verdict(Spread(-10.02, 0.001), Spread(-10.0, 0.05)) == "tie"
-    assert verdict(Spread(-10.2, 0.1), Spread(-10.0, 0.05)) == "loss"
-    assert verdict(Spread(math.nan), Spread(-10.0)) == "tie"
-    pairs = [(Spread(-1.0), Spread(-2.0)), (Spread(-1.0), Spread(-1.0)), (Spread(-3.0), Spread(-2.0))] * 2
+    assert verdict(MeanStd(-10.0), MeanStd(-10.009)) == "tie"
+    assert verdict(MeanStd(-10.0), MeanStd(-10.02)) == "win"
+    assert verdict(MeanStd(-10.02, 0.001), MeanStd(-10.0, 0.05)) == "tie"
+    assert verdict(MeanStd(-10.2, 0.1), MeanStd(-10.0, 0.05)) == "loss"
+    assert verdict(MeanStd(math.nan), MeanStd(-10.0)) == "tie"
+    pairs = [(MeanStd(-1.0), MeanStd(-2.0)), (MeanStd(-1.0), MeanStd(-1.0)), (MeanStd(-3.0), MeanStd(-2.0))] * 2
     assert count(pairs) == Count(2, 2, 2)

@@ -8,8 +8,7 @@ import pytest
 from made_records import made_records
 
 from circurve.experiments import ReproduceOptions, Study
-from circurve.experiments.study_list import STUDIES
-from circurve.experiments.study_report import Outcome, judge
+from circurve.experiments.study_report import STUDIES, Outcome, judge
 from circurve.experiments.summary import Paired
 from circurve.experiments.table import Number, Report
 from circurve.learning import Gated, Global, Method, Vanilla

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from circurve.experiments.display import Display, time_left
-from circurve.experiments.provenance import describe_environment, portable_command
+from circurve.experiments.plan import describe_environment, portable_command
+from circurve.experiments.runner import Display, time_left
 from circurve.learning.loop import EpochEnd
 
 

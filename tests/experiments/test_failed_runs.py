@@ -17,7 +17,7 @@ from circurve.errors import FileFormatError
 from circurve.experiments import RecordFile, ReproduceOptions
 from circurve.experiments.figures import FIGURES, selection_data, selection_study
 from circurve.experiments.outputs import TABLES
-from circurve.experiments.provenance import provenance
+from circurve.experiments.plan import provenance
 from circurve.experiments.records import FILE_NAME, line_of, read_records
 from circurve.experiments.summary import choose
 from circurve.experiments.table import as_markdown

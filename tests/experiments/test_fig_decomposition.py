@@ -7,9 +7,9 @@ import pytest
 from figure_records import round_trip
 
 import circurve as cc
-from circurve.experiments.fig_decomposition import describe_units, draw_decomposition
 from circurve.experiments.figures import FIGURES
 from circurve.experiments.spec import ReproduceOptions
+from circurve.experiments.trained_figures import describe_units, draw_decomposition
 from circurve.plots.given import sum_tree
 
 PARENTS = [-1, 0, 0, 1, 1, 2]

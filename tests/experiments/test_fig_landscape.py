@@ -11,10 +11,10 @@ import circurve as cc
 from circurve.data import Table, as_table, check
 from circurve.data.synthetic import noisy_triangle
 from circurve.engine import Params, stack
-from circurve.experiments import fig_landscape
-from circurve.experiments.fig_landscape import evaluate, from_coordinates, principal_plane, to_coordinates
+from circurve.experiments import trained_figures
 from circurve.experiments.figures import FIGURES
 from circurve.experiments.spec import ReproduceOptions
+from circurve.experiments.trained_figures import evaluate, from_coordinates, principal_plane, to_coordinates
 
 DATA = noisy_triangle()
 
@@ -55,7 +55,7 @@ def test_any_coordinates_are_a_valid_circuit(models: list[cc.Model]) -> None:
 def test_many_circuits_at_once_are_worth_what_each_is_alone(
     models: list[cc.Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fig_landscape, "RUNS_AT_ONCE", 2)
+    monkeypatch.setattr(trained_figures, "RUNS_AT_ONCE", 2)
     assert DATA.test is not None
     params = stack([fleet(models), models[0].params])
     found = evaluate(models[0].program, params, samples(DATA.train, models[0]), samples(DATA.test, models[0]))
@@ -77,7 +77,7 @@ def test_principal_plane_holds_points_that_lie_in_a_plane() -> None:
 
 
 def test_paths_start_together_and_ends_are_those_of_the_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fig_landscape, "EPOCHS", 6)
+    monkeypatch.setattr(trained_figures, "EPOCHS", 6)
     options = ReproduceOptions(quick=True, seeds=(3, 1), device="cpu")
     data = round_trip(FIGURES["fig-7"], [], options)
     assert list(data["paths"]) == ["vanilla", "global", "gated"]

@@ -10,10 +10,17 @@ from made_records import Rule, made_records
 import circurve as cc
 from circurve.experiments import ReproduceOptions
 from circurve.experiments.claim import Claim
-from circurve.experiments.claim_list import check_claims
-from circurve.experiments.findings import PAPER_TITLE, StudyLine, both_structures, kind_of, opening, study_lines
 from circurve.experiments.outputs import TABLES, Shelf
-from circurve.experiments.page import INTRODUCTION
+from circurve.experiments.page import (
+    INTRODUCTION,
+    PAPER_TITLE,
+    StudyLine,
+    both_structures,
+    check_claims,
+    kind_of,
+    opening,
+    study_lines,
+)
 
 NAMES = ("nltcs", "dna")
 

@@ -21,7 +21,7 @@ from circurve import (
     Sum,
     fully_factorized,
 )
-from circurve.experiments.known_circuit import known_circuit, random_model, sample_rows
+from circurve.experiments.study_data import known_circuit, random_model, sample_rows
 
 
 def awkward_circuit() -> Circuit:

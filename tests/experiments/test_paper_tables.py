@@ -11,8 +11,8 @@ from rich.console import Console
 
 import circurve as cc
 from circurve.experiments import ReproduceOptions
+from circurve.experiments.comparisons import FRACTIONS, IMPROVEMENTS, TEST_LL, paper_test_ll
 from circurve.experiments.outputs import TABLES
-from circurve.experiments.paper_numbers import FRACTIONS, IMPROVEMENTS, TEST_LL, paper_test_ll
 from circurve.experiments.spec import DEFAULT_DATASETS
 from circurve.experiments.table import Number, Report, as_csv, as_latex, as_markdown, mark_best, print_report
 

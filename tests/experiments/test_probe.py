@@ -12,8 +12,8 @@ import torch
 from tiny_study import run, tiny_study, write_data
 
 import circurve as cc
-from circurve.experiments.probe import CHANGES, MODELS_PROBE, RANGE, add_noise, quantise, scale_by_noise
 from circurve.experiments.spec import Setting
+from circurve.experiments.study_data import CHANGES, MODELS_PROBE, RANGE, add_noise, quantise, scale_by_noise
 
 
 def weights(*shape: int) -> torch.Tensor:

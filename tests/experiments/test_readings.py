@@ -11,7 +11,7 @@ from circurve.experiments import ReproduceOptions, Study
 from circurve.experiments.outputs import TABLES
 from circurve.experiments.table import Number, Report
 from circurve.experiments.table_pseudocounts import PSEUDOCOUNTS
-from circurve.experiments.table_readings import READINGS
+from circurve.experiments.tables_beyond import READINGS
 from circurve.learning import Gated, Global, Method
 
 NAMES = ("nltcs", "dna")

@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import pytest
 from tiny_study import TINY, run, timeless, tiny_study
 
 from circurve.experiments import Study
@@ -24,6 +25,7 @@ def _child(study: Study, out: Path, started: Event) -> None:
     run(study, out)
 
 
+@pytest.mark.linux
 def test_ten_kills_leave_the_records_of_an_undisturbed_study(tmp_path: Path) -> None:
     longer = replace(TINY, seeds=(0, 1, 2), epochs=6, small_epochs=6)
     study = tiny_study(tmp_path, protocol=longer, fractions=(0.25, 0.5, 1.0))

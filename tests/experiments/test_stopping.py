@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from circurve.experiments.stopping import (
+from circurve.experiments.studies import (
     RULES,
     History,
     first_rise,

@@ -21,8 +21,8 @@ from circurve.experiments.spec import (
     protocol_for,
     standard_settings,
 )
-from circurve.experiments.study_list import STUDIES
-from circurve.experiments.table_d import LABELS
+from circurve.experiments.study_report import STUDIES
+from circurve.experiments.tables_beyond import LABELS
 from circurve.learning.gates import top_fraction
 
 

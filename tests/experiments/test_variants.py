@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from circurve.data import Dataset, as_table
-from circurve.experiments.variants import corrupted, noisy_cells, selected
+from circurve.experiments.study_data import corrupted, noisy_cells, selected
 
 
 def data(rows: int = 2000, seed: int = 0) -> Dataset:

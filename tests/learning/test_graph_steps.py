@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 from learning_helpers import binary_rows, parameters, small_circuit
+from torch.overrides import TorchFunctionMode
 
 from circurve import CircurveWarning, Examples, Gated, Global, Vanilla, chow_liu, fit_fleet, gates, hclt
 from circurve.engine.cuda.estep import FusedSums
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import FleetResult, Run
+from circurve.learning.graph_steps import GraphSteps
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
@@ -64,7 +68,8 @@ def assert_same(found: FleetResult, wanted: FleetResult) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method(name):
+def test_every_method(name, monkeypatch):
+    refuse_host_values_in_later_steps(monkeypatch)
     assert_same(*both(ROWS, METHODS[name], epochs=3 if name == "held gates" else 1))
 
 
@@ -99,6 +104,26 @@ def masked_circuit() -> Circuit:
     return Circuit(Sum(Product(pairs)))
 
 
+class NoHostValues(TorchFunctionMode):
+    """Refuses to make tensors from Python's values: on a GPU that is a copy, which a recorded step cannot hold."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func not in (torch.tensor, torch.as_tensor, torch.Tensor.new_tensor), f"{func} in a recorded step"
+        return func(*args, **(kwargs or {}))
+
+
+def refuse_host_values_in_later_steps(monkeypatch) -> None:
+    """The first step is run before it is recorded; it may fill caches."""
+    step, tried = GraphSteps._step, set()
+
+    def checked(self: GraphSteps) -> None:
+        with NoHostValues() if id(self) in tried else nullcontext():
+            step(self)
+        tried.add(id(self))
+
+    monkeypatch.setattr(GraphSteps, "_step", checked)
+
+
 FAMILY_ROWS = np.random.default_rng(1).integers(0, 3, (25, 3)).astype(float)
 
 
@@ -107,7 +132,8 @@ FAMILY_ROWS = np.random.default_rng(1).integers(0, 3, (25, 3)).astype(float)
     [Categorical(3), Binomial(4), Poisson(), Gaussian(), Indicator((0, 1, 2)), Indicator((2, 0, 1, 2))],
     ids=repr,
 )
-def test_every_family_can_be_recorded(family):
+def test_every_family_can_be_recorded(family, monkeypatch):
+    refuse_host_values_in_later_steps(monkeypatch)
     units = len(family.values) if isinstance(family, Indicator) else 3
     columns = [Sum(Input(v, family, units), 2) for v in range(3)]
     found, wanted = both(FAMILY_ROWS, [Vanilla(), Gated(0.1)], circuit=Circuit(Sum(Product(columns))), epochs=2)

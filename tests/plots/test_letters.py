@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from circurve.experiments.fig_decomposition import draw_decomposition
+from circurve.experiments.trained_figures import draw_decomposition
 from circurve.plots.circuit import APART, part_letters
 
 RADIUS, BESIDE = 0.03, 0.095

@@ -13,11 +13,11 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.cli.parse import parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
-from circurve.cli.tables import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
-from circurve.data.catalogue import SOURCES, check_collected
+from circurve.data.catalogue import ELSEWHERE, SOURCES, check_collected
 from circurve.data.debd import COLLECTION
 from circurve.errors import OptionError
 from circurve.structures import scan_columns
@@ -50,16 +50,18 @@ def list_known(data_dir: options.DataDirOption = None, as_json: options.JsonOpti
     print_table(("name", "variables", *SPLITS, "where"), rows, texts=["where"])
 
 
-def describe(
+def describe(  # noqa: PLR0913 - each parameter is an option
     data: options.DataArgument,
+    *,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     types: options.TypesOption = None,
     header: options.HeaderOption = None,
+    trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Show what is in a data set or a file."""
-    source = Source(data, data_dir, header, missing, parse_types(types))
+    source = Source(data, data_dir, header, missing, parse_types(types), trust=trust)
     dataset = load(source)
     parts = parts_of(dataset)
     columns = scan_columns(*parts.values())
@@ -136,7 +138,7 @@ def _some(names: Sequence[str | int]) -> str:
 def _where(item: DatasetInfo, data_dir: Path | None) -> str:
     if item.available and data_dir is not None and item.source not in SOURCES:
         return os.path.relpath(item.source, data_dir.expanduser())
-    return item.source.replace("data_dir", "--data-dir") if item.source in SOURCES else item.source
+    return "not in --data-dir" if item.source == ELSEWHERE else item.source
 
 
 def _count(value: int | None) -> str:

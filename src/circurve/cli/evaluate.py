@@ -15,12 +15,7 @@ import typer
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
-from circurve.cli.measures import check_one_output, degree_of_overfitting, log_likelihoods, sharpness, unseen_rows
-from circurve.cli.parse import parse_bytes, parse_dropped
-from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
-from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.streams import ScoredStream, scored_streams, stream_columns, streamed
-from circurve.cli.tables import (
+from circurve.cli.loading import (
     SPLITS,
     STANDARD,
     Part,
@@ -32,6 +27,11 @@ from circurve.cli.tables import (
     rows_of,
     source_for,
 )
+from circurve.cli.measures import check_one_output, degree_of_overfitting, log_likelihoods, sharpness, unseen_rows
+from circurve.cli.parse import parse_bytes, parse_dropped
+from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
+from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
+from circurve.cli.streams import ScoredStream, scored_streams, stream_columns, streamed
 from circurve.data.convert import about
 from circurve.errors import CircurveError, OptionError
 from circurve.model import Model
@@ -65,6 +65,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     split: options.PartOption = Part.all,
     device: options.DeviceOption = options.DEVICE,
     memory_budget: options.BudgetOption = None,
+    trust: options.TrustOption = False,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -80,13 +81,14 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     over rows of the trace of the Hessian of -log p, is that of the training
     rows where these are scored.
     """
-    source, budget = Source(data, data_dir, header, missing, dropped=parse_dropped(types)), parse_bytes(memory_budget)
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
+    budget = parse_bytes(memory_budget)
     if scores == STANDARD and as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
     if scores is not None:
         check_rows("--scores", scores, (model, *files_of(source)))
-    loaded = load_model(model, device)
-    training = read_training(model)
+    loaded = load_model(model, device, trust=trust)
+    training = read_training(model, trust)
     stream, started = streamed(source), time.perf_counter()
     parts: Mapping[str, ScoredPart | ScoredStream]
     if stream is None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 import typer
 
+from circurve.cli.safe_text import visible
 from circurve.errors import (
+    Argument,
+    CircurveError,
     CircurveWarning,
     DataError,
     DownloadError,
@@ -21,9 +23,10 @@ from circurve.errors import (
     MemoryLimitError,
     OptionError,
     TrainingError,
+    WorkerError,
 )
 
-__all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "one_line_warnings", "report"]
+__all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "Options", "one_line_warnings", "report"]
 
 FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
@@ -32,44 +35,26 @@ USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
-ON_THE_COMMAND_LINE = {
-    "say missing=-1": "say --missing -1",
-    "pass missing=-1": "pass --missing -1",
-    "pass unseen='missing'": "pass --unseen missing",
-    "missing_columns='missing' takes its values as missing": "add an empty column of that name if it is unknown",
-    "memory_budget=": "--memory-budget ",
-    "a larger memory_budget": "a larger --memory-budget",
-    "say header=True": "say --header",
-    "data_dir='DEBD' (--data-dir DEBD)": "--data-dir DEBD",
-    "without data_dir": "without --data-dir",
-    "give it as data_dir": "give it as --data-dir",
-    ": Value error, ": ": ",
-}
-"""What is said for Python, and what it is called here."""
-
-TYPES = re.compile(r"types=\{'?([^{}']*)'?: '(\w+)'\}")
-"""The types of a column, as Python takes them."""
-
-OPTIONS = re.compile(
-    r"^(epochs|batch_size|patience|tolerance|seed|pseudocount|gate_memory|ratio_floor|device|memory_budget) (?=must )"
-)
-"""An option at the beginning of a message, by its name in Python."""
+Options: TypeAlias = Mapping[str, str]
+"""The options of the program, `--data-dir`, by their names in Python."""
 
 
 class NotSavedError(Exception):
     """The work was done, but its file could not be written: a failure while working, not bad use."""
 
 
-def report(error: Exception, debug: bool) -> int:
+def report(error: Exception, options: Options, debug: bool) -> int:
     """Print one line about the error, after the traceback if `debug`, and return the exit code."""
     if debug:
         traceback.print_exception(error)
-    print(f"circurve: error: {_message(error)}", file=sys.stderr)
+    # a worker that is silent otherwise may be the only one left
+    stream = sys.__stderr__ if isinstance(error, WorkerError) else sys.stderr
+    print(f"circurve: error: {_message(error, options)}", file=stream)
     return BAD_USE if isinstance(error, BAD_USE_ERRORS) else FAILED
 
 
 @contextmanager
-def one_line_warnings() -> Iterator[None]:
+def one_line_warnings(options: Options) -> Iterator[None]:
     """Within it, each warning is one line."""
 
     def show(
@@ -80,7 +65,7 @@ def one_line_warnings() -> Iterator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        print(f"circurve: warning: {_one_line(message)}", file=sys.stderr)
+        print(f"circurve: warning: {_words(message, options)}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", CircurveWarning)
@@ -88,18 +73,31 @@ def one_line_warnings() -> Iterator[None]:
         yield
 
 
-def _message(error: Exception) -> str:
+def _message(error: Exception, options: Options) -> str:
     if isinstance(error, USAGE_ERROR):
         return _one_line(getattr(error, "format_message", error.__str__)())
-    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError)):
-        return _one_line(error)
-    return f"{type(error).__name__}: {_one_line(error)} (--debug shows where)"
+    words = _words(error, options)
+    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError, WorkerError)):
+        return words
+    return f"{type(error).__name__}: {words} (--debug shows where)"
+
+
+def _words(message: BaseException | str, options: Options) -> str:
+    """The message in one line, with arguments as they are typed here."""
+    if not isinstance(message, CircurveError | CircurveWarning):
+        return _one_line(message)
+    return _one_line("".join(_typed(part, options) if isinstance(part, Argument) else part for part in message.parts))
+
+
+def _typed(argument: Argument, options: Options) -> str:
+    """`--missing -1` for the argument `missing=-1`; as in Python, or nothing, where there is no such option."""
+    option, value = options.get(argument.name), argument.value
+    if option is None:
+        return "" if argument.lead else str(argument)
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}={item}" for key, item in value.items())
+    return f"{argument.lead}{option}" + ("" if value is None or value is True else f" {value}")
 
 
 def _one_line(text: object) -> str:
-    line = " ".join(str(text).split())
-    for python, here in ON_THE_COMMAND_LINE.items():
-        line = line.replace(python, here)
-    line = TYPES.sub(r"--types \1=\2", line)
-    line = OPTIONS.sub(lambda found: f"--{found[1].replace('_', '-')} ", line)
-    return f"--data-dir {line.removeprefix('data_dir ')}" if line.startswith("data_dir ") else line
+    return visible(" ".join(str(text).split()))

@@ -11,14 +11,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circurve.bounds import parse_json
+from circurve.cli.loading import STANDARD
+from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
-from circurve.cli.tables import STANDARD
-from circurve.errors import OptionError
+from circurve.errors import MissingPackageError, OptionError
+from circurve.learning.parallel import worker
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
@@ -29,6 +33,7 @@ __all__ = [
     "cells",
     "check_folder",
     "check_plot",
+    "check_report",
     "check_rows",
     "check_target",
     "csv_text",
@@ -41,6 +46,7 @@ __all__ = [
 
 ROWS = (".csv", ".tsv", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 """The kinds of files that can be written, by their suffixes."""
 
 MAX_WHOLE = 2**53
@@ -79,7 +85,8 @@ def check_rows(option: str, out: str, sources: Iterable[str | Path | None]) -> N
         return
     _check_suffix(option, Path(out), ROWS, "; - is standard output")
     if Path(out).suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-        raise OptionError(f"{option} {out}: Parquet files need pyarrow (pip install pyarrow); or write .csv")
+        cure = "pip install 'circurve[pyarrow]', or write .csv"
+        raise MissingPackageError(f"{option} {out}: Parquet files need pyarrow: {cure}")
     check_target(option, Path(out), sources)
 
 
@@ -89,8 +96,15 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
         return
     _check_suffix("--plot", out, PICTURES)
     if find_spec("matplotlib") is None:
-        raise OptionError("--plot needs matplotlib (pip install matplotlib)")
+        raise MissingPackageError("--plot needs matplotlib: pip install 'circurve[plots]'")
     check_target("--plot", out, sources)
+
+
+def check_report(out: Path | None, sources: Iterable[str | Path | None]) -> None:
+    """Refuse a page that could not be written later; None is no page."""
+    if out is not None:
+        _check_suffix("--report", out, PAGES)
+        check_target("--report", out, sources)
 
 
 def _check_suffix(option: str, out: Path, known: Sequence[str], more: str = "") -> None:
@@ -117,22 +131,26 @@ def _check_writable(option: str, given: Path, folder: Path) -> None:
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
-    """Write the model, all or nothing, with how it was trained beside it."""
+    """Write the model, all or nothing, with how it was trained beside it; of several workers, the first one does."""
+    if worker() > 0:
+        return
     kept = {key: value for key, value in document(training).items() if key not in PASSING}
     model.save(path, {TRAINING: json.dumps(kept)})
 
 
-def read_training(path: Path) -> dict[str, Any]:
+def read_training(path: Path, trust: bool = False) -> dict[str, Any]:
     """How the model was trained, as far as its file says."""
     try:
-        training = json.loads(read_metadata(path).get(TRAINING, "{}"))
-    except json.JSONDecodeError:
+        training = parse_json(read_metadata(path, trust).get(TRAINING, "{}"), path.stat().st_size, trust)
+    except ValueError:
         return {}
     return training if isinstance(training, dict) else {}
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table, all or nothing; an empty field for None."""
+    if worker() > 0:
+        return
     replace_file(path, csv_text(heads, rows).encode())
 
 
@@ -144,7 +162,7 @@ def write_rows(out: str, columns: Mapping[str, Any]) -> None:
     rows = zip(*(cells(values) for values in columns.values()), strict=True)
     text = csv_text(list(columns), rows, "\t" if out.lower().endswith(".tsv") else ",")
     if out == STANDARD:
-        sys.stdout.write(text)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         replace_file(Path(out), text.encode())
 
@@ -186,6 +204,8 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
 
 def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
     """Write a picture, all or nothing, in the kind that its suffix says."""
+    if worker() > 0:
+        return
     kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
     level = fonts.level
     fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody
@@ -200,6 +220,5 @@ def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]], delimiter: 
     """A table as text, by default comma-separated values; an empty field for None."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(rows)
+    writer.writerows(harmless_rows(chain([heads], rows)))
     return text.getvalue()

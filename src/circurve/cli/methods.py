@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from circurve.errors import OptionError
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.gates import GATES, gate_name
 from circurve.learning.methods import as_gate
 
+if TYPE_CHECKING:
+    from circurve.cli.option_records import MethodOptions
+
 __all__ = [
     "DEFAULT_GATE",
     "GATE_NAMES",
     "Estimator",
     "MethodName",
-    "MethodOptions",
     "Mu",
     "MuScale",
     "Penalty",
@@ -50,19 +51,6 @@ MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean", "data": "data"}
 
 COMMON, OF_GATES = ("pseudocount", "simplex", "penalty", "mu_scale"), ("estimator", "gate_memory", "ratio_floor")
 """The options of both penalised methods, and those of `gated` alone."""
-
-
-@dataclass(frozen=True)
-class MethodOptions:
-    """What all methods of a command have in common; None where it was not given."""
-
-    pseudocount: float = Vanilla.pseudocount
-    simplex: Simplex | None = None
-    penalty: Penalty | None = None
-    mu_scale: MuScale | None = None
-    estimator: Estimator | None = None
-    gate_memory: float | None = None
-    ratio_floor: float | None = None
 
 
 def build_methods(

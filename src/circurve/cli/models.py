@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from circurve.cli.tables import common_schema
+from circurve.cli.loading import common_schema
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
@@ -20,7 +20,7 @@ RANDOM_TREES = 4
 BYTES = 24
 """What training takes for a parameter at the very least: its start, itself and its count."""
 
-MOST_UNITS = 1_000_000
+MAX_UNITS = 1_000_000
 """Beyond, even the sizes of a circuit are more than memory holds."""
 
 
@@ -58,8 +58,8 @@ class Shape:
     def __post_init__(self) -> None:
         if self.leaves is not None and self.structure is not Structure.hclt:
             raise OptionError(f"--leaves has no effect with --structure {self.structure.value}; use hclt")
-        if not 1 <= self.units <= MOST_UNITS:
-            raise OptionError(f"--units must be a whole number from 1 to {MOST_UNITS}, not {self.units}")
+        if not 1 <= self.units <= MAX_UNITS:
+            raise OptionError(f"--units must be a whole number from 1 to {MAX_UNITS}, not {self.units}")
 
     @property
     def shown_leaves(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The options of all commands, imported as a whole, and the texts that stand for numbers in them.
+"""The options of commands, imported as a whole; those that several commands share are records in `option_records`.
 
 What `circurve.fit` has too comes from the records `Settings`, `Run` and `Gated`: defaults and help texts stand there
 alone.
@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from circurve.cli.methods import DEFAULT_GATE, GATE_NAMES, Estimator, MethodName, MuScale, Penalty, Simplex
+from circurve.cli.loading import Part
+from circurve.cli.methods import DEFAULT_GATE, GATE_NAMES, MethodName
 from circurve.cli.models import Leaves, Structure
-from circurve.cli.tables import Part
-from circurve.learning import Gated, Vanilla
-from circurve.learning.option_texts import help_of, shown_default
+from circurve.learning import Gated
+from circurve.learning.option_texts import help_of
 from circurve.learning.options import Run, Settings
 from circurve.learning.recipe import UNITS_GRID
 
@@ -61,15 +61,13 @@ class Init(StrEnum):
     prototypes = "prototypes"
 
 
-EPOCHS, TRACK, SEED, PSEUDOCOUNT = Settings.epochs, Settings.track, Run.seed, Vanilla.pseudocount
-BATCH_SIZE, DEVICE = str(Settings.batch_size), str(Settings.device)
-INIT, PRECISION = Init(Run.init), Precision(Settings.precision)
-"""The defaults as they are typed."""
+DEVICE, INIT, PRECISION, SEED = str(Settings.device), Init(Run.init), Precision(Settings.precision), Run.seed
+"""Defaults as they are typed."""
 
 SHARES_OUT, STRENGTH = (help_of(Gated, name).removesuffix(".") for name in ("gate", "mu"))
 
 
-def _option(record: type, name: str, metavar: str | None = None, shown: bool | str = True) -> Any:
+def option_of(record: type, name: str, metavar: str | None = None, shown: bool | str = True) -> Any:
     """An option of a record; `shown`: what stands for the default where that is None."""
     panel = METHOD if record is Gated else TRAINING
     return typer.Option(metavar=metavar, rich_help_panel=panel, show_default=shown, help=help_of(record, name))
@@ -97,6 +95,16 @@ OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
 PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Let an interrupted training replace a model that is there; else it is written as NAME.interrupted.",
+    ),
+]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A page to write: one .html file that needs no network.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
@@ -200,33 +208,9 @@ GatesOption = Annotated[
         help=f"{SHARES_OUT}, one or more of {GATE_NAMES}.",
     ),
 ]
-EstimatorOption = Annotated[Estimator | None, _option(Gated, "estimator", shown=shown_default(Gated, "estimator"))]
-GateMemoryOption = Annotated[float | None, _option(Gated, "gate_memory", "F", f"{Gated.gate_memory:g}")]
-RatioFloorOption = Annotated[float | None, _option(Gated, "ratio_floor", "F", f"{Gated.ratio_floor:g}")]
-SimplexOption = Annotated[Simplex | None, _option(Gated, "simplex", shown=shown_default(Gated, "simplex"))]
-PenaltyOption = Annotated[Penalty | None, _option(Gated, "penalty", shown=shown_default(Gated, "penalty"))]
-MuScaleOption = Annotated[MuScale | None, _option(Gated, "mu_scale", shown=shown_default(Gated, "mu_scale"))]
-PseudocountOption = Annotated[float, _option(Gated, "pseudocount", "F")]
-
-EpochsOption = Annotated[int, _option(Settings, "epochs", "N")]
-BatchSizeOption = Annotated[str, _option(Settings, "batch_size", "N|full")]
-StepSizeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F|KIND:F:F",
-        rich_help_panel=TRAINING,
-        show_default=shown_default(Settings, "step_size"),
-        help=f"{help_of(Settings, 'step_size')} A schedule is cosine, linear or exponential from one number to "
-        "another: cosine:0.2:0.005.",
-    ),
-]
-SeedOption = Annotated[int, _option(Run, "seed", "N")]
+SeedOption = Annotated[int, option_of(Run, "seed", "N")]
 DrawSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same rows.")]
-InitOption = Annotated[Init, _option(Run, "init")]
-SelectOption = Annotated[Select | None, _option(Settings, "select", shown=shown_default(Settings, "select"))]
-PatienceOption = Annotated[int | None, _option(Settings, "patience", "N")]
-ToleranceOption = Annotated[float | None, _option(Settings, "tolerance", "F")]
-MemoryBudgetOption = Annotated[str | None, _option(Settings, "memory_budget", "N|NMB|NGB", "what is free")]
+InitOption = Annotated[Init, option_of(Run, "init")]
 BudgetOption = Annotated[
     str | None,
     typer.Option(
@@ -237,8 +221,6 @@ BudgetOption = Annotated[
     ),
 ]
 TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
-PrecisionOption = Annotated[Precision, _option(Settings, "precision")]
-
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
@@ -255,6 +237,13 @@ HeaderOption = Annotated[
         rich_help_panel=DATA,
         show_default="guessed",
         help="Whether the first row of a text file names the columns.",
+    ),
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Also take files that need more than 10 times their size in memory (and more than 256 MB).",
     ),
 ]
 MissingOption = Annotated[
@@ -294,15 +283,6 @@ UnseenOption = Annotated[
         help="A value that training did not see: its row is impossible, the value counts as missing, or is an error.",
     ),
 ]
-UnseenInPartsOption = Annotated[
-    Unseen,
-    typer.Option(
-        "--unseen",
-        rich_help_panel=DATA,
-        help="A value of a validation or test table that the training table does not hold: it counts as missing, "
-        "its row is impossible, or it is an error.",
-    ),
-]
 UnseenToFillOption = Annotated[
     UnseenToFill,
     typer.Option(
@@ -312,19 +292,3 @@ UnseenToFillOption = Annotated[
     ),
 ]
 PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to take.")]
-ValidOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of validation rows.")
-]
-TestOption = Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of test rows.")]
-SharesOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="F,F,F",
-        rich_help_panel=DATA,
-        show_default="0.8,0.1,0.1",
-        help="Shares of a single table for training, validation and test.",
-    ),
-]
-NoSplitOption = Annotated[
-    bool, typer.Option("--no-split", rich_help_panel=DATA, help="Train on all rows of a single table.")
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from circurve.cli.tables import Shares
+from circurve.cli.loading import Shares
 from circurve.data.infer import parse_type
 from circurve.errors import OptionError
 from circurve.learning import schedules

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import io
-import signal
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from circurve._version import __version__
 from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
+from circurve.cli.signals import exit_code, ignore_signals, listen
+from circurve.cli.workers import leave_workers
 
 __all__ = ["app", "main"]
 
 DEBUG = "--debug"
 
 
-class Program(TyperGroup):
+class Command(TyperCommand):
+    """A command whose help shows what to type, not the types of Python."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its arguments and options."""
+        return [_without_type(parameter) for parameter in super().get_params(ctx)]
+
+
+class Group(TyperGroup):
+    """A group of commands, with the same help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its options."""
+        return [_without_type(parameter) for parameter in super().get_params(ctx)]
+
+
+def _without_type(parameter: Any) -> Any:
+    """The parameter, whose help has its placeholder (`FILE`) or its choices; nothing for flags and arguments."""
+    shown = getattr(type(parameter), "display_type_rich", None)  # not in older versions of typer, which show no types
+    if shown is not None:
+        silent = parameter.param_type_name == "argument" or parameter.is_flag
+        parameter.display_type_rich = lambda ctx: "" if silent else shown(parameter, ctx).strip("<>")
+    return parameter
+
+
+class Program(Group):
     """The group of all commands; every way into it ends with an exit code, and every error with one line."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
@@ -28,11 +54,15 @@ class Program(TyperGroup):
         given = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in given
         rest = [word for word in given if word != DEBUG]
-        with one_line_warnings():
+        options = dict(_options(self))
+        with one_line_warnings(options):
             try:
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
-                code = report(error, debug)
+                code = report(error, options, debug)
+            except KeyboardInterrupt:  # before the command began
+                print("circurve: interrupted", file=sys.stderr)
+                code = INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -42,6 +72,15 @@ class Program(TyperGroup):
         except KeyboardInterrupt:
             print("circurve: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _options(command: Any) -> Iterator[tuple[str, str]]:
+    """The options of a command and of all below it, by their names in Python."""
+    for part in getattr(command, "commands", {}).values():
+        yield from _options(part)
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            yield parameter.name, parameter.opts[0]
 
 
 app = typer.Typer(
@@ -74,35 +113,49 @@ def _program(
 ) -> None:
     """Probabilistic circuits: train them on tables, ask them questions, look into them.
 
-    Exit codes: 0 done, 1 failed while working, 2 wrong options or unusable
-    data, 130 interrupted.
+    Exit codes of all commands: 0 done, 1 failed while working, 2 wrong options
+    or unusable data, 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 129 ended
+    by SIGHUP. Whatever interrupts a training, what was learned so far is saved.
     """
     _help_if_alone(ctx)
 
 
-data_app = typer.Typer(help="Look at data sets and data files.")
+data_app = typer.Typer(cls=Group, help="Look at data sets and data files.")
 data_app.callback(invoke_without_command=True)(_help_if_alone)
-data_app.command("list")(data.list_known)
-data_app.command("info")(data.describe)
-data_app.command("download")(data.download)
 
-app.command("demo")(demo.demo)
-app.command("fit")(fit.fit)
-app.command("evaluate")(evaluate.evaluate)
-app.command("curvature")(curvature.curvature)
-app.command("query")(query.query)
-app.command("sample")(rows.sample)
-app.command("impute")(rows.impute)
-app.command("sweep")(sweep.sweep)
-app.command("reproduce")(reproduce.reproduce_command)
-app.command("info")(info.info)
+COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., None]], ...] = (
+    (app, "demo", demo.demo),
+    (app, "fit", fit.fit),
+    (app, "evaluate", evaluate.evaluate),
+    (app, "curvature", curvature.curvature),
+    (app, "query", query.query),
+    (app, "sample", rows.sample),
+    (app, "impute", rows.impute),
+    (app, "sweep", sweep.sweep),
+    (app, "reproduce", reproduce.reproduce_command),
+    (app, "info", info.info),
+    (data_app, "list", data.list_known),
+    (data_app, "info", data.describe),
+    (data_app, "download", data.download),
+)
+for program, name, function in COMMANDS:
+    program.command(name, cls=Command)(function)
 app.add_typer(data_app, name="data")
 
 
 def main() -> None:
     """The entry point of the installed command."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended by the system is like Ctrl-C: keep what is
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # rather a question mark than no results
-    app()
+    received, code = listen(), cast("object", INTERRUPTED)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # rather a question mark than no results
+        app()
+    except SystemExit as ended:
+        code = ended.code
+    except KeyboardInterrupt:
+        print("circurve: interrupted", file=sys.stderr)
+    ignore_signals()
+    if code in (0, None):  # else another worker may be gone, and nobody should wait for it
+        leave_workers()
+    sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

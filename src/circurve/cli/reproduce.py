@@ -30,7 +30,7 @@ from circurve.experiments.outputs import (
     targets_of,
     usual_protocol,
 )
-from circurve.experiments.provenance import portable_command
+from circurve.experiments.plan import portable_command
 from circurve.experiments.records import FILE_NAME, read_records
 from circurve.experiments.table import Report, print_report
 

@@ -20,7 +20,7 @@ from circurve.errors import OptionError
 from circurve.model import Model
 
 if TYPE_CHECKING:
-    from circurve.cli.tables import Source
+    from circurve.cli.loading import Source
     from circurve.data import Dataset
     from circurve.data.infer import Types
 

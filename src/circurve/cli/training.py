@@ -7,27 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import circurve.learning
-from circurve.cli import options
+from circurve.cli.loading import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
 from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
-from circurve.cli.parse import parse_batch_size, parse_bytes, parse_step_size
-from circurve.cli.show import progress
-from circurve.cli.tables import HeldOut, Source, SplitRecord, load_in_parts, parts_of, rows_of
+from circurve.cli.option_records import TrainingOptions
+from circurve.cli.show import progress, sizes
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning import FitResult, FleetResult, Run
 from circurve.learning.auto import needs_choice
+from circurve.learning.checkpoints import claim
+from circurve.learning.fingerprint import option_facts
 from circurve.learning.options import Settings
 from circurve.learning.units import Tried, choose_units
-from circurve.model import as_device
 
 __all__ = [
     "STOPPED",
     "Job",
     "Sized",
-    "Typed",
     "describe_job",
     "describe_run",
     "load_for",
@@ -47,37 +46,6 @@ STOPPED = {
 
 
 @dataclass(frozen=True)
-class Typed:
-    """The options of training as they were typed."""
-
-    epochs: int
-    batch_size: str
-    step_size: str | None
-    select: options.Select | None
-    patience: int | None
-    tolerance: float | None
-    device: str
-    precision: options.Precision
-    track: bool = False
-    memory_budget: str | None = None
-
-    def settings(self) -> Settings:
-        """The same, checked."""
-        return Settings(
-            epochs=self.epochs,
-            batch_size=parse_batch_size(self.batch_size),
-            step_size=None if self.step_size is None else parse_step_size(self.step_size),
-            tolerance=self.tolerance,
-            patience=self.patience,
-            select=None if self.select is None else self.select.value,
-            device=as_device(self.device),
-            precision=self.precision.value,
-            track=self.track,
-            memory_budget=parse_bytes(self.memory_budget),
-        )
-
-
-@dataclass(frozen=True)
 class Job:
     """A training with all its options checked; all runs share the circuit, which the first run's seed makes."""
 
@@ -88,9 +56,9 @@ class Job:
     """As it was typed, where it was."""
 
     @classmethod
-    def of(cls, shape: Shape, runs: Sequence[Run], typed: Typed) -> Job:
+    def of(cls, shape: Shape, runs: Sequence[Run], typed: TrainingOptions, track: bool = False) -> Job:
         """Check what was typed."""
-        settings = typed.settings()
+        settings = typed.settings(track)
         return cls(shape, tuple(runs), settings, typed.step_size or cast("float", settings.step))
 
 
@@ -115,7 +83,7 @@ def train(job: Job, data: Dataset) -> FleetResult:
     """Build the circuit and train all runs side by side."""
     circuit = build_circuit(job.shape, data, job.runs[0].seed)
     settings = job.settings
-    progress(f"{data!r}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
+    progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
     return train_fleet(circuit, data, job.runs, settings)
 
 
@@ -130,8 +98,14 @@ class Sized:
 
 def train_sizes(job: Job, sizes: Sequence[int], data: Dataset) -> Sized:
     """Train the job's run with each number of units, from the smallest on, and take the best by validation."""
-    choice = choose_units(sizes, lambda units: train(replace(job, shape=replace(job.shape, units=units)), data))
-    return Sized(replace(job, shape=replace(job.shape, units=choice.units)), choice.result, choice.path)
+    settings, asked = job.settings, {"units": str(list(sizes))}
+    claim(settings.checkpoint, "circurve fit --units", lambda: {**asked, **option_facts(settings)})
+    choice = choose_units(sizes, lambda units: train(_of_size(job, units, settings.part(f"units-{units}")), data))
+    return Sized(_of_size(job, choice.units, settings), choice.result, choice.path)
+
+
+def _of_size(job: Job, units: int, settings: Settings) -> Job:
+    return replace(job, shape=replace(job.shape, units=units), settings=settings)
 
 
 def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings) -> FleetResult:

@@ -2,6 +2,17 @@
 
 The package has the name of its main function, so it is that function, too: `circurve.curvature(model, x)` and
 `circurve.curvature.curvature(model, x)` are the same call, whichever way the package was imported.
+
+Examples
+--------
+>>> import circurve as cc
+>>> data = cc.load_dataset("digits")
+>>> model = cc.fit(cc.hclt(data.train, units=4), data.train, epochs=3, valid=False).model
+>>> record = cc.curvature(model, data.train)
+>>> print(f"trace {record.trace:.0f}, {len(record)} sum units")
+trace 111, 253 sum units
+>>> round(cc.curvature.concentration(record, "total").fraction_for(0.9), 2)  # these hold 90 % of it
+0.74
 """
 
 import sys

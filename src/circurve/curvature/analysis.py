@@ -306,7 +306,7 @@ def _shares(values: Vector) -> Vector:
 def concentration(curv: Curvature, by: By) -> Concentration:
     """The cumulative share of T^, t^ or F^2 over the units from the largest down, and its Gini coefficient.
 
-    gini = sum_ij |x_i - x_j| / (2 M sum_i x_i) = 2 A - 1, where A is the area under the curve by the trapezoid rule.
+    gini = sum_ij abs(x_i - x_j) / (2 M sum_i x_i) = 2 A - 1, where A is the area under the curve by the trapezoid rule.
     Where the quantity is zero everywhere all units count as holding the same. O(M log M).
     """
     shares = _shares(np.sort(curv.by(by))[::-1])

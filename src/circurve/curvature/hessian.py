@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.curvature.measure import batches_of, label, report_impossible, samples_of
+from circurve.curvature.measure import batches_of, report_impossible, samples_of
+from circurve.curvature.units import label
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.numerics import IMPOSSIBLE
@@ -59,7 +60,37 @@ class Hessian:
 def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None = None) -> Array:  # (N, K, C, C)
     """rho rho^T of each unit of a sum node for each row of x: the Hessian of -log p_n in the node's own weights.
 
-    rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue is t_n. Rows where p_n is zero give NaN.
+    rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue that is not zero is t_n.
+
+    Parameters
+    ----------
+    model : Model
+        What to measure.
+    x : array, tensor, list, data frame or Table
+        (N, V).
+    node : Sum or str
+        The sum node, or its name.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    array
+        (N, units, child units, child units); NaN in rows where p_n is zero.
+
+    Raises
+    ------
+    OptionError
+        If the circuit has no such node, or more than one.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
+    >>> cc.local_hessian(model, [[1]], root)[0, 0].round(2)
+    array([[3.24, 0.36],
+           [0.36, 0.04]])
     """
     place = _sum_position(model, node)
     samples = model.align(x, missing=missing, unseen="error").to(model.device)  # p_n needs no labels
@@ -84,10 +115,33 @@ def _ratios(reference: Reference, model: Model, batch: Batch, number: int, posit
 
 
 def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> dict[Sum, Array]:
-    """The diagonal of the Hessian of the mean of -log p: mean of (F_nc / theta_nc)^2, (units, child units) by node.
+    """The diagonal of the Hessian of the mean of -log p over rows: the mean of (F_nc / theta_nc)^2 for each edge.
 
-    Equals mean of (F_n rho_nc)^2, which is finite for zero weights too. Rows of probability zero are left out, with a
-    warning that counts them.
+    Equals the mean of (F_n rho_nc)^2, which is finite for zero weights too.
+
+    Parameters
+    ----------
+    model : Model
+        What to measure.
+    x : array, tensor, list, data frame or Table
+        (N, V); rows of probability zero are left out, with a warning that counts them.
+    labels : array, optional
+        (N,): which output of several each row belongs to.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    dict
+        For each Sum an array (units, child units).
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
+    >>> cc.hessian_diagonal(model, [[1]])[root].round(2)
+    array([[3.24, 0.04]])
     """
     samples = samples_of(model, x, None, labels, missing)
     reference = Reference.of(model.program, model.params)
@@ -118,11 +172,41 @@ def _add_squares(reference: Reference, model: Model, batch: Batch, sums: list[Te
 
 
 def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Hessian:
-    """The whole Hessian of the rows' mean of -log p by automatic differentiation in float64: small circuits only.
+    """The whole Hessian of the mean of -log p over rows, by automatic differentiation in float64: small circuits only.
 
-    Rows of probability zero are left out, with a warning that counts them. A unit of probability zero in a possible row
-    is a constant there, as it is in the trace. Differences of large terms cost digits where a node has hardly any
-    flow, but would have much through an edge of weight zero or far below 1e-12; `hessian_diagonal` keeps them.
+    A unit of probability zero in a possible row is a constant there, as it is in the trace. Differences of large terms
+    lose digits if a node has hardly any flow, but would have much through an edge of weight zero or far below 1e-12;
+    `hessian_diagonal` keeps them.
+
+    Parameters
+    ----------
+    model : Model
+        A model of at most 5,000 edges.
+    x : array, tensor, list, data frame or Table
+        (N, V); rows of probability zero are left out, with a warning that counts them.
+    labels : array, optional
+        (N,): which output of several each row belongs to.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    Hessian
+        `.matrix` (E, E), and in `.edges` the weight of each row and column.
+
+    Raises
+    ------
+    OptionError
+        If the circuit has too many edges.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
+    >>> cc.hessian(model, [[1]]).matrix.round(2)
+    array([[3.24, 0.36],
+           [0.36, 0.04]])
     """
     _check_size(int(_existing(model).sum()))
     loss = _Loss.of(model, x, labels, missing)
@@ -148,7 +232,38 @@ def top_eigenvalues(
     """The k largest eigenvalues of the Hessian of the mean of -log p over rows, largest first.
 
     Lanczos (scipy's eigsh) on exact Hessian-vector products, each a forward-over-reverse pass over all rows; the whole
-    matrix where it is small, or where Lanczos fails. Rows of probability zero are left out, with a warning.
+    matrix if it is small, or if Lanczos fails.
+
+    Parameters
+    ----------
+    model : Model
+        What to measure.
+    x : array, tensor, list, data frame or Table
+        (N, V); rows of probability zero are left out, with a warning.
+    k : int, default 5
+        How many eigenvalues.
+    labels : array, optional
+        (N,): which output of several each row belongs to.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    array
+        (k,).
+
+    Raises
+    ------
+    OptionError
+        If k is larger than the number of edges.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
+    >>> cc.top_eigenvalues(model, [[1]], k=1).round(2)
+    array([3.28])
     """
     size = int(_existing(model).sum())
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= size:
@@ -244,7 +359,7 @@ class _Loss:
         return -log_value.sum() / self.rows
 
     def products(self, vectors: Tensor) -> Tensor:  # (M, E) -> (M, E)
-        """Each vector times the Hessian: forward over reverse, a bounded number of vectors and rows at a time."""
+        """Each vector times the Hessian: reverse over reverse, a bounded number of vectors and rows at a time."""
         full = torch.zeros(len(vectors), len(self.kept), dtype=torch.float64)
         full[:, self.kept] = vectors
         total = torch.zeros_like(full)
@@ -255,13 +370,9 @@ class _Loss:
 
 
 def _products(gradient: Callable[[Tensor], Tensor], at: Tensor, vectors: Tensor, at_once: int) -> Tensor:
-    """The derivative of a gradient in the direction of each vector, (M, entries)."""
-
-    def product(vector: Tensor) -> Tensor:
-        curved: Tensor = torch.func.jvp(gradient, (at,), (vector,))[1]
-        return curved
-
-    products: Tensor = torch.func.vmap(product, chunk_size=max(1, at_once))(vectors)
+    """Each vector times the derivative of a gradient, which is symmetric: (M, entries)."""
+    transposed = torch.func.vjp(gradient, at)[1]
+    products: Tensor = torch.func.vmap(lambda vector: transposed(vector)[0], chunk_size=max(1, at_once))(vectors)
     return products
 
 

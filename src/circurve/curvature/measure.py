@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,14 +13,15 @@ from torch import Tensor
 
 from circurve.budget import Need
 from circurve.curvature.depth import fixed_depths, sum_depths
-from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
+from circurve.curvature.record import Curvature, PerSample, squared_ratios
+from circurve.curvature.units import flat, node_refs, unit_facts, wanted_units
 from circurve.data import RowSource, Stream, Table, prepare_source
-from circurve.engine import Backend, Batch, Program, Reference, Request, Statistics, chunks
+from circurve.engine import Backend, Batch, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.numerics import WEIGHT_FLOOR
 from circurve.engine.reference import root_flow
 from circurve.engine.reference.sums import decomposition, weak_decomposition
-from circurve.errors import DataError, OptionError, ParameterError, warn_user
+from circurve.errors import DataError, ParameterError, warn_user
 from circurve.graph import Sum
 from circurve.learning.finite import finite_runs, first_broken_node
 from circurve.learning.local_curvature import RATIO_FLOOR, by_flow, clipped
@@ -54,10 +54,45 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """How much each sum unit is used, how sharp it is and what it adds to the trace, as means over the rows of x.
 
     Exact, per sample first and then the mean, and independent of how the rows are cut into chunks. Costs one E-step
-    and O(edges) memory. `weights` (N,) weigh the rows; `labels` (N,) say which output of several each row belongs to.
-    Rows of probability zero are left out, with a warning that counts them. With `per_sample=True`, or a list of sum
-    nodes or their names, the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a second pass.
-    `memory_budget`: bytes for all of it; what is left of it is for buffers. None: what is free.
+    and O(edges) memory.
+
+    Parameters
+    ----------
+    model : Model
+        What to measure.
+    x : array, tensor, list, data frame or Table
+        (N, V); rows of probability zero are left out, with a warning that counts them.
+    weights : array, optional
+        (N,): how much each row counts.
+    labels : array, optional
+        (N,): which output of several each row belongs to.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    per_sample : bool or sequence of Sum or str, default False
+        True, or a list of sum nodes: the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a
+        second pass.
+    memory_budget : int, optional
+        Bytes for sums, data and buffers; more is refused before it is taken. None is what is free.
+
+    Returns
+    -------
+    Curvature
+        One number for each sum unit and quantity; `.trace` is the mean trace of the Hessian of -log p.
+
+    Raises
+    ------
+    DataError
+        If the rows do not fit the model, or all have probability zero.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> model = cc.fit(cc.hclt(data.train, units=4), data.train, epochs=3, valid=False).model
+    >>> record = cc.curvature(model, data.train)
+    >>> first = record.rank_by("total")[0]
+    >>> record.nodes[first].name, round(float(record.total[first] / record.trace), 2)
+    ('root', 0.06)
     """
     samples = samples_of(model, x, weights, labels, missing)
     left = _need(model, samples, bool(per_sample)).left(memory_budget)
@@ -76,16 +111,16 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     depths, chosen = fixed_depths(model.program), None if per_sample is True else per_sample or None
     if depths is None:
         depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
-    units = _units(model.program)
+    units = unit_facts(model.program)
     return Curvature(
-        flow=_flat(means(sums.unit_flow())),
-        flow_squared=_flat(means(measured.flow_squared)),
-        local=_flat(means(measured.local)),
+        flow=flat(means(sums.unit_flow())),
+        flow_squared=flat(means(measured.flow_squared)),
+        local=flat(means(measured.local)),
         local_mean_ratio=squared_ratios(ratio),
-        total=_flat(means(measured.total)),
-        depth_min=_flat([d.low for d in depths]),
-        depth_max=_flat([d.high for d in depths]),
-        depth_mean=_flat([d.mean for d in depths]),
+        total=flat(means(measured.total)),
+        depth_min=flat([d.low for d in depths]),
+        depth_max=flat([d.high for d in depths]),
+        depth_mean=flat([d.mean for d in depths]),
         layer=units.layer.copy(),  # a record's arrays are its own
         scope_size=units.scope_size.copy(),
         edges=units.edges.copy(),
@@ -106,7 +141,7 @@ def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
         "data": samples.nbytes,
         "values for each row": 3 * 8 * len(samples) * program.units if by_row else 0,
     }
-    return Need("curvature", parts, "use a larger memory_budget, fewer rows, or per_sample for some nodes only")
+    return Need("curvature", parts, "use fewer rows, or per_sample for some nodes only")
 
 
 def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
@@ -135,66 +170,42 @@ def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
     return {name: values.numpy() for name, values in found.items()}
 
 
-def node_refs(model: Model) -> tuple[NodeRef, ...]:
-    """The sum units in the order of all curvature vectors: layer after layer, node after node, unit after unit."""
-    return _units(model.program).refs
-
-
-@dataclass(frozen=True)
-class _ProgramUnits:
-    """What is known of the sum units without parameters or data."""
-
-    refs: tuple[NodeRef, ...]
-    layer: Array
-    scope_size: Array
-    edges: Array
-
-
-_UNITS: WeakKeyDictionary[Program, _ProgramUnits] = WeakKeyDictionary()
-"""The same for all models of a program: a circuit can have 100,000 units, and a fleet many models."""
-
-
-def _units(program: Program) -> _ProgramUnits:
-    if program not in _UNITS:
-        _UNITS[program] = _find_units(program)
-    return _UNITS[program]
-
-
-def _find_units(program: Program) -> _ProgramUnits:
-    circuit = program.circuit
-    position = {node: i for i, node in enumerate(circuit.nodes)}
-    nodes = [(number, node) for number, layer in enumerate(program.sums) for node in layer.nodes]
-    counts = [node.units for _, node in nodes]
-    return _ProgramUnits(
-        refs=tuple(
-            NodeRef(position[node], label(node, position[node]), unit)
-            for _, node in nodes
-            for unit in range(node.units)
-        ),
-        layer=np.repeat(np.array([number for number, _ in nodes], dtype=np.float64), counts),
-        scope_size=np.repeat(
-            np.array([circuit.scope_sizes[position[node]] for _, node in nodes], dtype=np.float64), counts
-        ),
-        edges=_flat([_edges(node) for _, node in nodes]),
-    )
-
-
-def label(node: Sum, position: int) -> str:
-    """A node's own name, or one made from its position in `circuit.nodes`."""
-    return node.name or f"Sum #{position}"
-
-
 def hessian_trace(
     model: Model, x: Any, *, labels: Any = None, missing: int | None = None, memory_budget: int | None = None
 ) -> Any:
-    """Tr(x) = sum_n T_n(x), the trace of the Hessian of -log p(x) in the untied sum weights, for each row: (N,).
+    """Tr(x) = sum_n T_n(x), the trace of the Hessian of -log p(x) in the untied sum weights, for each row.
 
-    Exact and independent of batch and chunk size. A row of probability zero gives NaN, with a warning that counts them.
-    The result is a torch tensor for a torch tensor, else a numpy array. `memory_budget`: bytes for all of it.
+    Exact and independent of batch and chunk size.
+
+    Parameters
+    ----------
+    model : Model
+        What to measure.
+    x : array, tensor, list, data frame or Table
+        (N, V).
+    labels : array, optional
+        (N,): which output of several each row belongs to.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Bytes for data, result and buffers; more is refused before it is taken.
+
+    Returns
+    -------
+    array or tensor
+        (N,); a torch tensor for a torch tensor. A row of probability zero gives NaN, with a warning that counts them.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
+    >>> cc.hessian_trace(model, [[1]]).round(2)  # (0.9 / 0.5)^2 + (0.1 / 0.5)^2
+    array([3.28])
     """
     samples = samples_of(model, x, None, labels, missing)
     parts = {"data": samples.nbytes, "result": 8 * len(samples)}
-    left = Need("hessian_trace", parts, "use a larger memory_budget, or fewer rows").left(memory_budget)
+    left = Need("hessian_trace", parts, "use fewer rows").left(memory_budget)
     reference = Reference.of(model.program, model.params)
     trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples, left)])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
@@ -209,14 +220,43 @@ def per_sample(
     labels: Any = None,
     missing: int | None = None,
 ) -> PerSample:
-    """The decomposition sample by sample, for all units of the chosen sum nodes (by node or name; all by default)."""
+    """The decomposition sample by sample, for all units of the chosen sum nodes.
+
+    Parameters
+    ----------
+    model : Model
+        What to measure.
+    x : array, tensor, list, data frame or Table
+        (N, V).
+    nodes : Sum, str or a sequence of them, optional
+        The sum nodes, or their names; None is all of them.
+    labels : array, optional
+        (N,): which output of several each row belongs to.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    PerSample
+        `.total`, `.local` and `.flow`, each (N, units); NaN for a row of probability zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> model = cc.fit(cc.hclt(data.train, units=4), data.train, epochs=3, valid=False).model
+    >>> found = cc.per_sample(model, data.test, nodes="root")
+    >>> found.total.shape, np.allclose(found.total, found.flow**2 * found.local)
+    ((270, 1), True)
+    """
     return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
 
 
 def _per_sample(
     model: Model, samples: RowSource, nodes: Sequence[Sum | str] | Sum | str | None, memory_budget: int | None = None
 ) -> PerSample:
-    wanted = _wanted(model, nodes)
+    wanted = wanted_units(model, nodes)
     if isinstance(samples, Table):
         samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     reference = Reference.of(model.program, model.params)
@@ -308,31 +348,3 @@ def report_impossible(impossible: int, weight: float) -> None:
         raise DataError("curvature data: every row has probability zero under the model")
     if impossible:
         warn_user(f"{impossible} rows have probability zero under the model and are left out of its curvature")
-
-
-def _wanted(model: Model, nodes: Sequence[Sum | str] | Sum | str | None) -> list[int]:
-    """The unit numbers of the chosen nodes."""
-    refs = node_refs(model)
-    if nodes is None:
-        return list(range(len(refs)))
-    position = {node: i for i, node in enumerate(model.circuit.nodes)}
-    chosen = []
-    for node in (nodes,) if isinstance(nodes, Sum | str) else nodes:
-        found = [
-            i
-            for i, ref in enumerate(refs)
-            if (ref.name == node if isinstance(node, str) else ref.node == position.get(node))
-        ]
-        if not found:
-            raise OptionError(f"nodes: no Sum {node!r} in this circuit")
-        chosen += found
-    return chosen
-
-
-def _flat(layers: Sequence[Array]) -> Array:
-    return np.concatenate([np.zeros(0), *(layer.reshape(-1) for layer in layers)])
-
-
-def _edges(node: Sum) -> Array:
-    """How many children each unit of a sum mixes."""
-    return np.full(node.units, node.child_units, float) if node.mask is None else node.mask.sum(1).astype(float)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.cards import card, facts_table, rows_table
+from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.persistence import replace_file
@@ -30,6 +31,9 @@ PER_SAMPLE_MEANS = ("flow", "flow_squared", "local", "local_mean_ratio", "total"
 COLUMNS = (*PER_SAMPLE_MEANS, "depth_min", "depth_max", "depth_mean", "layer", "scope_size", "edges")
 ROBUST = ("local_flow_weighted", "local_geometric", "local_clipped", "floor_edges", "floor_local")
 """Columns that records of earlier versions lack."""
+
+SHOWN_NODES = 5
+"""How many nodes a notebook lists."""
 
 QUANTITIES: dict[By, str] = {
     "total": "total",
@@ -70,10 +74,22 @@ class PerSample:
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Means over samples for each of the M sum units, in the order of `nodes`; `trace` is the sum of `total`.
+    """For each of the M sum units of a model, means over samples of its use, its sharpness and its share of the trace.
 
-    Two of them of the same model add up: the sum is the one of both data sets together. Only its `depth_mean` is the
-    flow-weighted mean of the two, which need not be the same where paths of different lengths lead to a unit.
+    `curvature` makes one. Its vectors have one entry for each unit, in the order of `nodes`; `trace` is the sum of
+    `total`. Two records of the same model add up: the sum is that of both data sets together. Only `depth_mean` is then
+    the flow-weighted mean of the two, which can differ if paths of different lengths lead to a unit.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> model = cc.fit(cc.hclt(data.train, units=4), data.train, epochs=3, valid=False).model
+    >>> record = cc.curvature(model, data.train)
+    >>> record.columns[:5]
+    ('flow', 'flow_squared', 'local', 'local_mean_ratio', 'total')
+    >>> record.to_pandas().nlargest(1, "total").iloc[0]["name"]
+    'root'
     """
 
     flow: Vector
@@ -229,7 +245,8 @@ class Curvature:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each sum unit, in the order of `nodes`."""
-        import pandas as pd  # noqa: PLC0415 - an optional dependency
+        with needs("pandas", "to_pandas"):
+            import pandas as pd  # noqa: PLC0415 - an optional dependency
 
         refs = {"node": [n.node for n in self.nodes], "name": [n.name for n in self.nodes]}
         refs["unit"] = [n.unit for n in self.nodes]
@@ -244,6 +261,23 @@ class Curvature:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         replace_file(path, content.getvalue())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                f"{self.nodes[i].name}[{self.nodes[i].unit}]",
+                *(f"{column[i]:.3g}" for column in (self.flow_squared, self.local, self.total)),
+                f"{self.total[i] / self.trace:.1%}" if 0 < self.trace < np.inf else "-",
+            )
+            for i in self.rank_by("total")[:SHOWN_NODES].tolist()
+        ]
+        facts = {
+            "trace (sharpness)": f"{self.trace:,.4g}, mean over {self.weight:,.6g} rows",
+            "sum nodes": f"{len(self):,}",
+            "left out": f"{self.impossible:,} rows of probability zero" if self.impossible else None,
+        }
+        heads = ("largest contributions", "F\u00b2", "t", "T", "of the trace")
+        return card("Curvature", facts_table(facts), rows_table(heads, rows))
 
     def __str__(self) -> str:
         lines = [
@@ -277,7 +311,36 @@ def squared_ratios(mean_ratio: Sequence[NDArray[np.float64]]) -> Vector:
 
 
 def load_curvature(path: str | PathLike[str]) -> Curvature:
-    """Read a file written by `Curvature.save`."""
+    """Read a file written by `Curvature.save`.
+
+    Parameters
+    ----------
+    path : str or path
+        A .npz file.
+
+    Returns
+    -------
+    Curvature
+        The record, without what it held for each sample.
+
+    Raises
+    ------
+    FileAccessError, FileFormatError
+        If the file cannot be opened, or is not a record of curvature.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import circurve as cc
+    >>> rows = [[0, 1, 1], [1, 0, 0]] * 5
+    >>> model = cc.fit(cc.mixture(3, components=2), rows, epochs=3).model
+    >>> record = cc.curvature(model, rows)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "curvature.npz")
+    >>> record.save(path)
+    >>> cc.load_curvature(path).trace == record.trace
+    True
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as error:

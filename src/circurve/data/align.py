@@ -19,7 +19,7 @@ from circurve.data.scan import LOOKED_AT
 from circurve.data.source import RowSource
 from circurve.data.table import Table
 from circurve.data.unseen import Misfit, Unseen, check_unseen
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.inputs import Family
 from circurve.schema import Coding, Schema, nearest
@@ -28,7 +28,7 @@ __all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen", "prepa
 
 MissingColumns: TypeAlias = Literal["error", "missing"]
 
-FARTHEST = {torch.float32: 1e5, torch.float64: 1e7}
+MAX_MEAN_IN_SPREADS = {torch.float32: 1e5, torch.float64: 1e7}
 """So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
 the limit of float64."""
 
@@ -99,12 +99,13 @@ def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: tor
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
         mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
-    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > FARTHEST[dtype] * spread)):
+    for number in np.flatnonzero((spread > 0) & (np.abs(mean) > MAX_MEAN_IN_SPREADS[dtype] * spread)):
         label = column_label(train.columns, continuous[number])
-        cure = ", or use precision='float64'" if abs(mean[number]) <= FARTHEST[torch.float64] * spread[number] else ""
+        enough = abs(mean[number]) <= MAX_MEAN_IN_SPREADS[torch.float64] * spread[number]
         return warn_user(
             f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
-            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it{cure}"
+            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it",
+            *((Argument("precision", "float64", ", or use "),) if enough else ()),
         )
 
 
@@ -159,8 +160,9 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     if lacking and missing_columns == "error":
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DataError(
-            f"the column {lacking[0]!r}{more} of the training data is not there; missing_columns='missing' takes its "
-            "values as missing"
+            f"the column {lacking[0]!r}{more} of the training data is not there; add an empty column of that name if "
+            "it is unknown",
+            Argument("missing_columns", "missing", ", or pass "),
         )
     return table.pick([place.get(name) for name in names], names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,7 +14,7 @@ from circurve.data.dataset import SPLITS, Dataset, split_rows
 from circurve.data.debd import COLLECTION
 from circurve.data.synthetic import SIZES, synthetic_dataset
 from circurve.data.text import read_bytes, read_text
-from circurve.errors import DataError
+from circurve.errors import Argument, DataError, needs
 
 __all__ = [
     "SOURCES",
@@ -64,16 +63,39 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     """Load a data set by name, or from the folder that holds its files.
 
     Built in: `digits`, scikit-learn's 1797 images of 8 x 8 pixels, ink (a value above 7 of 16) or not, split 70/15/15;
-    `triangle`, `moons`, `spiral` and `pinwheel`, points in the plane (see `circurve.data.synthetic`).
+    `triangle`, `moons`, `spiral` and `pinwheel`, points in the plane. The 28 sets of the public collection DEBD are
+    downloaded on first use, checked, and kept in the user's cache folder. The environment variable CIRCURVE_CACHE
+    names another cache folder, CIRCURVE_DEBD_URL another address with the same layout.
 
-    With `data_dir`, names are looked for there, as `datasets/NAME/NAME.{train,valid,test}.data`, `NAME/NAME.*.data` or
-    `NAME.*.data`; that folder is never written to.
+    Parameters
+    ----------
+    name : str or Path
+        A name, such as "digits" or "nltcs", or a folder with NAME.train.data, NAME.valid.data and NAME.test.data.
+    data_dir : str or Path, optional
+        Look for names there, as `datasets/NAME/NAME.train.data`, `NAME/NAME.train.data` or `NAME.train.data`, and
+        download nothing; the folder is never written to.
 
-    Without it, the 28 sets of the public collection DEBD (`list_datasets` names them) are downloaded on first use,
-    checked, and kept in the user's cache folder. The environment variable CIRCURVE_CACHE names another cache folder,
-    CIRCURVE_DEBD_URL another place to download from, laid out like the collection.
+    Returns
+    -------
+    Dataset
+        With `.train`, `.valid` and `.test`.
+
+    Raises
+    ------
+    DataError
+        If there is no data set of this name; the message suggests the nearest.
+    DownloadError
+        If a set cannot be downloaded.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.load_dataset("digits")
+    <Dataset digits: 64 variables, rows: 1257 train, 270 valid, 270 test>
+    >>> cc.load_dataset("moons").train.shape
+    (2000, 2)
     """
-    if not isinstance(name, str) or os.sep in name:
+    if not isinstance(name, str) or Path(name).name != name:
         return read_folder(name)
     found = {} if data_dir is None else find_datasets(data_dir)
     if name in found:
@@ -84,9 +106,10 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
         return synthetic_dataset(name)
     if data_dir is not None:
         there = ", ".join(sorted(found)) or "no NAME.train.data file"
-        other = "without data_dir it is downloaded" if name in COLLECTION else f"built in: {', '.join(BUILT_IN)}"
+        downloaded = ("without ", Argument("data_dir"), " it is downloaded")
+        other = downloaded if name in COLLECTION else (f"built in: {', '.join(BUILT_IN)}",)
         guess = _guess(name, [*BUILT_IN, *sorted(found)])
-        raise DataError(f"no data set '{name}' in {check_folder(data_dir)}{guess}; found there: {there}; {other}")
+        raise DataError(f"no data set '{name}' in {check_folder(data_dir)}{guess}; found there: {there}; ", *other)
     _check_known(name, [*BUILT_IN, *COLLECTION])
     parts, _ = fetch(COLLECTION[name])
     return Dataset(name, parts["train"], parts["valid"], parts["test"])
@@ -126,7 +149,8 @@ def is_name(name: str, data_dir: str | Path | None) -> bool:
 
 
 def _load_digits() -> Dataset:
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - slow to import, and only needed here
+    with needs("sklearn", "the data set digits"):
+        from sklearn.datasets import load_digits  # noqa: PLC0415 - slow to import, and only needed here
 
     source = load_digits()
     pixels = (source.data > DIGITS_THRESHOLD).astype(np.uint8)
@@ -155,11 +179,12 @@ def _guess(name: str, known: list[str]) -> str:
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
-def check_folder(path: str | Path, argument: str = "data_dir ") -> Path:
-    """The folder, if it is one; DataError if not."""
+def check_folder(path: str | Path, argument: str | None = "data_dir") -> Path:
+    """The folder, if it is one; DataError if not. argument: the one that names it."""
     folder = Path(path).expanduser()
     if not folder.is_dir():
-        raise DataError(f"{argument}{folder}: {'is not a folder' if folder.exists() else 'no such folder'}")
+        named = () if argument is None else (Argument(argument), " ")
+        raise DataError(*named, f"{folder}: {'is not a folder' if folder.exists() else 'no such folder'}")
     return folder
 
 
@@ -185,10 +210,11 @@ def _read_dataset(name: str, folder: Path) -> Dataset:
 
 def read_folder(path: str | Path) -> Dataset:
     """The one set whose files lie in this very folder, whatever its name."""
-    folder = check_folder(path, "")
+    folder = check_folder(path, None)
     names = sorted(file.name.removesuffix(TRAIN) for file in folder.glob(f"*{TRAIN}"))
     if len(names) == 1:
         return _read_dataset(names[0], folder)
     if not (below := ", ".join(sorted(find_datasets(folder)))):
         raise DataError(f"{folder}: is a folder without a data set; there is no NAME{TRAIN} in it")
-    raise DataError(f"{folder}: is a folder of data sets; give it as data_dir, with one of the names {below}")
+    named = f", with one of the names {below}"
+    raise DataError(f"{folder}: is a folder of data sets; give it as ", Argument("data_dir"), named)

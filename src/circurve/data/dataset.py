@@ -15,7 +15,7 @@ from circurve.data.convert import Array, Names, about
 from circurve.data.debd import SPLITS
 from circurve.data.entry import as_table
 from circurve.data.table import Table
-from circurve.errors import DataError, OptionError
+from circurve.errors import Argument, DataError, OptionError
 
 __all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
 
@@ -27,10 +27,25 @@ numpy.random.default_rng(seed) has that stream, and rows that were made with it 
 @final
 @dataclass(frozen=True, eq=False, init=False)
 class Dataset:
-    """Rows for training and, where there are any, for validation and test; all with the same columns.
+    """Rows for training and, optionally, for validation and test; all with the same columns.
 
-    The parts may be given in any form that `circurve.data.as_table` takes. Names come from `columns`, or else from the
-    training rows; parts without names get them.
+    Parameters
+    ----------
+    name : str
+        What messages call the data set.
+    train, valid, test : array, data frame or Table
+        The rows, in any form that `fit` takes; `valid` and `test` may be None.
+    columns : list of str, optional
+        The names of the columns; None takes those of the training rows. Parts without names get them.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.Dataset("coins", train=[[0, 1], [1, 1], [1, 0]], test=[[0, 0]], columns=["a", "b"])
+    >>> data
+    <Dataset coins: 2 variables, rows: 3 train, 1 test>
+    >>> data.train[:2]
+    <Table: 2 rows x 2 columns; int64; columns a, b>
     """
 
     name: str
@@ -101,9 +116,32 @@ def split_rows(
 
 
 def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
-    """A share of the rows, at random but in their order; of a `Dataset`, a share of its training rows.
+    """A share of the rows, drawn at random and kept in order; of a `Dataset`, a share of its training rows.
 
-    The fractions of one seed are nested: 5 % contains 1 %. There is always at least one row.
+    Parameters
+    ----------
+    data : Dataset, Table or array
+        What to take rows from.
+    share : float
+        Above 0, at most 1; at least one row is taken.
+    seed : int, default 0
+        Fractions of one seed are nested: its 5 % contain its 1 %.
+
+    Returns
+    -------
+    Dataset, Table or array
+        Of the same kind as `data`.
+
+    Raises
+    ------
+    OptionError
+        If the share is not in (0, 1].
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.take_fraction(cc.load_dataset("digits"), 0.1)
+    <Dataset digits: 64 variables, rows: 126 train, 270 valid, 270 test>
     """
     if isinstance(data, Dataset):
         return replace(data, train=take_fraction(data.train, share, seed))
@@ -119,7 +157,7 @@ def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
 def check_seed(seed: object) -> None:
     """Refuse what is not a whole number >= 0."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise OptionError(f"seed must be a whole number >= 0, not {seed!r}")
+        raise OptionError(Argument("seed"), f" must be a whole number >= 0, not {seed!r}")
 
 
 def _shuffled(count: int, seed: int, purpose: int) -> NDArray[np.int64]:

@@ -60,10 +60,38 @@ def as_table(
 def Examples(  # noqa: N802 - it was a class, and reads like one where it is used
     data: Any, weights: Any = None, labels: Any = None, missing: int | None = None
 ) -> Table:
-    """Rows of data with what belongs to them; `fit` takes one wherever it takes plain data.
+    """Rows of data with their weights and labels; `fit` takes one wherever it takes plain data.
 
-    weights: one number >= 0 for each row. labels: which output of a circuit with several roots each row belongs to.
-    missing: a whole number that marks missing values in integer data, beside NaN in floating data.
+    Parameters
+    ----------
+    data : array, tensor, list, data frame, mapping or sparse matrix
+        Rows x columns.
+    weights : array, optional
+        (N,): how much each row counts, at least 0.
+    labels : array, optional
+        (N,): which output of a circuit with several roots each row belongs to.
+    missing : int, optional
+        A number that marks missing values in whole numbers, in addition to NaN.
+
+    Returns
+    -------
+    Table
+        The rows, checked.
+
+    Raises
+    ------
+    DataError
+        If the data do not form a table, or weights and labels do not fit it.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rows = cc.Examples([[0, 1], [1, -1]], weights=[2, 1], missing=-1)
+    >>> rows
+    <Table: 2 rows x 2 columns; int64; 1 values missing; weights>
+    >>> rows.observed
+    tensor([[ True,  True],
+            [ True, False]])
     """
     return as_table(data, weights=weights, labels=labels, missing=missing)
 

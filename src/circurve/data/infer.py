@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from circurve.data.convert import Array, column_label
 from circurve.data.entry import as_table
+from circurve.data.infer_stream import DROP, StreamRules, Types, stream_schema
 from circurve.data.open_stream import as_source, is_streamed
-from circurve.data.recode import recoded
+from circurve.data.recode import common_codings
 from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
-from circurve.data.stream import SAMPLED, Stream, sample_rows, say_stream
 from circurve.data.table import Table
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
-from circurve.schema import Coding, Column, Kind, Schema, Value, nearest
+from circurve.schema import Coding, Column, Kind, Schema, Value
 
 __all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
 
@@ -38,11 +38,7 @@ SLACK = 0.8
 MAX_CATEGORIES = 256
 """Text with more different values, or with hardly a value twice, names rows; it does not describe them."""
 
-DROP = "drop"
 TYPES = ("bernoulli", "categorical", "binomial", "poisson", "gaussian", DROP)
-
-Types = Mapping[str | int, str | Family]
-"""For some columns, by name or number, the family: its name, a family with its options, or "drop"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,31 +93,61 @@ def infer_schema(
 ) -> Schema:
     """The schema of a data frame or of another table: a family for each column, with the reason; `print` shows it.
 
-    The first line that fits decides:
+    The first line that fits decides::
 
-    nothing observed                                    Bernoulli
-    true and false                                      Bernoulli
-    text, declared categories                           Categorical; an error above 256 values, or if hardly one repeats
-    dates                                               Gaussian over days since the first one
-    only 0 and 1                                        Bernoulli
-    a single whole number                               Categorical with one state
-    whole numbers, at most 20, each at least twice and
-        5 times on average                              Categorical
-    whole numbers from 0, mean below 50, largest below 1000:
-        variance at least 0.8 of the mean               Poisson
-        variance at least 0.8 of a Binomial's           Binomial(largest)
-    all other numbers                                   Gaussian
+        nothing observed                                    Bernoulli
+        true and false                                      Bernoulli
+        text, declared categories                           Categorical; an error above 256 values, or if hardly
+                                                            any value occurs twice
+        dates                                               Gaussian over days since the first one
+        only 0 and 1                                        Bernoulli
+        a single whole number                               Categorical with one state
+        whole numbers, at most 20, each at least twice and
+            5 times on average                              Categorical
+        whole numbers from 0, mean below 50, largest below 1000:
+            variance at least 0.8 of the mean               Poisson
+            variance at least 0.8 of a Binomial's           Binomial(largest)
+        all other numbers                                   Gaussian
 
     Tables without column names (arrays, tensors, files without a header) have another rule for numbers: only 0 and 1
     is Bernoulli, whole numbers from 0 to 255 are Categorical(largest + 1), all others Gaussian.
 
-    types: families for some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`; also a family
-    with its options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
-    missing: a number that marks missing values. unseen_share: the probability that columns of categories keep for
-    values not seen here (`Column.unseen_share`). With several tables, the schema covers the values of all.
+    Parameters
+    ----------
+    *tables : array, data frame or Table
+        With several tables, the schema covers the values of all.
+    types : mapping, optional
+        Families of some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`, or with their
+        options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    unseen_share : float, default 0
+        The probability that columns of categories keep for values not seen here (`Column.unseen_share`).
+
+    Returns
+    -------
+    Schema
+        One `Column` for each column that is kept.
+
+    Raises
+    ------
+    DataError
+        If a column of text names rows instead of describing them, or a type does not fit its column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> table = {"city": ["Oslo", "Rome", "Lima"] * 8, "orders": [2, 9, 4, 30, 1, 12, 0, 7] * 3}
+    >>> cc.infer_schema(table, types={"orders": "poisson"})
+    column  family          values            reason
+    city    Categorical(3)  Lima, Oslo, Rome  text, 3 different
+    orders  Poisson()       whole numbers     given
     """
     if any(is_streamed(table) for table in tables):
-        return _of_stream(tables, types, missing, unseen_share)
+        if len(tables) > 1:
+            raise OptionError("infer_schema takes one stream at a time")
+        rules = StreamRules(infer_schema, _of_ranges, unseen_share)
+        return stream_schema(as_source(tables[0], missing), types or {}, rules)
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
     found, alike = [], _ColumnsAlike()
@@ -142,17 +168,33 @@ def infer_schema(
 
 
 def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ...]:
-    """One input family for each column of data (N, V), for the numbers as they are, from all tables together.
+    """One input family for each column of data (N, V), for the numbers as they are.
 
-    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`, so a
-    value above the largest one seen here is impossible later; give training, validation and test data together, or
-    name the families, where that may occur. Anything else: `Gaussian`, with a warning where -1 is the only thing
-    against a discrete family, because it often marks what is missing. `missing` is the number that does. Text has a
-    `Categorical`. `infer_schema` looks closer at tables with column names.
+    Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`. Text: a
+    `Categorical`. All other numbers: `Gaussian`, with a warning if -1 is the only value that is not 0 or above,
+    because it often marks what is missing. `infer_schema` looks closer at tables with column names.
 
     The `min_variance` of a Gaussian goes with the units of its column: 1e-4 s^2, where s is the spread of the values,
     outliers left aside; 1e-4 for a constant. It does not follow a spread that float32 cannot tell from rounding beside
     the median. Cost O(N V).
+
+    Parameters
+    ----------
+    *tables : array, data frame or Table
+        Give training, validation and test data together: a value above the largest one seen here is impossible later.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    tuple of Family
+        One for each column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.infer_families([[0, 2], [1, 0], [1, 1]])
+    (Bernoulli(), Categorical(states=3))
     """
     if not tables:
         raise DataError("infer_families needs at least one table")
@@ -194,36 +236,12 @@ def _gaussian(median: float, spread: float) -> Gaussian:
     return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
 
 
-def _of_stream(tables: Sequence[Any], types: Types | None, missing: int | None, unseen_share: float) -> Schema:
-    """The schema of a stream: the same as in memory, from a pass over its rows, or from a sample of batches.
-
-    Columns of a file are read one by one. Arrays, and batches without names, need a pass for ranges alone. Batches with
-    names are judged by evenly spaced rows.
-    """
-    if len(tables) > 1:
-        raise OptionError("infer_schema takes one stream at a time")
-    stream = as_source(tables[0], missing)
-    assert isinstance(stream, Stream)
-    reader, told = stream.reader, dict(types or {})
-    whole = getattr(reader, "column", None)
-    if whole is not None:
-        unknown = next((name for name in told if name not in (reader.columns or ())), None)
-        if unknown is not None:
-            raise OptionError(f"types: no column {unknown!r}{nearest(str(unknown), reader.columns or ())}")
-        ignored = tuple(name for name in reader.columns or () if told.get(name) == DROP)
-        found: list[Column] = []
-        for name in (name for name in reader.columns or () if name not in ignored):
-            own: Types | None = {name: told[name]} if name in told else None
-            found += infer_schema(whole(name), types=own, missing=stream.missing, unseen_share=unseen_share).columns
-        return Schema(tuple(found), ignored)
-    first = next(stream.pieces())
-    if first.columns is None and first.codings is None and not told:
-        columns, alike = scan_columns(stream), _ColumnsAlike()
-        schema = Schema(tuple(alike(None, *_plain(columns, v)) for v in range(reader.width)))
-        _warn_of_marks(columns, first, schema.families)
-        return schema
-    say_stream(stream, f"schema from {min(len(stream), SAMPLED):,} rows, evenly taken")
-    return infer_schema(*sample_rows(stream, SAMPLED), types=types, unseen_share=unseen_share)
+def _of_ranges(columns: Columns, first: Table) -> Schema:
+    """The schema of numbers without names, from their ranges; `first`: some of the rows, for messages."""
+    alike = _ColumnsAlike()
+    schema = Schema(tuple(alike(None, *_plain(columns, v)) for v in range(len(columns.high))))
+    _warn_of_marks(columns, first, schema.families)
+    return schema
 
 
 class _ColumnsAlike:
@@ -293,8 +311,10 @@ def _text(found: _Found) -> Column:
         key = found.number if found.name is None else found.name
         raise DataError(
             f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
-            f"which no model learns from; leave the column out with types={{{key!r}: 'drop'}}, or keep it with "
-            f"types={{{key!r}: 'categorical'}}"
+            "which no model learns from; leave the column out with ",
+            Argument("types", {key: "drop"}),
+            ", or keep it with ",
+            Argument("types", {key: "categorical"}),
         )
     more = f", {used} of them observed" if used < len(categories) else ""
     return found.categories(categories, f"text, {len(categories)} different{more}")
@@ -309,27 +329,29 @@ def _as_told(found: _Found, told: str | Family) -> Column:
         if coding.categories is not None:
             return found.categories(coding.categories, "given")
         if coding.kind == "date":
-            raise OptionError(
-                f"types: {found.label} holds dates, which cannot be categorical; turn them into text first"
-            )
+            raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; turn them into text first")
         return found.numbers(np.unique(values), "given")
     if any(isinstance(value, str) for value in coding.categories or ()):
-        raise OptionError(f"types: {found.label} holds text, which cannot be {told}; use categorical or drop")
+        raise _wrong_type(f"{found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
         return found.column(found.gaussian, "given", "date" if coding.kind == "date" else "number")
     if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
-        raise OptionError(f"types: {found.label} has values that are not whole numbers >= 0, which {told} needs")
+        raise _wrong_type(f"{found.label} has values that are not whole numbers >= 0, which {told} needs")
     if told == "bernoulli" and values.size and values.max() > 1:
-        raise OptionError(f"types: {found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
+        raise _wrong_type(f"{found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
     high = int(values.max(initial=1))
     family = {"bernoulli": Bernoulli(), "poisson": Poisson(), "binomial": Binomial(max(1, high))}[told]
     return found.column(family, "given", "boolean" if (coding.kind, told) == ("boolean", "bernoulli") else "number")
 
 
+def _wrong_type(problem: str) -> OptionError:
+    return OptionError(Argument("types"), f": {problem}")
+
+
 def parse_type(text: str) -> str:
     """The name of a family, or "drop", as `types` has it; OptionError for any other text."""
     if text.lower() not in TYPES:
-        raise OptionError(f"types: {text!r} is none of {', '.join(TYPES)}")
+        raise _wrong_type(f"{text!r} is none of {', '.join(TYPES)}")
     return text.lower()
 
 
@@ -345,47 +367,22 @@ def _read(
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
     first = read[0]
     if not types:
-        return _common(read), (), {}
+        return common_codings(read), (), {}
     finder = Schema.of([Bernoulli()] * first.shape[1], first.columns)
     told: dict[int, str | Family] = {}
     for key, kind in types.items():
         if not isinstance(kind, Family | str):
-            raise OptionError(f"types: {key!r} must be the name of a family or a family, not {kind!r}")
+            raise _wrong_type(f"{key!r} must be the name of a family or a family, not {kind!r}")
         told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
     kept = [v for v in range(first.shape[1]) if told.get(v) != DROP]
     if not kept:
-        raise OptionError("types: all columns are left out")
+        raise _wrong_type("all columns are left out")
     if len(kept) < first.shape[1] and first.columns is None:
-        raise OptionError("types: 'drop' is for columns with names; leave the column out of the array")
+        raise _wrong_type("'drop' is for columns with names; leave the column out of the array")
     ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
     names = tuple(name for name in first.columns or () if name not in ignored)
-    read = _common([table.pick(kept, names) if ignored else table for table in read])
+    read = common_codings([table.pick(kept, names) if ignored else table for table in read])
     return read, ignored, {place: told[v] for place, v in enumerate(kept) if v in told}
-
-
-def _common(tables: list[Table]) -> list[Table]:
-    """The tables in one coding that covers them all."""
-    if all(table.codings == tables[0].codings for table in tables):
-        return tables
-    width = tables[0].shape[1]
-    each = [table.codings or (Coding(),) * width for table in tables]
-    new = [_joint([codings[v] for codings in each], column_label(tables[0].columns, v)) for v in range(width)]
-    return [recoded(table, old, new)[0] for table, old in zip(tables, each, strict=True)]
-
-
-def _joint(codings: Sequence[Coding], label: str) -> Coding:
-    """One coding for the values of several tables."""
-    kinds = {coding.kind for coding in codings}
-    if kinds == {"category"}:
-        merged = dict.fromkeys(value for coding in codings for value in coding.categories or ())
-        if set(merged) == set(codings[0].categories or ()):
-            return codings[0]
-        return Coding("category", tuple(sorted(merged, key=lambda value: (isinstance(value, str), value))))
-    if kinds == {"date"}:
-        return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
-    if kinds <= {"number", "boolean"}:
-        return Coding() if "number" in kinds else codings[0]
-    raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")
 
 
 def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -> None:
@@ -394,4 +391,5 @@ def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
         where = column_label(table.columns, int(suspects[0])) + more
         taken = type(families[suspects[0]]).__name__
-        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}; if -1 marks missing values, say missing=-1")
+        hint = Argument("missing", -1, "; if -1 marks missing values, say ")
+        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}", hint)

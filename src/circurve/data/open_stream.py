@@ -35,14 +35,43 @@ def open_stream(
 ) -> Stream:
     """Data that stay where they are, for `fit`, `hclt`, `log_prob`, `curvature` and other places that take a table.
 
-    source: a `numpy.memmap`, or another array; a Parquet or Arrow file, or a folder of them; a torch `DataLoader`; an
-    iterable of batches, or a function without arguments that returns one. All but arrays are read again in each epoch.
-
     Rows of arrays are shuffled as rows in memory are. Those of files are shuffled block by block (row groups, record
-    batches): blocks in random order, then rows within windows of consecutive blocks, as many as half of the `buffer`
-    (in bytes) holds. `block_rows` cuts an array into blocks and shuffles it like a file: from a disk, whole blocks are
-    read faster than single rows. Batches come in the order in which the iterable gives them.
-    columns: some of a file's columns. missing: a number that marks missing values.
+    batches): blocks in random order, then rows within windows of consecutive blocks. Batches of an iterable come in the
+    order in which it gives them.
+
+    Parameters
+    ----------
+    source : array, path, DataLoader, iterable of batches, or function that returns one
+        A `numpy.memmap` or another array; a Parquet or Arrow file, or a folder of them; a torch `DataLoader`; batches.
+        All but arrays are read again in each epoch.
+    columns : sequence of str, optional
+        Some of a file's columns.
+    block_rows : int, optional
+        Cut an array into blocks of so many rows and shuffle it like a file: a disk gives blocks faster than rows.
+    buffer : int, default 256 MiB
+        Bytes of rows in memory; a window is half of it.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Returns
+    -------
+    Stream
+        The rows, not read yet.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or the source cannot be read more than once.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> stream = cc.open_stream([data.train[:1000], data.train[1000:]])  # two batches
+    >>> circuit = cc.hclt(data.train, units=4)
+    >>> model = cc.fit(circuit, stream, epochs=2, valid=False).model
+    >>> model.log_prob(stream).shape == (len(data.train),)
+    True
     """
     if isinstance(source, Stream):
         raise OptionError("this is a stream already; open_stream takes what a stream is made of")

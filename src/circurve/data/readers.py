@@ -53,9 +53,9 @@ class ArrayReader:
         """A block, copied."""
         return self._table(np.array(self.array[block * self.block_rows : (block + 1) * self.block_rows]))
 
-    def gather(self, rows: NDArray[np.int64]) -> Table:
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
         """Rows by their numbers, copied."""
-        return self._table(np.asarray(self.array[rows]))
+        return self._table(np.array(self.array[rows]))
 
     def _table(self, values: Array) -> Table:
         self._reads += 1
@@ -137,7 +137,7 @@ class _FrameReader:
 
         return as_table(pa.concat_tables([f for b in range(len(self.blocks)) for f in self._frames(b, [name])]))
 
-    def gather(self, rows: NDArray[np.int64]) -> Table:
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
         """Not for files of blocks."""
         raise NotImplementedError
 
@@ -231,7 +231,7 @@ class BatchReader:
             raise DataError(f"{self.name}: batch {block + 1} has shape {table.shape}, in the first pass it was another")
         return table
 
-    def gather(self, rows: NDArray[np.int64]) -> Table:
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
         """Not for iterables."""
         raise NotImplementedError
 

@@ -20,10 +20,7 @@ from circurve.data.source import block_order
 from circurve.data.table import Table
 from circurve.schema import Schema
 
-__all__ = ["BUFFER", "SAMPLED", "Binding", "Reader", "Stream", "sample_rows", "say_stream"]
-
-SAMPLED = 100_000
-"""Rows of a sample that stands for a stream."""
+__all__ = ["BUFFER", "Binding", "Reader", "Stream", "sample_rows", "say_stream"]
 
 BUFFER = 256 << 20
 """Bytes of rows that a stream of blocks holds at a time, unless told otherwise. Rows are mixed within half of it."""
@@ -52,7 +49,7 @@ class Reader(Protocol):
     def read(self, block: int) -> Table:
         """A block."""
 
-    def gather(self, rows: NDArray[np.int64]) -> Table:
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
         """Rows by their numbers, for access by rows."""
 
 
@@ -81,6 +78,27 @@ class Stream:
 
     `open_stream` makes one. It stands wherever a table stands: in `fit`, `hclt`, `log_prob`, `curvature`. The first use
     reads all of it once, to check it.
+
+    Parameters
+    ----------
+    reader : Reader
+        What the rows are read from.
+    binding : Binding, optional
+        The schema, and what a pass over all rows found.
+    chosen : Tensor, optional
+        The numbers of some rows, ascending; None is all rows.
+    device : torch.device, default cpu
+        Where rows go that are taken.
+    buffer : int, default 256 MiB
+        Bytes of rows in memory.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.open_stream([[0, 1], [1, 1], [0, 0]])
+    <Stream array of int64: 3 rows x 2 columns>
     """
 
     reader: Reader
@@ -182,6 +200,8 @@ class Stream:
 
     def span(self, start: int, stop: int) -> tuple[Table, slice]:
         """A table in memory of these consecutive rows."""
+        if self.reader.access == "rows" and self.chosen is None:
+            return self._checked(self.reader.gather(slice(start, stop))).to(self.device), slice(0, stop - start)
         table, places = self.take(torch.arange(start, stop))
         return (table if self.reader.access == "rows" else table.rows(places)), slice(0, stop - start)
 
@@ -222,9 +242,7 @@ class Stream:
         size = rows or max(1, PIECE // max(1, self.shape[1]))
         if self.chosen is not None or self.reader.access == "rows":
             for start in range(0, len(self), size):
-                index = torch.arange(start, min(start + size, len(self)))
-                table, places = self.take(index)
-                yield table if self.reader.access == "rows" else table.rows(places)
+                yield self.span(start, min(start + size, len(self)))[0]
             return
         for number in range(len(self.reader.sizes)):
             table = self._block(number)

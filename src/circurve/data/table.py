@@ -79,10 +79,21 @@ class ArrayLike(NDArrayOperatorsMixin):
 class Table(ArrayLike):
     """Rows x columns of numbers, with names, missing values, and the weights and labels of the rows.
 
-    `as_table` makes one from any source, `check` fits it to the families of a circuit. It reads like a numpy array of
+    `Examples` and `load_data` make one, and so does every function that takes data. It reads like a numpy array of
     shape (N, V), with NaN for what is missing: `np.asarray(table)`, `table[3]`, `table[:, 0]`, `table == 1`,
-    `table.mean(axis=0)`. Two things differ: a choice of rows, `table[:10]`, is a table again, and `table + table` puts
-    the rows of both below one another. A table does not change; `np.array(table)` is a copy that does.
+    `table.mean(axis=0)`. Two things differ: a choice of rows, `table[:10]`, is a table again, and `table + table` is
+    the rows of the first, then those of the second. A table does not change; `np.array(table)` is a copy that does.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> table = cc.Examples({"city": ["Oslo", "Rome", None], "price": [1.5, 2.5, 4.0]})
+    >>> table.columns
+    ('city', 'price')
+    >>> table[:2]
+    <Table: 2 rows x 2 columns; float64; columns city, price; 0 values missing>
+    >>> table[:, 1]
+    array([1.5, 2.5, 4. ])
     """
 
     values: Tensor  # (N, V)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from circurve.data.convert import Array, column_label, short
 from circurve.data.table import Table
-from circurve.errors import DataError, OptionError, warn_user
+from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Family
+from circurve.inputs.family import counts_from_zero
 from circurve.schema import Column, Schema, Value
 
 __all__ = ["LARGEST", "Misfit", "Unseen", "check_unseen", "find_misfits", "misfit_reason", "report"]
@@ -26,9 +27,13 @@ LARGEST = int(np.iinfo(np.int32).max)
 SHOWN = 5
 """How many categories a message lists."""
 
-OUTCOMES = {
-    "impossible": "rows with such a value have probability 0; pass unseen='missing' to take it as missing",
-    "missing": "taken as missing",
+OUTCOMES: Mapping[str, tuple[str | Argument, ...]] = {
+    "impossible": (
+        "rows with such a value have probability 0; pass ",
+        Argument("unseen", "missing"),
+        " to take it as missing",
+    ),
+    "missing": ("taken as missing",),
 }
 
 
@@ -92,18 +97,21 @@ def report(misfits: Sequence[Misfit], table: Table, schema: Schema, unseen: Unse
     example, known = short(first.values[0]), _known(schema.columns[first.column])
     if unseen == "error":
         place = table.cell(int(first.rows[0]), first.column)
-        raise DataError(f"{place}: {example} was not seen in training ({known}); pass unseen='missing' to leave it out")
+        problem = f"{place}: {example} was not seen in training ({known}); pass "
+        raise DataError(problem, Argument("unseen", "missing"), " to leave it out")
     label = column_label(table.columns, first.column)
     more = f" and {len(first.values) - 1} more values" if len(first.values) > 1 else ""
     others = [column_label(table.columns, misfit.column) for misfit in told[1:]]
     also = f"; also in {others[0]}{f' and {len(others) - 1} more columns' if len(others) > 1 else ''}" if others else ""
     rows = len({int(row) for misfit in told for row in misfit.rows})
     where = f"first in {table.cell(int(first.rows[0]), first.column).rpartition(', ')[2]}"
-    hint = "; if -1 marks missing values, pass missing=-1" if -1 in first.values else ""
+    hint = (Argument("missing", -1, "; if -1 marks missing values, pass "),) if -1 in first.values else ()
     were = "were" if more else "was"
     warn_user(
         f"{label}: {example}{more} {were} not seen in training ({known}){also}; {rows} row{'s' * (rows != 1)} in all, "
-        f"{where}: {OUTCOMES[unseen]}{hint}"
+        f"{where}: ",
+        *OUTCOMES[unseen],
+        *hint,
     )
 
 
@@ -115,5 +123,5 @@ def _known(column: Column) -> str:
     support = column.family.support()
     if support is None:
         return repr(column.family)
-    whole = support == tuple(range(len(support)))
+    whole = counts_from_zero(support)
     return f"{support[0]} to {support[-1]}" if whole and len(support) > 2 else ", ".join(map(str, support[:SHOWN]))

@@ -20,6 +20,7 @@ from torch import Tensor
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.program import Program
 from circurve.inputs import Family, Indicator
+from circurve.inputs.common import tensor_of
 
 __all__ = [
     "StateSums",
@@ -59,7 +60,7 @@ def state_logs(family: Family, parameters: Tensor, missing: bool) -> Tensor:  # 
     """log p of each state; a last column of zeros stands for a missing value."""
     support = family.support()
     assert support is not None
-    states = parameters.new_tensor(support).expand(1, parameters.shape[1], -1)
+    states = tensor_of(support, parameters).expand(1, parameters.shape[1], -1)
     return torch.nn.functional.pad(family.log_prob(parameters, states), (0, int(missing)))
 
 
@@ -67,7 +68,7 @@ def state_statistics(family: Family, flow: Tensor) -> Tensor:  # (R, G, K, state
     """Sufficient statistics of an input layer from its flow by state (R, G, K, S, the last perhaps "missing")."""
     support = family.support()
     assert support is not None
-    states = flow.new_tensor(support).expand(1, flow.shape[1], -1)
+    states = tensor_of(support, flow).expand(1, flow.shape[1], -1)
     features = family.features(states, None)  # (1, G, features, S without missing)
     seen = flow[..., : len(support)].to(features.dtype)
     return torch.matmul(seen, features.expand(seen.shape[0], -1, -1, -1).transpose(-1, -2))

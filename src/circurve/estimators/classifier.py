@@ -17,6 +17,7 @@ from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import check_target
 from circurve.estimators.training import build, learn, learn_more
 from circurve.graph import Circuit
+from circurve.learning.checkpoints import claim
 from circurve.model import Model
 
 __all__ = ["CircuitClassifier"]
@@ -25,14 +26,50 @@ Floats = NDArray[np.float64]
 
 
 class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc]
-    """p(class | x) from one circuit for each class and the classes' shares, by Bayes' rule.
+    """p(class | x) from one circuit for each class and the classes' shares, by Bayes' rule, for scikit-learn.
 
-    Missing values are integrated out, so `predict_proba` is the model's exact posterior given what is observed. The
-    parameters are those of `DensityEstimator`; each class has a structure of its own and stops by rows of its own.
+    Missing values are integrated out, so `predict_proba` is the model's exact posterior given what is observed. Each
+    class has a structure of its own and stops by rows of its own.
 
-    Attributes: `classes_`; `class_count_` and `class_prior_`, the weight of each class and its share; `models_`, one
-    `Model` for each class; `ensembles_`, the reports of their members, None without `ensemble`; `n_iter_`, the most
-    epochs of any class; `n_features_in_`, `feature_names_in_`.
+    Parameters
+    ----------
+    n_units : int, sequence of int or "auto", default 32
+        States of each latent variable, as in `DensityEstimator`.
+    n_estimators, ensemble, structure, method, mu, init : as in `DensityEstimator`
+        What is trained, and how.
+    max_epochs, batch_size, step_size, pseudocount : as in `DensityEstimator`
+        Steps of the training.
+    validation_fraction, patience : as in `DensityEstimator`
+        When it stops.
+    types, schema, unseen : as in `DensityEstimator`
+        What the columns mean.
+    random_state, device, verbose, checkpoint : as in `DensityEstimator`
+        Randomness, device, progress, and a folder for checkpoints.
+
+    Attributes
+    ----------
+    classes_ : array
+        The classes.
+    class_count_, class_prior_ : array
+        The weight of each class, and its share.
+    models_ : list of Model
+        One for each class.
+    ensembles_ : list or None
+        The reports of their members, with `ensemble`.
+    n_iter_ : int
+        The most epochs of any class.
+    n_features_in_, feature_names_in_ : int, array
+        The columns of X.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> classifier = cc.CircuitClassifier(n_units=2, max_epochs=10, random_state=0).fit(x, y)
+    >>> nan = float("nan")
+    >>> classifier.predict([[nan, nan, 1.4, nan], [nan, nan, 5.8, nan]])  # petal length alone
+    array([0, 2])
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CircuitClassifier:  # noqa: N803
@@ -41,7 +78,10 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         table, y = self._rows_and_classes(X, y, sample_weight, reset=True)
         self.classes_ = np.unique(y)
         parts = [table.rows(y == label) for label in self.classes_]
-        results = [learn(recipe, part, self.schema_, seed) for part in parts]
+        claim(
+            recipe.checkpoint, type(self).__name__, lambda: {"classes": str(self.classes_.tolist()), **recipe.facts()}
+        )
+        results = [learn(recipe.part(f"class-{n}"), part, self.schema_, seed) for n, part in enumerate(parts)]
         self.models_: list[Model | Circuit] = [result.model for result in results]
         self.ensembles_ = [result.ensemble for result in results]
         self.n_units_ = [result.units for result in results]

@@ -21,33 +21,86 @@ Floats = NDArray[np.float64]
 
 
 class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
-    """A probabilistic circuit as a density estimator.
+    """A probabilistic circuit as a density estimator for scikit-learn.
 
     X is an array of numbers, NaN for missing, or a data frame, which may hold text, booleans and dates too.
 
-    n_units: Units of each latent variable. Of several, such as (8, 16, 32), the best by held-out likelihood; "auto" is
-    4, 8, 16, ... to 256, until two in a row are worse. With `ensemble`, members take several in turn.
-    n_estimators: How many circuits, from different seeds, are mixed.
-    ensemble: In place of n_estimators, mix so many circuits by `fit_ensemble`: trees of resampled rows, weights by EM
-    on the rows that validation_fraction sets aside (None: by cross-validation), batches of 200 and its falling step
-    unless batch_size and step_size say otherwise. For structure="hclt" and method="vanilla". Fewer than 10 rows are
-    trained in the usual way.
-    structure: "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (the same without latents), "mixture" or
-    "independent"; also a Circuit, or a function of (table, n_units, schema) that returns one.
-    method, mu: "vanilla", "global" or "gated" EM, and the strength of the penalty of the last two; "auto" chooses it by
-    held-out likelihood. Also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
-    init: Start at "random", around rows of the data ("prototypes"), or what held-out likelihood prefers ("auto").
-    max_epochs, batch_size, step_size: As in `fit`; batch_size None takes all rows in each step.
-    pseudocount: Added to each sum's counts; "auto" is 0.1 for tables of discrete columns alone, else 0.
-    validation_fraction, patience: The share of the rows that decide about the number of epochs, init and mu, and after
-    how many epochs without a better likelihood they stop; None trains for `max_epochs`. All rows train the final model.
-    types, schema: Families by column, as in `infer_schema` (or a list of one for each column), or a whole `Schema`.
-    unseen: A value that training did not see makes a row "impossible", is "missing", or is an "error".
-    random_state, device, verbose: As usual; device "auto" is CUDA where there is one.
+    Parameters
+    ----------
+    n_units : int, sequence of int or "auto", default 32
+        States of each latent variable. Of several, such as (8, 16, 32), the best by held-out likelihood; "auto" is
+        4, 8, 16, ... to 256, until two in a row are worse. With `ensemble`, members take several in turn.
+    n_estimators : int, default 4
+        How many circuits, from different seeds, are mixed.
+    ensemble : int, optional
+        In place of n_estimators, mix so many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
+        rows that validation_fraction sets aside (None: by cross-validation), batches of 200 and its falling step
+        unless batch_size and step_size are given. For structure="hclt" and method="vanilla". Fewer than 10 rows are
+        trained in the usual way.
+    structure : str, Circuit or function, default "hclt"
+        "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (the same without latents), "mixture" or "independent";
+        also a Circuit, or a function of (table, n_units, schema) that returns one.
+    method : {"vanilla", "global", "gated"} or a method, default "vanilla"
+        How sum weights are estimated; also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
+    mu : float or "auto", default "auto"
+        The strength of the penalty of "global" and "gated"; "auto" chooses it by held-out likelihood.
+    init : {"auto", "random", "prototypes"}, default "auto"
+        Start at random, around rows of the data, or as held-out likelihood prefers.
+    max_epochs : int, default 100
+        Passes over the data.
+    batch_size : int, optional
+        Rows in each step; None takes all rows.
+    step_size : float or schedule, optional
+        As in `fit`.
+    pseudocount : float or "auto", default "auto"
+        Added to each sum's counts; "auto" is 0.1 for tables of discrete columns alone, else 0.
+    validation_fraction : float or None, default 0.2
+        The share of the rows that decide about the number of epochs, init and mu; None trains for `max_epochs`. All
+        rows train the final model.
+    patience : int, default 10
+        Stop after so many epochs without a better held-out likelihood.
+    types : mapping or list, optional
+        Families by column, as in `infer_schema`, or a list of one for each column.
+    schema : Schema, optional
+        A whole schema in place of `types`.
+    unseen : {"impossible", "missing", "error"}, default "impossible"
+        A value that training did not see makes a row impossible, counts as missing, or is an error.
+    random_state : int, RandomState or None, default None
+        Fixes everything that is random.
+    device : str or torch.device, default "auto"
+        Where to compute; "auto" is CUDA if there is one.
+    verbose : int, default 0
+        Above 0, show the progress.
+    checkpoint : str or path, optional
+        A folder for checkpoints: the same `fit` again continues from there. It needs a number as random_state.
 
-    Attributes: `model_` (one `Model`, in the units of the data), `ensemble_` (the report of its members, an `Ensemble`,
-    None without `ensemble`), `schema_`, `n_iter_` (epochs of the training), `n_units_` (the units that were chosen),
-    `n_features_in_`, `feature_names_in_`.
+    Attributes
+    ----------
+    model_ : Model
+        One model, in the units of the data: every question can be asked of it.
+    ensemble_ : Ensemble or None
+        The report of its members, with `ensemble`.
+    schema_ : Schema
+        What the columns mean.
+    n_iter_ : int
+        Epochs of the training.
+    n_units_ : int
+        The units that were chosen.
+    n_features_in_ : int
+        The number of columns.
+    feature_names_in_ : array
+        Their names, if X is a data frame.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> from sklearn.datasets import load_iris
+    >>> x = load_iris().data
+    >>> density = cc.DensityEstimator(n_units=4, max_epochs=10, random_state=0).fit(x)
+    >>> round(density.score(x), 1)
+    -2.0
+    >>> density.sample(3).shape
+    (3, 4)
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803

@@ -29,16 +29,49 @@ Floats = NDArray[np.float64]
 
 
 class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
-    """Fills each hole given all observed values of its row; values that are there stay as they are.
+    """Fills each hole given all observed values of its row, for scikit-learn; values that are there stay as they are.
 
-    strategy: "mean" is the conditional mean of numbers and the most probable category, the best guess of each cell by
-    itself; "mode" is the most probable value of each cell; "most_probable" completes the whole row at once; "sample" is
-    a draw from the joint distribution of all holes of a row, the same one at every call. add_indicator: append a column
-    of zeros and ones for each column that had missing values in training. The other parameters are those of
-    `DensityEstimator`.
+    Parameters
+    ----------
+    n_units : int, sequence of int or "auto", default 32
+        States of each latent variable, as in `DensityEstimator`.
+    strategy : {"mean", "mode", "most_probable", "sample"}, default "mean"
+        "mean" is the conditional mean of numbers and the most probable category, the best guess of each cell by
+        itself; "mode" is the most probable value of each cell; "most_probable" completes the whole row at once;
+        "sample" is a draw from the joint distribution of all holes of a row, the same one at every call.
+    add_indicator : bool, default False
+        Append a column of zeros and ones for each column that had missing values in training.
+    n_estimators, ensemble, structure, method, mu, init : as in `DensityEstimator`
+        What is trained, and how.
+    max_epochs, batch_size, step_size, pseudocount : as in `DensityEstimator`
+        Steps of the training.
+    validation_fraction, patience : as in `DensityEstimator`
+        When it stops.
+    types, schema, unseen : as in `DensityEstimator`
+        What the columns mean.
+    random_state, device, verbose, checkpoint : as in `DensityEstimator`
+        Randomness, device, progress, and a folder for checkpoints.
 
-    Attributes: `model_`, `n_iter_`, `indicator_features_` (the numbers of the columns with an indicator),
-    `n_features_in_`, `feature_names_in_`.
+    Attributes
+    ----------
+    model_ : Model
+        One model, in the units of the data.
+    n_iter_ : int
+        Epochs of the training.
+    indicator_features_ : array
+        The numbers of the columns with an indicator.
+    n_features_in_, feature_names_in_ : int, array
+        The columns of X.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> from sklearn.datasets import load_iris
+    >>> x = load_iris().data
+    >>> imputer = cc.CircuitImputer(n_units=4, max_epochs=10, random_state=0).fit(x)
+    >>> nan = float("nan")
+    >>> imputer.transform([[5.1, nan, 1.4, nan]]).round(1)
+    array([[5.1, 3.4, 1.4, 0.3]])
     """
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
@@ -65,6 +98,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -86,6 +120,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
             random_state=random_state,
             device=device,
             verbose=verbose,
+            checkpoint=checkpoint,
         )
         self.strategy = strategy
         self.add_indicator = add_indicator

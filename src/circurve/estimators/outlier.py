@@ -23,11 +23,48 @@ AUTO_SHARE = 0.01
 
 
 class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
-    """Finds rows whose observed values are improbable: those whose log-likelihood lies below `offset_`.
+    """Finds rows whose observed values are improbable, for scikit-learn: those with a log-likelihood below `offset_`.
 
-    contamination: the share of outliers among the training rows, in (0, 0.5]; "auto" is 0.01. It fixes `offset_`. The
-    other parameters are those of `DensityEstimator`. Rows with many missing values have fewer values to be
-    improbable by, and are rarely outliers.
+    Rows with many missing values have fewer values to be improbable by, and are rarely outliers.
+
+    Parameters
+    ----------
+    n_units : int, sequence of int or "auto", default 32
+        States of each latent variable, as in `DensityEstimator`.
+    n_estimators, ensemble : as in `DensityEstimator`
+        How many circuits are mixed.
+    contamination : float or "auto", default "auto"
+        The share of outliers among the training rows, in (0, 0.5]; "auto" is 0.01. It fixes `offset_`.
+    structure, method, mu, init : as in `DensityEstimator`
+        What is trained, and how.
+    max_epochs, batch_size, step_size, pseudocount : as in `DensityEstimator`
+        Steps of the training.
+    validation_fraction, patience : as in `DensityEstimator`
+        When it stops.
+    types, schema, unseen : as in `DensityEstimator`
+        What the columns mean.
+    random_state, device, verbose, checkpoint : as in `DensityEstimator`
+        Randomness, device, progress, and a folder for checkpoints.
+
+    Attributes
+    ----------
+    model_ : Model
+        One model, in the units of the data.
+    offset_ : float
+        The threshold.
+    n_iter_ : int
+        Epochs of the training.
+    n_features_in_, feature_names_in_ : int, array
+        The columns of X.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> from sklearn.datasets import load_iris
+    >>> x = load_iris().data
+    >>> detector = cc.OutlierDetector(n_units=4, max_epochs=10, random_state=0).fit(x)
+    >>> detector.predict([[5.1, 3.5, 1.4, 0.2], [5.1, 3.5, 6.0, 0.2]])
+    array([ 1, -1])
     """
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters from this signature
@@ -53,6 +90,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -74,6 +112,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
             random_state=random_state,
             device=device,
             verbose=verbose,
+            checkpoint=checkpoint,
         )
         self.contamination = contamination
 

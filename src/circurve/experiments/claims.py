@@ -1,4 +1,4 @@
-"""Checks of the paper's claims, and of ours, by the records of one protocol; claim_list.py has them in order."""
+"""Checks of the paper's claims, and of ours, by the records of one protocol; `page` has them in order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from circurve.experiments.claim import Claim, Found, agreed, best_of, judged, mixed_starts, rows_with, signed
+from circurve.experiments.comparisons import CLEAR, CLOSE, KEPT, LABELS, LARGE, SMALL, TEST_LL, paper_test_ll
 from circurve.experiments.outputs import Shelf
-from circurve.experiments.paper_numbers import CLEAR, CLOSE, KEPT, LABELS, LARGE, SMALL, TEST_LL, paper_test_ll
-from circurve.experiments.records import Record
+from circurve.experiments.records import Record, RunRecord
 from circurve.experiments.summary import Rows, choose_rows, paired, spread, upper_half, verdict
-from circurve.experiments.table_d import SMOOTHED
 from circurve.experiments.tables import improvement, p_text
+from circurve.experiments.tables_beyond import SMOOTHED
 
 ROUNDING = 0.005
 """Nats: half of the last digit that the paper prints."""
@@ -41,7 +41,7 @@ EXACT = ("global-exact-both", "gated-exact-simplex", "gated-exact-penalty", "gat
 PENALTIES = ("global", "gated")
 
 
-def _strong(records: Sequence[Record]) -> list[Record]:
+def _strong(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Those without a penalty, or with one no weaker than the paper's."""
     return [r for r in records if r["method"]["mu"] is None or r["method"]["mu"] >= PAPER_GRID]
 
@@ -152,7 +152,7 @@ def smaller_strengths_rescue_global(shelf: Shelf, protocol: str) -> Claim | None
     )
 
 
-def _losses(records: Sequence[Record]) -> dict[str, tuple[float, float]]:
+def _losses(records: Sequence[RunRecord]) -> dict[str, tuple[float, float]]:
     """Global minus vanilla by data set, each as validation chooses it: from the paper's strengths, and from all."""
     found = []
     for grid in (_strong(records), records):
@@ -161,7 +161,7 @@ def _losses(records: Sequence[Record]) -> dict[str, tuple[float, float]]:
     return {name: (loss, found[1][name]) for name, loss in found[0].items()}
 
 
-def _same_start(records: Sequence[Record], rows: Rows) -> str:
+def _same_start(records: Sequence[RunRecord], rows: Rows) -> str:
     """Where starts differ: which ones, and the losses with the start that validation chose for vanilla."""
     mixed = mixed_starts(rows, "vanilla", "global")
     if not mixed:

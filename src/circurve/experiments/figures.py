@@ -11,11 +11,10 @@ from functools import partial
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from circurve.experiments.fig_decomposition import decomposition_data, draw_decomposition
-from circurve.experiments.fig_landscape import draw_landscape, landscape_data
-from circurve.experiments.records import Record, is_failed
+from circurve.experiments.records import Record, RunRecord, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for, standard_settings
 from circurve.experiments.summary import Chosen, choose, choose_rows, upper_half
+from circurve.experiments.trained_figures import decomposition_data, draw_decomposition, draw_landscape, landscape_data
 from circurve.learning import Gated, Global, Vanilla
 from circurve.learning.gates import top_fraction
 from circurve.plots import concentration, depth_profile, node_selection, training_curves
@@ -46,7 +45,7 @@ class FigureSpec:
     study: Callable[[ReproduceOptions], Study | None]
     """The trained runs it needs; None if it trains by itself."""
 
-    data: Callable[[ReproduceOptions, list[Record], Progress], Record]
+    data: Callable[[ReproduceOptions, list[RunRecord], Progress], Record]
     """From the options, the records of the study and a function that is told of progress, to plain values ready for
     JSON: all that is drawn, and `notes`, sentences about what was measured."""
 
@@ -78,7 +77,7 @@ def training_study(options: ReproduceOptions) -> Study:
     return make_study("fig-1", options, [s for s in standard_settings(options) if s.label != "gated"])
 
 
-def training_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+def training_data(options: ReproduceOptions, records: list[RunRecord], progress: Progress) -> Record:
     """For each data set and method the histories of all seeds, of the strength that validation chooses."""
     rows = choose_rows(records)
     panels: Record = {}
@@ -108,7 +107,7 @@ def anatomy_study(name: str, options: ReproduceOptions) -> Study:
     return make_study(name, options, [s for s in standard_settings(options) if s.label == "vanilla"])
 
 
-def concentration_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+def concentration_data(options: ReproduceOptions, records: list[RunRecord], progress: Progress) -> Record:
     """The curves of T^ and t^ for each data set, one for each seed."""
     panels, notes = {}, []
     for dataset, measured in _measured(records):
@@ -127,7 +126,7 @@ def _curve(recorded: Record) -> list[list[float]]:
     return sorted([[0.0, 0.0], *exact, *recorded["curve"]])
 
 
-def depth_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+def depth_data(options: ReproduceOptions, records: list[RunRecord], progress: Progress) -> Record:
     """The share of T^ in each partition of the depth, for each data set and seed."""
     panels = {dataset: {"share": [item["depth"] for item in measured]} for dataset, measured in _measured(records)}
     notes = []
@@ -137,7 +136,7 @@ def depth_data(options: ReproduceOptions, records: list[Record], progress: Progr
     return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
 
 
-def _measured(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
+def _measured(records: list[RunRecord]) -> Iterator[tuple[str, list[Record]]]:
     """The curvature of each run of the chosen setting, by data set; runs whose curvature is not known are left out."""
     for dataset in _datasets(records):
         chosen = choose(records, dataset, 1.0, "vanilla")
@@ -168,7 +167,7 @@ def selection_study(options: ReproduceOptions) -> Study:
     return make_study("fig-5", options, [*whole, *parts])
 
 
-def selection_data(options: ReproduceOptions, records: list[Record], progress: Progress) -> Record:
+def selection_data(options: ReproduceOptions, records: list[RunRecord], progress: Progress) -> Record:
     """For each data set, ranking and seed the change of test log-likelihood against the run without a penalty."""
     fractions, rows = _fractions(options), choose_rows(records)
     panels: dict[str, dict[str, list[list[float | None]]]] = {}
@@ -216,7 +215,7 @@ def _count_note(panels: Record, place: int, q: float) -> str:
     return f"Top {q:.0%}: by t^ better than by T^ on {better} of {known} data sets."
 
 
-def _datasets(records: list[Record]) -> list[str]:
+def _datasets(records: list[RunRecord]) -> list[str]:
     return list(dict.fromkeys(record["dataset"] for record in records))
 
 

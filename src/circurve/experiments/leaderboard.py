@@ -15,9 +15,8 @@ from typing import TypeVar
 from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
-from circurve.experiments.baselines import Parts, chow_liu_scores, rounded
-from circurve.experiments.plan import digest, load_study_data
-from circurve.experiments.provenance import describe_environment
+from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
+from circurve.experiments.plan import describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
 from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_datasets
 from circurve.learning import Ensemble
@@ -141,7 +140,7 @@ def _measure(job: Job, environment: Record, progress: Progress) -> Record:
     _check_interrupted(single.result.stopped)
     scores["single"] = {**_describe_single(single), "seconds": seconds}
     progress(f"  single: {single.units} units, valid {single.result.valid_ll:.3f}, {seconds:.0f} s")
-    options = _ensemble_options(recipe, single.units, first + 1)
+    options = _ensemble_options(recipe, single, first + 1)
     pool = _pool(single, options.members) if recipe.pool_singles else []
     made, seconds = _timed(lambda: train_ensemble(rows, options, pool))
     _check_interrupted(made.stopped)
@@ -178,21 +177,30 @@ def best_kind(scores: dict[str, Record | None]) -> str:
 def _rows(job: Job) -> Rows:
     """The rows in a schema that takes the values of all parts."""
     parts = Parts.of(job.data)
-    given: TrainingOptions = {"device": job.device}
+    given: TrainingOptions = {"device": job.device, "patience": job.recipe.patience}
     if job.recipe.epochs is not None:
         given["epochs"] = job.recipe.epochs
     settings = best_settings(given, parts.train)
     return Rows(parts.train, parts.valid, parts.schema, settings, progress=False, test=parts.test)
 
 
-def _ensemble_options(recipe: RecordRecipe, chosen: int, seed: int) -> EnsembleOptions:
+def _ensemble_options(recipe: RecordRecipe, single: UnitsChoice, seed: int) -> EnsembleOptions:
     return EnsembleOptions(
         members=recipe.members,
-        units=recipe.units_of_members(chosen),
-        pseudocounts=recipe.member_pseudocounts,
+        units=recipe.units_of_members(single.units),
+        pseudocounts=_best_pseudocounts(single, recipe.member_pseudocounts),
         boosted=recipe.boosted,
         seed=seed,
     )
+
+
+def _best_pseudocounts(single: UnitsChoice, count: int) -> tuple[float, ...]:
+    """Those of the best single circuits by validation likelihood, of any size; the best one first."""
+    best: dict[float, float] = {}
+    for result in (result for tried in single.path for result in tried.results if not result.failed):
+        pseudocount, found = result.run.method.pseudocount, result.valid_ll
+        best[pseudocount] = max(best.get(pseudocount, -math.inf), -math.inf if found is None else found)
+    return tuple(sorted(best, key=lambda pseudocount: -best[pseudocount])[:count])
 
 
 def _pool(single: UnitsChoice, first: int) -> list[Candidate]:

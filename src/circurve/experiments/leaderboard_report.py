@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from circurve.experiments.leaderboard import KINDS, LEADERBOARD
-from circurve.experiments.provenance import provenance
-from circurve.experiments.published import Published, best_published
-from circurve.experiments.records import Record
-from circurve.experiments.summary import Spread, spread
-from circurve.experiments.table import Cell, Number, Report, Table, mark_best
+from circurve.errors import OptionError
+from circurve.experiments.comparisons import Published, best_published
+from circurve.experiments.leaderboard import FILE, KINDS, LEADERBOARD
+from circurve.experiments.plan import provenance
+from circurve.experiments.records import Record, read_records
+from circurve.experiments.summary import MeanStd, spread
+from circurve.experiments.table import Cell, Number, Report, Table, as_markdown, folded, mark_best, markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Line", "draw_leaderboard", "findings", "leaderboard_lines", "leaderboard_report"]
+__all__ = [
+    "Line",
+    "draw_leaderboard",
+    "findings",
+    "leaderboard_lines",
+    "leaderboard_page",
+    "leaderboard_report",
+]
 
 TITLE = "Leaderboard: test log-likelihood by data set"
 NAMES = {"chow_liu": "Chow-Liu", "single": "single", "ensemble": "ensemble", "joint": "joint", "record": "record"}
@@ -49,7 +58,7 @@ class Line:
         found = [record["scores"][record["record"] if kind == "record" else kind] for record in self.records]
         return [math.nan if scores is None or scores.get(name) is None else float(scores[name]) for scores in found]
 
-    def spread(self, kind: str, name: str = "test_ll") -> Spread:
+    def spread(self, kind: str, name: str = "test_ll") -> MeanStd:
         """Mean and standard deviation over seeds."""
         return spread(self.values(kind, name))
 
@@ -97,12 +106,15 @@ def _protocol(recipe: Record) -> str:
     chosen = f" and {multiples} times the chosen number" if multiples else ""
     grown = f", {recipe['boosted']} of them grown on weighted rows" if recipe["boosted"] else ""
     pool = "; all single circuits are candidates too" if recipe["pool_singles"] else ""
+    best = recipe["member_pseudocounts"]
+    pseudocounts = "the best of these pseudocounts" if best == 1 else f"the best {best} of these pseudocounts"
+    patience = f"an end after {recipe['patience']} epochs without gain; " if recipe["patience"] else ""
     return (
         f"Protocol record: single circuits of {units} units with pseudocounts of "
         f"{_listed(recipe['pseudocounts'])}, until two sizes in a row are worse; {recipe['members']} members of "
-        f"{_listed(recipe['member_units'])} units{chosen}, with pseudocounts of "
-        f"{_listed(recipe['member_pseudocounts'])}, on trees of resampled rows{grown}{pool}; joint training for "
-        f"at most {joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
+        f"{_listed(recipe['member_units'])} units{chosen}, with {pseudocounts}, "
+        f"on trees of resampled rows{grown}{pool}; {patience}joint training for at most "
+        f"{joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
     )
 
 
@@ -258,3 +270,55 @@ def draw_leaderboard(lines: Sequence[Line]) -> Figure:
 
 def _base(line: Line) -> float:
     return line.spread("chow_liu").mean if line.published is None else line.published.test_ll
+
+
+INTRODUCTION = """# Leaderboard
+
+The best test log-likelihoods that one command reaches on binary data sets, beside published ones. This page is made
+from the result records beside it by `python docs/make_leaderboard.py`; every number and every sentence is computed from
+them.
+"""
+
+
+def leaderboard_page(folder: Path, link: str) -> str:
+    """The page; `folder` is what `circurve reproduce leaderboard --out FOLDER` left, `link` how the page refers to it.
+
+    Records in folders inside it, such as FOLDER/cpu, add their times: they were made on other hardware.
+    """
+    records = _latest(_read(folder))
+    if not records:
+        raise OptionError(f"{folder} has no {FILE}: make one with circurve reproduce {LEADERBOARD} --out {folder}")
+    lines, report = leaderboard_lines(records), leaderboard_report(records)
+    listed = "\n".join(f"{number}. {sentence}" for number, sentence in enumerate(findings(lines), 1))
+    others = [record for inside in sorted(folder.iterdir()) if inside.is_dir() for record in _latest(_read(inside))]
+    picture = f"![{report.title}]({link}/{LEADERBOARD}.svg)" if (folder / f"{LEADERBOARD}.svg").exists() else ""
+    parts = [
+        INTRODUCTION,
+        listed,
+        as_markdown(replace(report, notes=()), level=2),
+        picture,
+        folded(report.notes),
+        "## Seconds for one seed",
+        markdown_table(_times([*lines, *leaderboard_lines(others)])),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+
+
+def _read(folder: Path) -> list[Record]:
+    """The records may be compressed."""
+    return [record for ending in ("", ".gz") for record in read_records(folder / f"{FILE}{ending}")]
+
+
+def _latest(records: Sequence[Record]) -> list[Record]:
+    """Of each data set and seed the last record: an earlier one was made with another recipe, or other data."""
+    return list({(record["dataset"], record["seed"]): record for record in records}.values())
+
+
+def _times(lines: Sequence[Line]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for line in sorted(lines, key=lambda line: line.dataset):
+        hardware = "; ".join(dict.fromkeys(record["environment"]["hardware"] for record in line.records))
+        seconds = [Number(line.spread(kind, "seconds").mean, digits=1) for kind in ("chow_liu", *KINDS)]
+        rows.append((line.dataset, hardware, *seconds))
+    heads = ("data set", "hardware", "Chow-Liu tree", "single circuits", "ensemble", "joint training")
+    return Table(heads, tuple(rows), text_columns=(0, 1))

@@ -8,18 +8,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from circurve.data import Dataset
-from circurve.errors import OptionError
-from circurve.experiments.baselines import BASELINES_FILE, LEAD_COLUMNS, baseline_records, with_baseline
+from circurve.errors import OptionError, needs
+from circurve.experiments.comparisons import (
+    BASELINES_FILE,
+    IMPROVEMENTS,
+    LEAD_COLUMNS,
+    SHARES,
+    baseline_records,
+    with_baseline,
+)
 from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
 from circurve.experiments.leaderboard import LEADERBOARD, check_options, leaderboard_records
 from circurve.experiments.leaderboard_report import draw_leaderboard, findings, leaderboard_lines, leaderboard_report
-from circurve.experiments.paper_numbers import IMPROVEMENTS, SHARES
-from circurve.experiments.plan import MEASURED_SETTINGS, describe_settings, load_all
-from circurve.experiments.provenance import describe, describe_environment, provenance
-from circurve.experiments.records import FILE_NAME, Record, RecordFile, identify, read_records
+from circurve.experiments.plan import (
+    MEASURED_SETTINGS,
+    describe,
+    describe_environment,
+    describe_settings,
+    load_all,
+    provenance,
+)
+from circurve.experiments.records import FILE_NAME, Record, RecordFile, RunRecord, as_run, identify, read_records
 from circurve.experiments.runner import run_study
 from circurve.experiments.spec import (
     FAIR,
@@ -31,14 +43,13 @@ from circurve.experiments.spec import (
     describe_setting,
     describe_use,
 )
-from circurve.experiments.study_list import STUDIES, TableSpec
+from circurve.experiments.study_report import STUDIES, TableSpec
 from circurve.experiments.summary import Chosen, choose_rows
 from circurve.experiments.table import FORMATS, Report
-from circurve.experiments.table_d import report_d, study_d
 from circurve.experiments.table_estimators import report_estimators, study_estimators
 from circurve.experiments.table_pseudocounts import report_pseudocounts, study_pseudocounts
-from circurve.experiments.table_readings import report_readings, study_readings
 from circurve.experiments.tables import paper_study, report_a, report_b
+from circurve.experiments.tables_beyond import report_d, report_readings, study_d, study_readings
 from circurve.persistence import replace_file
 
 if TYPE_CHECKING:
@@ -173,7 +184,8 @@ def _leaderboard(
     progress: Callable[[str], None],
 ) -> Outputs:
     """Train what is needed and write table and figure of the leaderboard."""
-    from circurve.experiments.figures import figure_files  # noqa: PLC0415 - matplotlib is slow to import
+    with needs("plots", "a figure"):
+        from circurve.experiments.figures import figure_files  # noqa: PLC0415 - matplotlib is slow to import
 
     check_options(options)
     known = [] if resume else read_records(options.out / LEADERBOARD_FILE)
@@ -211,7 +223,7 @@ class _Work:
     progress: Callable[[str], None]
     data: dict[str, Dataset]
 
-    def run(self, study: Study) -> list[Record]:
+    def run(self, study: Study) -> list[RunRecord]:
         return run_study(study, self.file, command=self.command, data=self.data)
 
 
@@ -226,7 +238,7 @@ def _table(name: str, work: _Work) -> tuple[Report, dict[str, bytes]]:
     return report, {**files, "json": _document(_about(report, work.options, records))}
 
 
-def _about(report: Report, options: ReproduceOptions, records: Sequence[Record]) -> Record:
+def _about(report: Report, options: ReproduceOptions, records: Sequence[Mapping[str, Any]]) -> Record:
     """The table as plain values, with the options from which `Shelf` makes its study again."""
     kept = {name: getattr(options, name) for name in ("protocol", "epochs", "mu", "gate", "units", "quick")}
     names = tuple(dict.fromkeys(record["dataset"] for record in records))
@@ -251,7 +263,8 @@ def _document(about: Record) -> bytes:
 
 
 def _figure_spec(name: str) -> FigureSpec:
-    from circurve.experiments.figures import FIGURES  # noqa: PLC0415 - matplotlib is slow to import
+    with needs("plots", f"{name}, a figure,"):
+        from circurve.experiments.figures import FIGURES  # noqa: PLC0415 - matplotlib is slow to import
 
     return FIGURES[name]
 
@@ -267,7 +280,7 @@ def _figure(name: str, work: _Work) -> tuple[FigureOutput, dict[str, bytes]]:
     return output, {**spec.files(data), "json": _document({**asdict(output), "data": data})}
 
 
-def records_of(study: Study, records: Iterable[Record]) -> list[Record]:
+def records_of(study: Study, records: Iterable[RunRecord]) -> list[RunRecord]:
     """The records of a study under its own labels, in the order of its settings; those it lacks are just not there.
 
     They are found among others by what they say of themselves: no data are needed for that.
@@ -277,7 +290,7 @@ def records_of(study: Study, records: Iterable[Record]) -> list[Record]:
         labels.setdefault(identify(describe_setting(setting)), []).append(setting.label)
     order = {label: place for place, label in enumerate(study.labels)}
     found = [
-        record | describe_use(study, label)
+        as_run({**record, **describe_use(study, label)})
         for record in records
         if _fits(study, record)
         for label in dict.fromkeys(labels.get(identify(record["method"]), ()))
@@ -285,7 +298,7 @@ def records_of(study: Study, records: Iterable[Record]) -> list[Record]:
     return sorted(found, key=lambda r: (study.datasets.index(r["dataset"]), r["fraction"], order[r["label"]]))
 
 
-def _fits(study: Study, record: Record) -> bool:
+def _fits(study: Study, record: RunRecord) -> bool:
     settings = record["settings"]
     wanted = describe_settings(study, study.protocol.epochs_for(settings["rows"]))
     named = {name: value for name, value in settings.items() if name not in MEASURED_SETTINGS}
@@ -301,7 +314,7 @@ def _fits(study: Study, record: Record) -> bool:
 class Shelf:
     """All records of one protocol, and the tables that were made of them."""
 
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
     options: Mapping[str, ReproduceOptions]
     """Table -> the options it was made with."""
 
@@ -315,16 +328,16 @@ class Shelf:
         for table in TABLES:
             path = folder / f"{table}.json"
             if path.exists():
-                stored: Record = json.loads(path.read_text())["options"]
+                stored: Record = json.loads(path.read_text(encoding="utf-8"))["options"]
                 stored |= {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
                 options[table] = ReproduceOptions(**stored)
-        return cls(tuple(records), options, tuple(read_records(folder / BASELINES_FILE)))
+        return cls(tuple(map(as_run, records)), options, tuple(read_records(folder / BASELINES_FILE)))
 
     def study(self, table: str) -> Study:
         """The study of a table that was made."""
         return TABLES[table].study(self.options[table])
 
-    def of_table(self, table: str) -> list[Record]:
+    def of_table(self, table: str) -> list[RunRecord]:
         """The records of a table; none if it was not made."""
         return records_of(self.study(table), self.records) if table in self.options else []
 

@@ -1,20 +1,320 @@
-"""One Markdown page about a reproduction: which claims hold, all tables, all figures; nothing typed in by hand."""
+"""One Markdown page about a reproduction: which claims hold where, what we advise, all tables, all figures.
+
+Nothing is typed in by hand: every verdict is computed from records.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
-from circurve.experiments.claim_list import check_claims
-from circurve.experiments.findings import PAPER_AUTHORS, PAPER_TITLE, both_structures, opening, study_lines
+import numpy as np
+
+from circurve.experiments import claims
+from circurve.experiments.claim import Check, Claim, best_of, rows_with, signed
+from circurve.experiments.claims import PENALTIES
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
 from circurve.experiments.records import Record
 from circurve.experiments.spec import PROTOCOLS
-from circurve.experiments.table import as_markdown
+from circurve.experiments.studies import BY_VALIDATION
+from circurve.experiments.study_report import SIGNIFICANT, STUDIES
+from circurve.experiments.summary import TIE, Rows, paired
+from circurve.experiments.table import Cell, Number, Report, Table, as_markdown, folded, markdown_table
+from circurve.experiments.tables_beyond import SMOOTHED
 
-__all__ = ["folded", "load_shelves", "reproduction_page"]
+__all__ = [
+    "CLAIMS",
+    "PAPER_AUTHORS",
+    "PAPER_TITLE",
+    "StudyLine",
+    "both_structures",
+    "check_claims",
+    "load_shelves",
+    "opening",
+    "reproduction_page",
+    "study_lines",
+]
+
+SHARPNESS_FALLS = "sharpness falls under global and under gated."
+OVERFITTING_FALLS = "the degree of overfitting falls under global and under gated, with all training rows."
+
+UNSMOOTHED, BEST = ("paper", "paper-own"), ("best",)
+LAST = (*UNSMOOTHED, "smoothed")
+ALL = (*LAST, *BEST)
+
+FIT, PENALTY_EFFECTS, ANATOMY = "Fit", "What the penalties do", "Where the trace sits"
+
+
+@dataclass(frozen=True)
+class ListedClaim:
+    """A claim to check."""
+
+    group: str
+    line: str
+    """The claim in a few words, for the overview."""
+
+    check: Check
+    protocols: tuple[str, ...]
+    """By which it is judged."""
+
+
+CLAIMS = (
+    ListedClaim(FIT, "our vanilla is the paper's", claims.vanilla_matches, UNSMOOTHED),
+    ListedClaim(FIT, "the best method by validation reaches the paper", claims.best_reaches_the_paper, BEST),
+    ListedClaim(FIT, "gated keeps the fit of vanilla", claims.gated_keeps_the_fit, ALL),
+    ListedClaim(
+        FIT,
+        "gated keeps the fit if weaker penalties are allowed",
+        partial(claims.weakly_gated_keeps_the_fit, "table-d", claims.PLAIN_OPENINGS),
+        ALL,
+    ),
+    ListedClaim(
+        FIT,
+        "weakly gated keeps the fit of smoothed vanilla",
+        partial(claims.weakly_gated_keeps_the_fit, "table-b", claims.SMOOTHED_OPENINGS),
+        BEST,
+    ),
+    ListedClaim(FIT, "gated clearly helps on the small sets", claims.gated_helps_small_sets, ALL),
+    ListedClaim(FIT, "global underfits", claims.global_underfits, ALL),
+    ListedClaim(FIT, "weaker penalties undo most of global's loss", claims.smaller_strengths_rescue_global, ALL),
+    ListedClaim(FIT, "gated is above global", claims.gated_beats_global, ALL),
+    ListedClaim(FIT, "vanilla, stopped early, reaches every column", claims.early_stopping_wins, UNSMOOTHED),
+    ListedClaim(FIT, "a penalty beats the best pseudocount", claims.penalties_beat_smoothing, ALL),
+    ListedClaim(FIT, "exact updates beat the surrogate", claims.exact_updates_help, ALL),
+    ListedClaim(FIT, "global helps on scarce data and harms on plenty", claims.low_data_helps, LAST),
+    ListedClaim(FIT, "penalties still help on scarce data", claims.low_data_helps_beside_stopping, BEST),
+    ListedClaim(
+        PENALTY_EFFECTS, "sharpness falls", partial(claims.falls, "sharpness", "{:.0f} %", SHARPNESS_FALLS), ALL
+    ),
+    ListedClaim(
+        PENALTY_EFFECTS,
+        "the degree of overfitting falls",
+        partial(claims.falls, "dof_points", "{:.2f} points", OVERFITTING_FALLS),
+        ALL,
+    ),
+    ListedClaim(
+        ANATOMY, "less than 10 % of the nodes hold T, more than 60 % hold t", claims.trace_is_concentrated, ALL
+    ),
+    ListedClaim(ANATOMY, "T is more concentrated than t", claims.usage_concentrates, ALL),
+    ListedClaim(ANATOMY, "the trace sits in the upper half", claims.shallow_nodes_dominate, ALL),
+)
+"""Each claim about our records."""
+
+OF_THE_PAPER_ALONE = "the paper's two tables agree"
+
+
+def check_claims(shelves: Mapping[str, Shelf]) -> list[Claim]:
+    """All claims that the records of the protocols say anything about, each with its group, line and protocol."""
+    found = []
+    for listed in CLAIMS:
+        for name in listed.protocols:
+            claim = listed.check(shelves[name], name) if name in shelves else None
+            if claim is not None:
+                found.append(replace(claim, group=listed.group, line=listed.line, protocol=name))
+    return [*found, replace(claims.tables_of_the_paper_agree(), group=FIT, line=OF_THE_PAPER_ALONE)]
+
+
+PAPER_TITLE = "A Compositional Theory of Curvature in Probabilistic Circuits"
+PAPER_AUTHORS = (
+    "Hrithik Suresh, Sahil Sidheekh, Shelar Parth Vijay, Yasir Z, Sriraam Natarajan and Narayanan Chatapuram Krishnan"
+)
+WITHOUT, WITH = ("paper", "paper-own"), ("smoothed",)
+SHORT = {True: "yes", False: "no", None: "in part"}
+KINDS = (
+    "Holds",
+    "Holds only without smoothing",
+    "Holds only with smoothing",
+    "Holds for the last epoch, not where validation chooses it",
+    "Holds in part",
+    "Does not hold",
+)
+
+
+def opening(claims: Sequence[Claim], shelves: Mapping[str, Shelf]) -> str:
+    """Findings on one screen; the numbers are folded away."""
+    by_line: dict[str, dict[str, Claim]] = {}
+    for claim in claims:
+        by_line.setdefault(claim.line, {})[claim.protocol] = claim
+    kinds: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    for line, found in by_line.items():
+        verdicts = {protocol: claim.holds for protocol, claim in found.items()}
+        kinds[kind_of(verdicts)].append(f"- {line[0].upper()}{line[1:]}{_told(verdicts)}")
+    parts = ["## Findings"]
+    for kind, lines in kinds.items():
+        parts += [f"**{kind}**", "\n".join(lines)] if lines else []
+    advice = _advice(shelves)
+    parts += ["**What we would advise**", "\n".join(f"- {line}" for line in advice)] if advice else []
+    return "\n\n".join([*parts, _details(claims)])
+
+
+def kind_of(verdicts: Mapping[str, bool | None]) -> str:
+    """Where a claim holds. verdicts: by protocol; None is in part."""
+    values = set(verdicts.values())
+    if values == {True}:
+        return "Holds"
+    if values == {False}:
+        return "Does not hold"
+    plain, smoothed, best = (
+        [verdicts[name] for name in names if name in verdicts] for names in (WITHOUT, WITH, ("best",))
+    )
+    if plain and smoothed and all(plain) and not any(smoothed):
+        return "Holds only without smoothing"
+    if plain and smoothed and all(smoothed) and not any(plain):
+        return "Holds only with smoothing"
+    if plain and best and all([*plain, *smoothed]) and best == [False]:
+        return "Holds for the last epoch, not where validation chooses it"
+    return "Holds in part"
+
+
+def _told(verdicts: Mapping[str, bool | None]) -> str:
+    """` (paper: yes, best: in part)`; nothing for a claim that needs no records."""
+    told = ", ".join(f"{protocol}: {SHORT[holds]}" for protocol, holds in verdicts.items() if protocol)
+    return f" ({told})" if told else ""
+
+
+def _details(claims: Sequence[Claim]) -> str:
+    """All claims in full with their numbers, in groups."""
+    parts = ["<details><summary>Each claim with its numbers</summary>"]
+    for group, members in groupby(sorted(claims, key=lambda claim: claim.group), key=lambda claim: claim.group):
+        rows = tuple((claim.text, claim.verdict, claim.evidence) for claim in members)
+        table = Table(("claim", "verdict", "numbers"), rows, text_columns=(0, 1, 2))
+        parts += [f"**{group}**", markdown_table(table)]
+    return "\n\n".join([*parts, "</details>"])
+
+
+def _advice(shelves: Mapping[str, Shelf]) -> list[str]:
+    found: list[str] = []
+    if "best" in shelves:
+        rows = rows_with(shelves["best"], "table-d", SMOOTHED, *PENALTIES)
+        gaps = {n: paired(row[best_of(row, PENALTIES)], row[SMOOTHED]).mean for n, row in rows.items()}
+        if gaps:
+            told = ", ".join(f"{name} {signed(gap)}" for name, gap in gaps.items())
+            found.append(
+                "Before any penalty, choose a small pseudocount and the epoch by validation: with both, the better of "
+                f"global and gated minus plain EM is {told} (protocol `best`, Table D)."
+            )
+    for protocol in WITHOUT:
+        if protocol in shelves:
+            found += _stopping(rows_with(shelves[protocol], "table-b", "vanilla", "gated"), protocol)
+            break
+    structures = _structure_advice(shelves)
+    helps = [f"Curvature is worth a try here. {o.text()}." for o in study_lines(shelves).values() if o.helps]
+    return [*found, *structures, *helps]
+
+
+def _stopping(rows: Rows, protocol: str) -> list[str]:
+    gaps = {}
+    for name, row in rows.items():
+        stopped = float(np.mean([record["best"]["test_ll"] for record in row["vanilla"].records]))
+        gaps[name] = stopped - max(row[label].mean() for label in row)
+    if not gaps:
+        return []
+    told = ", ".join(f"{name} {signed(gap)}" for name, gap in gaps.items())
+    return [
+        "If you train plain EM without smoothing, stop it by validation: at its best epoch it is, against the best of "
+        f"our columns at the last one, {told} (protocol `{protocol}`)."
+    ]
+
+
+def _structure_advice(shelves: Mapping[str, Shelf]) -> list[str]:
+    lines = _structure_lines(shelves)
+    if not lines:
+        return []
+    better = [name for name, line in lines.items() if line["gap"] > TIE]
+    nodes = float(np.mean([line["nodes shared"] / line["nodes own"] for line in lines.values()]))
+    return [
+        f"Leaves that share their parent's latent need {1 - nodes:.0%} fewer sum nodes on average, and are the better "
+        f"model on {', '.join(better) or 'none'} of {', '.join(lines)} (vanilla, by more than {TIE:g} nats)."
+    ]
+
+
+def _structure_lines(shelves: Mapping[str, Shelf]) -> dict[str, dict[str, float]]:
+    """Data set -> vanilla and gated of both structures, and how many sum nodes each has."""
+    if not {"paper", "paper-own"} <= shelves.keys():
+        return {}
+    shared, own = (rows_with(shelves[name], "table-b", "vanilla", "gated") for name in ("paper", "paper-own"))
+    lines = {}
+    for name in shared:
+        if name in own:
+            parts = {"shared": shared[name], "own": own[name]}
+            line = {f"vanilla {kind}": row["vanilla"].mean() for kind, row in parts.items()}
+            line |= {f"gated {kind}": paired(row["gated"], row["vanilla"]).mean for kind, row in parts.items()}
+            for kind, row in parts.items():
+                counts = [found.get("sum_nodes", math.nan) for found in row["vanilla"].curvatures()]
+                line[f"nodes {kind}"] = float(np.mean(counts)) if counts else math.nan
+            lines[name] = line | {"gap": line["vanilla shared"] - line["vanilla own"]}
+    return lines
+
+
+def both_structures(shelves: Mapping[str, Shelf]) -> str:
+    """A table of both structures by the paper's protocol; nothing unless both were run."""
+    lines = _structure_lines(shelves)
+    if not lines:
+        return ""
+    rows: list[tuple[Cell, ...]] = []
+    for name, line in lines.items():
+        scores = [
+            Number(line["vanilla shared"]),
+            Number(line["vanilla own"]),
+            Number(line["gap"], None, 3, signed=True),
+        ]
+        gaps = [Number(line[f"gated {kind}"], None, 3, signed=True) for kind in ("shared", "own")]
+        nodes = [Number(line[f"nodes {kind}"], None, 0) for kind in ("shared", "own")]
+        rows.append((name, *scores, *gaps, *nodes))
+    heads = (
+        *("data set", "vanilla,\nshared leaves", "vanilla,\nown latents", "shared\n- own"),
+        *("gated - vanilla,\nshared", "gated - vanilla,\nown", "sum nodes,\nshared", "sum nodes,\nown"),
+    )
+    return f"## Both structures\n\n{markdown_table(Table(heads, tuple(rows)))}"
+
+
+@dataclass(frozen=True)
+class StudyLine:
+    """The outcome of a study."""
+
+    title: str
+    counts: Mapping[str, tuple[int, int, int]]
+    """Method or rule -> clear gains, clear losses, and of how many cases."""
+
+    @property
+    def helps(self) -> bool:
+        """Whether some method, or some rule by the trace, has more clear gains than losses."""
+        return any(gains > losses for label, (gains, losses, _) in self.counts.items() if label != BY_VALIDATION)
+
+    def text(self) -> str:
+        """`Scarce data: global 1 clear gain, 2 losses of 10; gated ...`."""
+        told = []
+        for label, (gains, losses, cases) in self.counts.items():
+            ends = ("" if gains == 1 else "s", "" if losses == 1 else "es")
+            told.append(f"{label} {gains} clear gain{ends[0]}, {losses} loss{ends[1]} of {cases}")
+        return f"{self.title[0].upper()}{self.title[1:]}: {'; '.join(told)}"
+
+
+def study_lines(shelves: Mapping[str, Shelf]) -> dict[str, StudyLine]:
+    """Study -> its outcome; {} if none was run."""
+    found = {}
+    for shelf in shelves.values():
+        for name in STUDIES:
+            report = shelf.report(name)
+            if report is not None:
+                found[name] = _study_line(report)
+    return found
+
+
+def _study_line(report: Report) -> StudyLine:
+    counts = {}
+    for label in dict.fromkeys(value["label"] for value in report.values if value["minus_base"] is not None):
+        of = [v for v in report.values if v["label"] == label and v["minus_base"] is not None]
+        clear = [v["minus_base"] for v in of if v["p_value"] is not None and v["p_value"] < SIGNIFICANT]
+        gains, losses = (sum(sign * gap > TIE for gap in clear) for sign in (1, -1))
+        counts[label] = (gains, losses, len(of))
+    return StudyLine(report.title.removeprefix("Study: "), counts)
+
 
 INTRODUCTION = f"""# Reproduction
 
@@ -51,18 +351,12 @@ def _studies(shelves: Mapping[str, Shelf]) -> str:
     return "\n\n".join([title, about, "\n".join(f"- {line.text()}" for line in lines.values())])
 
 
-def folded(notes: Sequence[str]) -> str:
-    """How numbers came about, there for those who ask."""
-    lines = "\n".join(f"- {note}" for note in notes)
-    return f"<details><summary>How these numbers came about</summary>\n\n{lines}\n\n</details>"
-
-
 def _figure(folder: Path, link: str, name: str) -> str:
     """A figure with its caption, findings and origin; nothing where it was not drawn."""
     path = folder / f"{name}.json"
     if not path.exists():
         return ""
-    about: Record = json.loads(path.read_text())
+    about: Record = json.loads(path.read_text(encoding="utf-8"))
     found = "\n".join(f"- {line}" for line in about["findings"])
     picture = f"![{about['title']}]({link}/{name}.svg)" if (folder / f"{name}.svg").exists() else ""
     parts = [f"### {name}: {about['title']}", picture, about["reading"], found, folded(about["notes"])]

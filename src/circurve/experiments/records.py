@@ -2,30 +2,88 @@
 
 A run's id is a hash of all that determines its result, so that a run is known by its id wherever it was trained, and no
 run is recorded twice. A process that is killed while it writes leaves at most a torn last line, which the next one cuts
-off.
+off. A line ends with the checksum of all that stands before it: a digit that changed leaves a perfectly good record.
+Lines of earlier versions have none, and are taken as they are.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import math
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from circurve.bounds import check_expansion, inflate, parse_json
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
-__all__ = ["FILE_NAME", "Record", "RecordFile", "identify", "is_failed", "read_records", "significant"]
+__all__ = [
+    "FILE_NAME",
+    "Record",
+    "RecordFile",
+    "RunRecord",
+    "as_run",
+    "identify",
+    "is_failed",
+    "read_records",
+    "significant",
+]
 
 FILE_NAME = "records.jsonl"
 LOCK_NAME = ".lock"
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""Windows would write the end of a line as two bytes."""
 
-Record = dict[str, Any]
+Record: TypeAlias = dict[str, Any]
+"""Plain values by name, as JSON has them: what a file of records holds, or a figure is drawn from."""
+
+
+class FleetCost(TypedDict):
+    """The training that a run was a part of."""
+
+    key: str
+    runs: int
+    seconds: float
+
+
+class FailedRun(TypedDict):
+    """In which epoch a run broke, and why."""
+
+    epoch: int
+    reason: str
+
+
+class RunRecord(TypedDict, total=False):
+    """The record of one run of a study. A failed one has `status` and `failure` in place of scores and history."""
+
+    id: str
+    study: str
+    label: str
+    protocol: str
+    choose_epoch: Literal["best", "last"]
+    dataset: str
+    fraction: float
+    seed: int
+    method: Record
+    settings: Record
+    environment: Record
+    final: dict[str, Any]
+    best: dict[str, Any]
+    history: dict[str, list[Any]]
+    curvature: Record | None
+    gates: dict[str, float] | None
+    probe: Record
+    seconds: float
+    fleet: FleetCost
+    status: Literal["failed"]
+    failure: FailedRun
+
 
 FIELDS = {
     **dict.fromkeys(("id", "study", "label", "dataset"), str),
@@ -35,13 +93,24 @@ FIELDS = {
 }
 """What every record of a run holds."""
 
+CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\n?$')
+"""The end of a line that has a checksum: that of the line without it."""
+
+BYTES_PER_MARK = 56
+"""What a comma, a colon or a bracket of a line stands for in memory."""
+
 SCORES = ("final", "best", "history")
 """What the record of a failed run does not hold."""
 
 
-def is_failed(record: Record) -> bool:
+def is_failed(record: Mapping[str, Any]) -> bool:
     """Whether the run broke in training: its record says in which epoch and why, and holds no scores."""
-    return record.get("status") == "failed"
+    return bool(record.get("status") == "failed")
+
+
+def as_run(record: Mapping[str, Any]) -> RunRecord:
+    """A record of a run, as it was read or put together; `RecordFile.check_complete` checks what it holds."""
+    return cast("RunRecord", record)
 
 
 def identify(facts: Any) -> str:
@@ -50,14 +119,23 @@ def identify(facts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def read_records(path: str | Path) -> list[Record]:
-    """All complete records of a file, plain or compressed (.gz); none if there is no file."""
+def read_records(path: str | Path, *, trust: bool = False) -> list[Record]:
+    """All complete records of a file, plain or compressed (.gz); none if there is no file.
+
+    trust: take a file that needs more than ten times its size in memory, too.
+    """
     path = Path(path)
     if not path.exists():
         return []
     try:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        stored = path.read_bytes()
+        content = inflate(stored, trust, FileFormatError) if path.suffix == ".gz" else stored
+        marks = sum(content.count(mark) for mark in (b",", b":", b"{", b"["))
+        check_expansion(len(content) + BYTES_PER_MARK * marks, len(stored), trust, FileFormatError)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: ", *error.parts) from None
+    except (EOFError, zlib.error) as error:
+        raise FileFormatError(f"{path}: not a .gz file, or damaged: {error}") from None
     except OSError as error:
         raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
     return _parse(content, path)[0]
@@ -91,7 +169,7 @@ class RecordFile:
             raise OptionError(f"{self.folder}: another process is writing records there")
         try:
             with _named_errors(self.path):
-                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | BINARY, 0o666)
                 content = self.path.read_bytes()
             self.records, complete = _parse(content, self.path)
             if complete < len(content):
@@ -109,9 +187,9 @@ class RecordFile:
                 os.close(number)
         self._file = self._lock = -1
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Add records, all of them in one write that is on disk when this returns."""
-        new = {record["id"]: record for record in records}
+        new = {record["id"]: dict(record) for record in records}
         known = [name for name in new if name in self.by_id]
         if known or len(new) < len(records):
             raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is recorded already")
@@ -120,7 +198,7 @@ class RecordFile:
             while content:  # one turn, unless the system takes only a part
                 content = content[os.write(self._file, content) :]
             os.fsync(self._file)
-        self.records += records
+        self.records += new.values()
         self.by_id |= new
 
 
@@ -129,9 +207,10 @@ def significant(value: float | None, digits: int = 6) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
-def line_of(record: Record) -> bytes:
-    """A record as its line."""
-    return (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode()
+def line_of(record: Mapping[str, Any]) -> bytes:
+    """A record as its line, with its checksum at the end."""
+    line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+    return line[:-1] + b',"crc32":"%08x"}\n' % zlib.crc32(line)
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
@@ -140,7 +219,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     place = 0
     while place < len(content):
         end = content.find(b"\n", place) + 1
-        record = _record(content[place:end]) if end else None
+        record = _record(content[place:end], f"{path}: line {len(records) + 1}") if end else None
         if record is None:
             if end and content[end:].strip():
                 raise FileFormatError(f"{path}: line {len(records) + 1} is not a result record")
@@ -150,12 +229,20 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     return records, place
 
 
-def _record(line: bytes) -> Record | None:
+def _record(line: bytes, place: str) -> Record | None:
+    """The record of a line; None if it holds none, an error if it holds one that was changed."""
     try:
-        record = json.loads(line)
+        record = parse_json(line, trust=True)  # the file as a whole was held against its size
     except ValueError:
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("id"), str) else None
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        return None
+    if (found := CHECKSUM.search(line)) is not None:
+        if int(found[1], 16) != zlib.crc32(line[: found.start()] + b"}"):
+            hint = "take the line out, and its run is trained again"
+            raise FileFormatError(f"{place} does not match its checksum: it was damaged or changed by hand; {hint}")
+        record.pop("crc32", None)
+    return record
 
 
 def _lock(number: int) -> bool:

@@ -8,38 +8,117 @@ the size of a fleet, is the same as in an undisturbed study.
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 import circurve.learning
 from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
 from circurve.curvature.record import By
 from circurve.data import Dataset, Table
 from circurve.errors import CircurveWarning, DataError, TrainingError
-from circurve.experiments.display import Display
 from circurve.experiments.plan import (
     MEASURED_SETTINGS,
     Fleet,
     PlannedRun,
     circuit_for,
+    describe_environment,
     describe_settings,
     plan_study,
     training_rows,
 )
-from circurve.experiments.provenance import describe_environment
-from circurve.experiments.records import Record, RecordFile, significant
+from circurve.experiments.records import Record, RecordFile, RunRecord, as_run, significant
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
-from circurve.learning import Failure, FitResult, Run
+from circurve.learning import EpochEnd, Failure, FitResult, Run
 from circurve.learning.history import EpochRecord
 from circurve.learning.local_curvature import ESTIMATORS
 
-__all__ = ["run_study"]
+__all__ = [
+    "Display",
+    "run_study",
+]
+
+
+class Display:
+    """A bar for the study and one for the fleet at work; does nothing where nobody is looking."""
+
+    def __init__(
+        self, name: str, costs: Sequence[float], known: int, shown: bool | None = None, console: Console | None = None
+    ) -> None:
+        """costs: of each fleet to train, in any unit; known: how many runs are recorded already."""
+        self.console = Console(stderr=True) if console is None else console
+        self.name, self.costs, self.known = name, tuple(costs), known
+        self.shown = sys.stderr.isatty() if shown is None else shown
+        self.done, self.spent = 0, 0.0
+        self.started = time.monotonic()
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> Display:
+        if self.shown and self.costs:
+            columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}"))
+            self.bar = Progress(*columns, console=self.console, transient=True)
+            self.bar.start()
+            known = f", {self.known} runs known" if self.known else ""
+            self.whole = self.bar.add_task(self.name, total=sum(self.costs), note=f"{len(self.costs)} fleets{known}")
+            self.part: TaskID = self.bar.add_task("", total=1, note="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def start(self, fleet: str, runs: int, epochs: int) -> None:
+        """A fleet begins."""
+        if self.bar is not None:
+            self.bar.reset(self.part, total=epochs, description=fleet, note=f"{runs} runs, building the circuit")
+            self._whole(0)
+
+    def epoch(self, event: EpochEnd) -> None:
+        """To be called after each epoch of the fleet."""
+        if self.bar is not None:
+            note = f"{len(event.records)} runs, epoch {event.epoch} of {event.epochs}"
+            self.bar.update(self.part, completed=event.epoch, note=note)
+            self._whole(event.epoch / event.epochs)
+
+    def measure(self, number: int, count: int) -> None:
+        """The curvature of one of so many runs is being measured."""
+        if self.bar is not None:
+            self.bar.update(self.part, note=f"measuring curvature, run {number} of {count}")
+
+    def finish(self) -> None:
+        """The fleet is done."""
+        self.spent += self.costs[self.done]
+        self.done += 1
+        if self.bar is not None:
+            self._whole(0)
+
+    def _whole(self, share: float) -> None:
+        assert self.bar is not None
+        now = self.spent + (share * self.costs[self.done] if self.done < len(self.costs) else 0)
+        left = time_left(time.monotonic() - self.started, now / sum(self.costs))
+        fleet = f"fleet {min(self.done + 1, len(self.costs))} of {len(self.costs)}"
+        self.bar.update(self.whole, completed=now, note=f"{fleet}{left}")
+
+
+def time_left(elapsed: float, share: float) -> str:
+    """`, about 3 min left`, if what is left takes as long for its size as what is done; nothing at the start."""
+    if share <= 0 or elapsed <= 0:
+        return ""
+    seconds = elapsed * (1 - share) / share
+    if seconds < 90:
+        return f", about {seconds:.0f} s left"
+    if seconds < 5400:
+        return f", about {seconds / 60:.0f} min left"
+    return f", about {seconds / 3600:.1f} h left"
+
 
 DIGITS = 5
 """Digits after the point of log-likelihoods in nats."""
@@ -66,7 +145,7 @@ def run_study(
     command: str | None = None,
     data: Mapping[str, Dataset] | None = None,
     shown: bool | None = None,
-) -> list[Record]:
+) -> list[RunRecord]:
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
 
     data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
@@ -81,7 +160,7 @@ def run_study(
         for item in work:
             file.append(_train(study, item, environment, display))
     return [
-        file.by_id[run.id] | describe_use(study, label) | {"dataset": fleet.data.name}
+        as_run({**file.by_id[run.id], **describe_use(study, label), "dataset": fleet.data.name})
         for fleet in fleets
         for run in fleet.runs
         for label in run.labels
@@ -96,7 +175,7 @@ def _work(fleet: Fleet, file: RecordFile) -> _Work:
     return _Work(fleet, train, tuple(run for run in train if run.id not in file.by_id))
 
 
-def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[Record]:
+def _train(study: Study, work: _Work, environment: Record, display: Display) -> list[RunRecord]:
     fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
@@ -114,14 +193,15 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
         "seconds": round(seconds / len(outcomes), 3),
         "fleet": {"key": fleet.key, "runs": len(outcomes), "seconds": seconds},
     }
-    records = []
+    records: list[RunRecord] = []
     for number, (run, outcome, more) in enumerate(found, 1):
         display.measure(number, len(found))
         anatomy = train if study.anatomy else None
         measured = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, anatomy)
         what = {"dataset": fleet.data.name, "fraction": fleet.fraction, "seed": run.seed}
         what |= {"method": describe_setting(run.setting), "settings": settings, "environment": environment}
-        records.append({"id": run.id, **describe_use(study, run.labels[0]), **what, **measured, **more, **costs})
+        use = describe_use(study, run.labels[0])
+        records.append(as_run({"id": run.id, **use, **what, **measured, **more, **costs}))
     display.finish()
     return records
 

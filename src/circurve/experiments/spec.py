@@ -10,9 +10,8 @@ from typing import Literal
 from circurve.data import DEBD
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
-from circurve.experiments.probe import Probe
 from circurve.experiments.records import Record
-from circurve.experiments.variants import Variant
+from circurve.experiments.study_data import Probe, Variant
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count
 from circurve.learning.gates import gate_name

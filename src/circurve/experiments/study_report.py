@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from circurve.experiments.curvature_studies import BASE, LABELS
-from circurve.experiments.probe import CHANGES, TEST_NOISE
-from circurve.experiments.provenance import choice_note, grid_notes, provenance
-from circurve.experiments.records import Record, is_failed
-from circurve.experiments.spec import Study
-from circurve.experiments.stopping import RULES, stopped_scores
+from circurve.experiments import studies as specs
+from circurve.experiments.plan import choice_note, grid_notes, provenance
+from circurve.experiments.records import Record, RunRecord, as_run, is_failed
+from circurve.experiments.spec import ReproduceOptions, Study
+from circurve.experiments.studies import BASE, LABELS, RULES, stopped_scores
+from circurve.experiments.study_data import CHANGES, TEST_NOISE
 from circurve.experiments.summary import TIE, Chosen, Paired, choose_all, paired
 from circurve.experiments.table import Cell, Number, Report, Table
 from circurve.experiments.tables import p_text, setting_text
 
 __all__ = [
+    "STUDIES",
     "Outcome",
+    "TableSpec",
     "judge",
     "report_ensembles",
     "report_plain",
@@ -68,7 +71,7 @@ Lines = dict[tuple[str, str, float], dict[str, Chosen]]
 """Case, data set and share of the rows -> label -> what validation chose."""
 
 
-def lines_of(records: Sequence[Record], case: str = "") -> Lines:
+def lines_of(records: Sequence[RunRecord], case: str = "") -> Lines:
     """What validation chose for each label, on each data set and share of its rows."""
     found: Lines = {}
     for chosen in choose_all(records):
@@ -153,7 +156,7 @@ def _values(lines: Lines, base: str) -> tuple[Record, ...]:
 
 def _report(  # noqa: PLR0913 - what a report is made of
     study: Study,
-    records: Sequence[Record],
+    records: Sequence[RunRecord],
     title: str,
     lines: Lines,
     about: str,
@@ -189,22 +192,27 @@ def _candidates(study: Study) -> str:
     return f"Candidates: {', '.join(f'{label} {count}' for label, count in counts.items())}."
 
 
-def report_plain(title: str, about: str, study: Study, records: Sequence[Record]) -> Report:
+def report_plain(title: str, about: str, study: Study, records: Sequence[RunRecord]) -> Report:
     """Scores as they are, of whatever data the study has."""
     return _report(study, records, title, lines_of(records), about)
 
 
-def _with_score(record: Record, score: float | None) -> Record:
+def _with_score(record: RunRecord, score: float | None) -> RunRecord:
     """The record with another test log-likelihood; what validation says stays."""
-    return {**record, "best": {**record["best"], "test_ll": score}, "final": {**record["final"], "test_ll": score}}
+    return _with_scores(record, {"test_ll": score})
 
 
-def _probed(records: Sequence[Record]) -> list[Record]:
+def _with_scores(record: RunRecord, scores: Mapping[str, float | None]) -> RunRecord:
+    best, final = {**record["best"], **scores}, {**record["final"], **scores}
+    return as_run({**record, "best": best, "final": final})
+
+
+def _probed(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [record for record in records if not is_failed(record) and record.get("probe")]
 
 
 def report_scores(
-    title: str, about: str, names: Sequence[str], loss: bool, study: Study, records: Sequence[Record]
+    title: str, about: str, names: Sequence[str], loss: bool, study: Study, records: Sequence[RunRecord]
 ) -> Report:
     """Scores that the probe measured. loss: minus the model's own score, so that a difference is what is lost less."""
     lines: Lines = {}
@@ -218,7 +226,7 @@ def report_scores(
     return _report(study, records, title, lines, about, case_head="change")
 
 
-def report_test_noise(study: Study, records: Sequence[Record]) -> Report:
+def report_test_noise(study: Study, records: Sequence[RunRecord]) -> Report:
     """Test rows with noise that training did not have."""
     about = (
         "A share of the cells of the test rows has the value of another row of the same column; training and "
@@ -228,7 +236,7 @@ def report_test_noise(study: Study, records: Sequence[Record]) -> Report:
     return report_scores("Study: noise in test rows", about, names, False, study, records)
 
 
-def report_weights(study: Study, records: Sequence[Record]) -> Report:
+def report_weights(study: Study, records: Sequence[RunRecord]) -> Report:
     """What coarse and noisy weights cost."""
     about = (
         "Test log-likelihood with changed sum weights minus that of the model itself: what is lost. A positive "
@@ -239,9 +247,9 @@ def report_weights(study: Study, records: Sequence[Record]) -> Report:
     return report_scores("Study: coarse and noisy weights", about, list(CHANGES), True, study, records)
 
 
-def report_ensembles(study: Study, records: Sequence[Record]) -> Report:
+def report_ensembles(study: Study, records: Sequence[RunRecord]) -> Report:
     """Mixtures of the runs of a method, as many members each."""
-    found: dict[tuple[str, str, int], Record] = {}
+    found: dict[tuple[str, str, int], RunRecord] = {}
     members = set()
     for record in _probed(records):
         mixed = record["probe"]["ensemble"]
@@ -250,7 +258,7 @@ def report_ensembles(study: Study, records: Sequence[Record]) -> Report:
         case = (record["dataset"], record["label"], mixed["number"])
         method = {**record["method"], "mu": None, "gate": None, "pseudocount": None, "name": "ensemble"}
         made = {**record, "seed": mixed["number"], "method": {**method, "estimator": None}}
-        found[case] = {**made, "best": {**record["best"], **scores}, "final": {**record["final"], **scores}}
+        found[case] = _with_scores(as_run(made), scores)
     counts = " or ".join(str(count) for count in sorted(members))
     about = (
         f"Mixtures of {counts} models: one of each candidate of a method, all of different seeds, each at its best "
@@ -262,7 +270,7 @@ def report_ensembles(study: Study, records: Sequence[Record]) -> Report:
     return replace(report, tables=report.tables[:1])
 
 
-def report_stopping(study: Study, records: Sequence[Record]) -> Report:
+def report_stopping(study: Study, records: Sequence[RunRecord]) -> Report:
     """Rules that need no validation rows, on the histories of plain EM."""
     lines: Lines = {}
     plain = [r for r in records if r["label"] == BASE and not is_failed(r)]
@@ -270,7 +278,9 @@ def report_stopping(study: Study, records: Sequence[Record]) -> Report:
         made = []
         for record in plain:
             if record["method"]["pseudocount"] == pseudocount:
-                made += [{**_with_score(record, s), "label": name} for name, s in stopped_scores(record).items()]
+                made += [
+                    as_run({**_with_score(record, s), "label": name}) for name, s in stopped_scores(record).items()
+                ]
         lines |= lines_of(made, f"pseudocount {pseudocount:g}")
     about = (
         "Test log-likelihood of plain EM where a rule stops it. Rules see training rows alone: the last epoch; the "
@@ -280,3 +290,49 @@ def report_stopping(study: Study, records: Sequence[Record]) -> Report:
     base = next(iter(RULES))
     title = "Study: stopping without validation rows"
     return _report(study, records, title, lines, about, base=base, case_head="plain EM with")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
+
+    study: Callable[[ReproduceOptions], Study]
+    report: Callable[[Study, Sequence[RunRecord]], Report]
+
+
+def _plain(study: Callable[[str, ReproduceOptions], Study], name: str, title: str, about: str) -> TableSpec:
+    return TableSpec(partial(study, name), partial(report_plain, f"Study: {title}", about))
+
+
+def _models(name: str, report: Callable[[Study, Sequence[RunRecord]], Report]) -> TableSpec:
+    return TableSpec(partial(specs.clean_study, name), report)
+
+
+STUDIES = {
+    "study-clean": _plain(specs.clean_study, "study-clean", "all rows, as they are", "All training rows, clean."),
+    "study-scarce": _plain(
+        specs.scarce_study, "study-scarce", "scarce data", "Small shares of the training rows, drawn by the seed."
+    ),
+    "study-corrupted": _plain(
+        specs.corrupted_study,
+        "study-corrupted",
+        "corrupted training rows",
+        f"In {specs.CORRUPTED_ROWS:.0%} of the training and validation rows, {specs.CORRUPTED_CELLS:.0%} of the cells "
+        "have the value of another row of the same column; test rows are clean.",
+    ),
+    "study-selected": _plain(
+        specs.selected_study,
+        "study-selected",
+        "training rows selected by a column",
+        "Of the training and validation rows with the rarer value of the most balanced column, one in ten is left; "
+        "test rows are as they were.",
+    ),
+    "study-test-noise": _models("study-test-noise", report_test_noise),
+    "study-units": _plain(
+        specs.large_study, "study-units", "far too many units", "All training rows, clean; many units and few epochs."
+    ),
+    "study-ensembles": _models("study-ensembles", report_ensembles),
+    "study-stopping": _models("study-stopping", report_stopping),
+    "study-weights": _models("study-weights", report_weights),
+}
+"""Those by the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from circurve.experiments.records import Record, identify, is_failed
+from circurve.experiments.records import Record, RunRecord, identify, is_failed
 
-__all__ = ["Chosen", "Rows", "Spread", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
+__all__ = ["Chosen", "MeanStd", "Rows", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
 
 TIE = 0.01
 """Nats: smaller differences are ties, as in a table with two digits."""
@@ -23,7 +23,7 @@ TIE_RULE = (
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanStd:
     """A mean over seeds, and the standard deviation with n - 1: None for a single seed. Not known: a mean of NaN."""
 
     mean: float
@@ -39,7 +39,7 @@ class Chosen:
     fraction: float
     label: str
     method: Record
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
     candidates: int
     """How many settings it was chosen from."""
 
@@ -52,7 +52,7 @@ class Chosen:
         """A score of each run: `train_ll`, `valid_ll`, `test_ll`, `dof` or `sharpness`; NaN where it is not known."""
         return [_score(record, name, math.nan) for record in self.records]
 
-    def spread(self, name: str = "test_ll") -> Spread:
+    def spread(self, name: str = "test_ll") -> MeanStd:
         """Mean and standard deviation of a score over seeds."""
         return spread(self.values(name))
 
@@ -74,11 +74,11 @@ Rows: TypeAlias = Mapping[str, Mapping[str, Chosen]]
 """Data set -> label -> what validation chose."""
 
 
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> MeanStd:
     """Mean and standard deviation of numbers."""
     deviates = len(values) > 1 and bool(np.isfinite(values).all())
     std = float(np.std(values, ddof=1)) if deviates else None
-    return Spread(float(np.mean(values)) if values else math.nan, std, len(values))
+    return MeanStd(float(np.mean(values)) if values else math.nan, std, len(values))
 
 
 def upper_half(shares: Sequence[float]) -> float:
@@ -87,12 +87,12 @@ def upper_half(shares: Sequence[float]) -> float:
     return sum(shares[:middle]) + (shares[middle] / 2 if len(shares) % 2 else 0.0)
 
 
-def choose(records: Iterable[Record], dataset: str, fraction: float, label: str) -> Chosen | None:
+def choose(records: Iterable[RunRecord], dataset: str, fraction: float, label: str) -> Chosen | None:
     """The setting with the best mean validation log-likelihood over seeds, the first of equals; None without runs.
 
     Runs that failed do not count.
     """
-    settings: dict[str, list[Record]] = {}
+    settings: dict[str, list[RunRecord]] = {}
     for record in records:
         case = (record["dataset"], record["fraction"], record["label"])
         if case == (dataset, fraction, label) and not is_failed(record):
@@ -104,14 +104,14 @@ def choose(records: Iterable[Record], dataset: str, fraction: float, label: str)
     return Chosen(dataset, fraction, label, runs[0]["method"], runs, len(settings))
 
 
-def choose_all(records: Sequence[Record]) -> list[Chosen]:
+def choose_all(records: Sequence[RunRecord]) -> list[Chosen]:
     """The choice for each data set, fraction and label, in the order of the records."""
     cases = dict.fromkeys((record["dataset"], record["fraction"], record["label"]) for record in records)
     chosen = [choose(records, *case) for case in cases]
     return [item for item in chosen if item is not None]
 
 
-def choose_rows(records: Sequence[Record], fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
+def choose_rows(records: Sequence[RunRecord], fraction: float = 1.0) -> dict[str, dict[str, Chosen]]:
     """The choice for each data set and label, with this share of the training rows."""
     found: dict[str, dict[str, Chosen]] = {}
     for item in choose_all(records):
@@ -120,7 +120,7 @@ def choose_rows(records: Sequence[Record], fraction: float = 1.0) -> dict[str, d
     return found
 
 
-def _score(record: Record, name: str, unknown: float) -> float:
+def _score(record: RunRecord, name: str, unknown: float) -> float:
     """A score of the epoch that counts by the record's protocol, the last or the best one."""
     value = record["best" if record.get("choose_epoch") == "best" else "final"][name]
     return unknown if value is None else float(value)
@@ -164,7 +164,7 @@ def paired(first: Chosen, second: Chosen, name: str = "test_ll") -> Paired:
     return Paired(float(gap.mean()), std, p, len(gap))
 
 
-def verdict(first: Spread, second: Spread) -> str:
+def verdict(first: MeanStd, second: MeanStd) -> str:
     """`win`, `tie` or `loss` of the first, where higher is better; see `TIE_RULE`."""
     gap = first.mean - second.mean
     room = max(TIE, first.std or 0.0, second.std or 0.0)
@@ -173,7 +173,7 @@ def verdict(first: Spread, second: Spread) -> str:
     return "win" if gap > 0 else "loss"
 
 
-def count(pairs: Iterable[tuple[Spread, Spread]]) -> Count:
+def count(pairs: Iterable[tuple[MeanStd, MeanStd]]) -> Count:
     """Wins, ties and losses of the first over many data sets."""
     found = [verdict(first, second) for first, second in pairs]
     return Count(found.count("win"), found.count("tie"), found.count("loss"))

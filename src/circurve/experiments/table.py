@@ -15,9 +15,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from circurve.experiments.records import Record
-from circurve.experiments.summary import Spread
+from circurve.experiments.summary import MeanStd
 
-__all__ = ["FORMATS", "Cell", "Number", "Report", "Table", "mark_best", "markdown_table", "print_report"]
+__all__ = ["FORMATS", "Cell", "Number", "Report", "Table", "folded", "mark_best", "markdown_table", "print_report"]
 
 STYLES = {"best": "bold", "second": "underline", None: ""}
 MARKED = {"best": "**{}**", "second": "<u>{}</u>", None: "{}"}
@@ -36,7 +36,7 @@ class Number:
     signed: bool = False
 
     @classmethod
-    def of(cls, values: Spread) -> Number:
+    def of(cls, values: MeanStd) -> Number:
         """Mean and standard deviation over seeds."""
         return cls(values.mean, values.std)
 
@@ -197,3 +197,9 @@ def _latex(cell: Cell) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(ESCAPES.get(c, c) for c in text).replace("±", r"$\pm$")
+
+
+def folded(notes: Sequence[str]) -> str:
+    """How numbers came about, there for those who ask."""
+    lines = "\n".join(f"- {note}" for note in notes)
+    return f"<details><summary>How these numbers came about</summary>\n\n{lines}\n\n</details>"

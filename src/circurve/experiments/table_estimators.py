@@ -9,10 +9,10 @@ from typing import cast
 
 import numpy as np
 
-from circurve.experiments.provenance import choice_note, provenance
-from circurve.experiments.records import Record, is_failed
+from circurve.experiments.plan import choice_note, provenance
+from circurve.experiments.records import Record, RunRecord, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
-from circurve.experiments.summary import Chosen, Spread, choose_rows, spread
+from circurve.experiments.summary import Chosen, MeanStd, choose_rows, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 from circurve.experiments.tables import gap_to, p_text
 from circurve.learning import Gated, Method, Vanilla
@@ -58,7 +58,7 @@ def study_estimators(options: ReproduceOptions) -> Study:
     return replace(make_study("estimators", options, settings), protocol=protocol)
 
 
-def report_estimators(study: Study, records: Sequence[Record]) -> Report:
+def report_estimators(study: Study, records: Sequence[RunRecord]) -> Report:
     """Test log-likelihood at every mu, what validation chooses, and how each estimate is spread over nodes."""
     known = [record for record in records if not is_failed(record)]
     rows = choose_rows(known)
@@ -79,7 +79,7 @@ def report_estimators(study: Study, records: Sequence[Record]) -> Report:
     return Report("estimators", "Estimators of local curvature", tables, notes, COLUMNS, flat)
 
 
-def _gate(record: Record) -> str:
+def _gate(record: RunRecord) -> str:
     return str(record["method"]["gate"])
 
 
@@ -91,19 +91,19 @@ def _ending(label: str) -> str:
     return label[label.find(",") :] if "," in label else ""
 
 
-def _at(records: Sequence[Record], dataset: str, label: str, mu: float | None) -> list[Record]:
+def _at(records: Sequence[RunRecord], dataset: str, label: str, mu: float | None) -> list[RunRecord]:
     """The runs of one strength; of several gates all of them."""
     case = (dataset, label, mu)
     return [record for record in records if (record["dataset"], record["label"], record["method"]["mu"]) == case]
 
 
-def _over_seeds(records: Sequence[Record], name: str = "test_ll") -> Spread:
+def _over_seeds(records: Sequence[RunRecord], name: str = "test_ll") -> MeanStd:
     """A score of the epoch that counts by the protocol, over runs."""
     scores = [record["best" if record["choose_epoch"] == "best" else "final"][name] for record in records]
     return spread([math.nan if score is None else float(score) for score in scores])
 
 
-def _by_strength(study: Study, rows: dict[str, dict[str, Chosen]], records: Sequence[Record]) -> Table:
+def _by_strength(study: Study, rows: dict[str, dict[str, Chosen]], records: Sequence[RunRecord]) -> Table:
     """Test log-likelihood of every estimator at every mu, plain EM first; best and second of a row marked."""
     mus = study.protocol.mus
     lines: list[tuple[Cell, ...]] = []
@@ -134,7 +134,7 @@ def _chosen(rows: dict[str, dict[str, Chosen]]) -> Table:
     return Table(heads, tuple(lines), "Strengths chosen by validation", text_columns=(0, 1))
 
 
-def _gate_mean(records: Sequence[Record], name: str) -> float:
+def _gate_mean(records: Sequence[RunRecord], name: str) -> float:
     """A number of the gates of the last M-step, mean over runs; NaN for records that do not have it."""
     return _mean([(record.get("gates") or {}).get(name) for record in records])
 
@@ -169,7 +169,7 @@ def _spread_over_nodes(rows: dict[str, dict[str, Chosen]]) -> Table:
     return Table(heads, tuple(lines), "Spread over nodes after plain EM", text_columns=(0, 1))
 
 
-def _estimate(records: Sequence[Record], name: str) -> dict[str, float]:
+def _estimate(records: Sequence[RunRecord], name: str) -> dict[str, float]:
     """What the curvature of runs says about an estimator, mean over runs."""
     found = [((record["curvature"] or {}).get("estimates") or {}).get(name, {}) for record in records]
     keys = {"nodes_99": "0.99", "nodes_9999": "0.9999"}
@@ -178,11 +178,11 @@ def _estimate(records: Sequence[Record], name: str) -> dict[str, float]:
     return shares | {key: _mean([one.get(key) for one in found]) for key in names}
 
 
-def _floor(records: Sequence[Record], name: str) -> float:
+def _floor(records: Sequence[RunRecord], name: str) -> float:
     return _mean([((record["curvature"] or {}).get("floor") or {}).get(name) for record in records])
 
 
-def _values(dataset: str, label: str, rows: dict[str, dict[str, Chosen]], records: Sequence[Record]) -> list[Record]:
+def _values(dataset: str, label: str, rows: dict[str, dict[str, Chosen]], records: Sequence[RunRecord]) -> list[Record]:
     """The lines of the CSV file of one estimator: one for each mu."""
     estimator, ending = label.removesuffix(_ending(label)), _ending(label)
     of = [record for record in records if (record["dataset"], record["label"]) == (dataset, label)]

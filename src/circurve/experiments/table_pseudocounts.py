@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circurve.experiments.paper_numbers import CLOSE, KEPT, LARGE, paper_test_ll
-from circurve.experiments.provenance import provenance
-from circurve.experiments.records import Record, is_failed
+from circurve.experiments.comparisons import CLOSE, KEPT, LARGE, paper_test_ll
+from circurve.experiments.plan import provenance
+from circurve.experiments.records import Record, RunRecord, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
 from circurve.experiments.summary import Chosen, choose_rows, paired, upper_half
 from circurve.experiments.table import Cell, Number, Report, Table
@@ -138,7 +138,7 @@ def study_pseudocounts(options: ReproduceOptions) -> Study:
     return make_study("pseudocounts", options, settings)
 
 
-def report_pseudocounts(study: Study, records: Sequence[Record]) -> Report:
+def report_pseudocounts(study: Study, records: Sequence[RunRecord]) -> Report:
     """Each claim by pseudocount, with the reason; and the numbers behind it."""
     cases = _cases([record for record in records if not is_failed(record)])
     counts = {claim: _by_pseudocount(test, cases) for claim, (test, _) in CLAIMS.items()}
@@ -158,7 +158,7 @@ def report_pseudocounts(study: Study, records: Sequence[Record]) -> Report:
     return Report("pseudocounts", "Claims by pseudocount", tables, notes, COLUMNS, values, findings)
 
 
-def _cases(records: Sequence[Record]) -> list[Case]:
+def _cases(records: Sequence[RunRecord]) -> list[Case]:
     found = []
     for dataset, row in choose_rows(records).items():
         for pseudocount in dict.fromkeys(chosen.method["pseudocount"] for chosen in row.values()):

@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from circurve.experiments.paper_numbers import IMPROVEMENTS, LABELS, paper_test_ll
-from circurve.experiments.provenance import choice_note, grid_notes, provenance
-from circurve.experiments.records import Record
+from circurve.experiments.comparisons import IMPROVEMENTS, LABELS, paper_test_ll
+from circurve.experiments.plan import choice_note, grid_notes, provenance
+from circurve.experiments.records import Record, RunRecord
 from circurve.experiments.spec import ReproduceOptions, Study, make_study, standard_settings
-from circurve.experiments.summary import TIE_RULE, Chosen, Paired, Spread, choose_all, count, paired, spread
+from circurve.experiments.summary import TIE_RULE, Chosen, MeanStd, Paired, choose_all, count, paired, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 
 __all__ = ["improvement", "paper_study", "report_a", "report_b"]
@@ -60,12 +60,12 @@ def improvement(method: Chosen, vanilla: Chosen) -> dict[str, float]:
     return {measure: _known(values).mean for measure, values in changes.items()}
 
 
-def _known(values: Sequence[float]) -> Spread:
+def _known(values: Sequence[float]) -> MeanStd:
     """Mean and standard deviation of those that are finite."""
     return spread([value for value in values if math.isfinite(value)])
 
 
-def report_a(study: Study, records: Sequence[Record]) -> Report:
+def report_a(study: Study, records: Sequence[RunRecord]) -> Report:
     """The paper's table of mean improvements, with ours and a gated row for each of its rows."""
     chosen = {(item.dataset, item.fraction, item.label): item for item in choose_all(records)}
     found: dict[Case, dict[str, float]] = {
@@ -139,10 +139,10 @@ class _Line:
 
     lead: tuple[str, ...]
     chosen: dict[str, Chosen]
-    paper: dict[str, Spread | None]
+    paper: dict[str, MeanStd | None]
 
 
-def report_b(study: Study, records: Sequence[Record]) -> Report:
+def report_b(study: Study, records: Sequence[RunRecord]) -> Report:
     """The paper's table of test log-likelihoods (B), or of data fractions (C), ours beside it."""
     heads = ("data set", "rows") if study.name == "table-c" else ("data set",)
     lines = _lines(records, len(heads) > 1)
@@ -165,7 +165,7 @@ def report_b(study: Study, records: Sequence[Record]) -> Report:
     return Report(study.name, TITLES[study.name], tables, notes, COLUMNS_B, values)
 
 
-def _lines(records: Sequence[Record], shares: bool) -> list[_Line]:
+def _lines(records: Sequence[RunRecord], shares: bool) -> list[_Line]:
     """shares: with the share of the training rows, and beside the paper's table of them."""
     cases: dict[tuple[str, float], dict[str, Chosen]] = {}
     for chosen in choose_all(records):
@@ -193,7 +193,7 @@ def _main(lines: Sequence[_Line], heads: tuple[str, ...]) -> Table:
     printed = any(paper for line in lines for paper in line.paper.values())
     rows: list[tuple[Cell, ...]] = []
     for line in lines:
-        known = [line.chosen[label].spread() if label in line.chosen else Spread(math.nan) for label in LABELS]
+        known = [line.chosen[label].spread() if label in line.chosen else MeanStd(math.nan) for label in LABELS]
         cells: list[Cell] = [*line.lead]
         for number, paper in zip(mark_best([Number.of(values) for values in known]), line.paper.values(), strict=True):
             cells += [number, "-" if paper is None else Number(paper.mean)] if printed else [number]

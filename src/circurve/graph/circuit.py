@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from circurve.cards import card, facts_table
 from circurve.errors import StructureError
 from circurve.graph.checks import check_scopes, name_of, topological_order
+from circurve.graph.drawing import MAX_DRAWN, Drawing, draw
 from circurve.graph.nodes import Input, Node, Product, Sum
 from circurve.inputs import Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
@@ -56,9 +58,36 @@ class Summary:
 class Circuit:
     """A smooth and decomposable circuit over variables 0..V-1, checked when it is made.
 
-    `roots` is one node or several (one for each class); every unit of a root is one output. `nodes`, where given,
-    lists all the nodes the caller built, and each must be reachable from a root. `schema`, where given, says what the
-    variables mean: names, categories, dates; its families are those of the inputs.
+    Parameters
+    ----------
+    roots : Node or iterable of Node
+        One node, or several (one for each class); every unit of a root is one output.
+    nodes : list of Node, optional
+        All nodes that you built; a node that cannot be reached from a root is then an error.
+    schema : Schema, optional
+        What the variables mean: names, categories, dates; its families are those of the inputs.
+
+    Raises
+    ------
+    StructureError
+        If children of a sum have different variables, children of a product share one, or a node is not reached.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+    >>> circuit = cc.Circuit(cc.Sum(cc.Product([rain, wind])))
+    >>> circuit
+    <Circuit: 2 variables, 4 nodes, 1 outputs>
+    >>> print(circuit.describe())
+    variables   2
+    roots       1
+    inputs      2 nodes, 4 units
+    products    1 nodes, 2 units
+    sums        1 nodes, 1 units
+    sum edges   2
+    parameters  6
+    depth       2 (1 sums)
     """
 
     roots: tuple[Node, ...]
@@ -109,9 +138,7 @@ class Circuit:
     def free_parameters(self) -> int:
         """How many numbers determine a distribution of this form: probabilities that sum to one count one less."""
         sums = sum(node.edges - node.units for node in self.sums)
-        return sums + sum(
-            n.units * (len(n.family.parameter_names) - isinstance(n.family, Categorical)) for n in self.inputs
-        )
+        return sums + sum(n.units * (n.family.parameter_count - isinstance(n.family, Categorical)) for n in self.inputs)
 
     def name_of(self, node: Node) -> str:
         """The node's own name, or one made from its kind and position, as error messages use it."""
@@ -138,10 +165,23 @@ class Circuit:
             product_units=sum(n.units for n in products),
             sum_units=sum(n.units for n in sums),
             edges=edges,
-            parameters=edges + sum(n.units * len(n.family.parameter_names) for n in inputs),
+            parameters=edges + sum(n.units * n.family.parameter_count for n in inputs),
             depth=max(depth[r] for r in self.roots),
             sum_depth=max(sum_depth[r] for r in self.roots),
         )
+
+    def draw(self) -> Drawing:
+        """A picture of a small circuit as SVG, which notebooks show and `save` writes: the root on top.
+
+        StructureError for more than 150 nodes: those would not be readable.
+        """
+        return draw(self.nodes, self.roots, None if self.schema is None else self.schema.names)
+
+    def _repr_html_(self) -> str:
+        parts = [facts_table(self.describe().in_words())]
+        if len(self.nodes) <= MAX_DRAWN:
+            parts.append("<p>draw() gives a picture.</p>")
+        return card(f"Circuit over {self.variables:,} columns", *parts)
 
     def __reduce__(self) -> tuple[Callable[..., Circuit], tuple[tuple[Node, ...], tuple[Node, ...], Schema | None]]:
         """Pickled and copied node by node, children first: a deep circuit needs no deep recursion."""
@@ -190,4 +230,4 @@ def _largest_value(family: Family) -> float:
     support = family.support()
     if support is None or family.check_values(np.array([LARGEST_WHOLE])) is None:
         return math.inf
-    return max(support)
+    return support[-1] if isinstance(support, range) else max(support)

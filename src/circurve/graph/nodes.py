@@ -22,7 +22,25 @@ __all__ = ["Input", "Node", "Product", "Sum"]
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Input:
-    """`units` distributions of one family over column number `variable`."""
+    """A vector of `units` distributions of one family over one column.
+
+    Parameters
+    ----------
+    variable : int
+        The number of the column, from 0.
+    family : Family
+        What the column holds: `Bernoulli()`, `Categorical(3)`, `Gaussian()`, ...
+    units : int, default 1
+        How many distributions, each with parameters of its own.
+    name : str, optional
+        What messages call the node.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.Input(0, cc.Bernoulli(), units=3, name="rain")
+    <Input 'rain': variable 0, Bernoulli(), 3 units>
+    """
 
     variable: int
     family: Family
@@ -51,9 +69,25 @@ class Input:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Product:
-    """Unit u is the product over the children of their unit u, or of the unit that `select` names.
+    """A vector of products: unit u multiplies unit u of all children, or the units that `select` names.
 
-    `select` holds, for each child, None or one child unit for each unit of the product.
+    Parameters
+    ----------
+    children : Node or iterable of Node
+        Nodes over different variables.
+    select : list, optional
+        For each child None, or one child unit for each unit of the product.
+    name : str, optional
+        What messages call the node.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+    >>> cc.Product([rain, wind])  # two units
+    <Product: 2 children, 2 units>
+    >>> cc.Product([rain, wind], select=[[0, 0, 1, 1], [0, 1, 0, 1]])  # all four pairs
+    <Product: 2 children, 4 units>
     """
 
     children: tuple[Node, ...]
@@ -89,9 +123,27 @@ class Product:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Sum:
-    """`units` mixtures of all units of the children, concatenated in their order.
+    """A vector of `units` mixtures of all units of the children, taken one child after the other.
 
-    `mask` (units x total child units) says which edges exist; None means all of them.
+    Parameters
+    ----------
+    children : Node or iterable of Node
+        Nodes over the same variables.
+    units : int, default 1
+        How many mixtures, each with weights of its own.
+    mask : array of bool, optional
+        (units, child units): which edges exist; None means all of them.
+    name : str, optional
+        What messages call the node.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> mixture = cc.Sum(cc.Input(0, cc.Gaussian(), units=3), units=2, name="mixture")
+    >>> mixture
+    <Sum 'mixture': 1 children, 2 x 3 weights>
+    >>> mixture.edges
+    6
     """
 
     children: tuple[Node, ...]

@@ -1,4 +1,13 @@
-"""Input families: univariate distributions with their E- and M-step."""
+"""Input families: univariate distributions with their E- and M-step.
+
+Examples
+--------
+>>> import circurve as cc
+>>> sorted(cc.inputs.FAMILIES)
+['bernoulli', 'binomial', 'categorical', 'gaussian', 'indicator', 'poisson']
+>>> cc.inputs.Bernoulli().support()
+(0, 1)
+"""
 
 from circurve.inputs.bernoulli import Bernoulli
 from circurve.inputs.binomial import Binomial

@@ -25,7 +25,16 @@ __all__ = ["Bernoulli"]
 
 @dataclass(frozen=True)
 class Bernoulli(Family):
-    """p(x) = p^x (1-p)^(1-x); one parameter, the probability of a one."""
+    """A column of zeros and ones: p(x) = p^x (1-p)^(1-x), one parameter, the probability of a one.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> coin = cc.Input(0, cc.Bernoulli())
+    >>> model = cc.Model.from_parameters(cc.Circuit(coin), inputs={coin: [[0.25]]})
+    >>> model.marginal({0: 1})
+    0.25000000000000006
+    """
 
     name: ClassVar[str] = "bernoulli"
     discrete: ClassVar[bool] = True
@@ -89,5 +98,5 @@ class Bernoulli(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return support_log_mass(self, parameters, low, high)
 
-    def support(self) -> tuple[int, ...]:
-        return (0, 1)
+    def support(self) -> range:
+        return range(2)

@@ -28,7 +28,21 @@ __all__ = ["Binomial"]
 
 @dataclass(frozen=True)
 class Binomial(Family):
-    """p(x) = C(n, x) p^x (1-p)^(n-x) for x in 0..n = trials; one parameter, the probability p of a success."""
+    """A column of successes out of n trials: p(x) = C(n, x) p^x (1-p)^(n-x), one parameter p.
+
+    Parameters
+    ----------
+    trials : int
+        n, the largest value of the column.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> heads = cc.Input(0, cc.Binomial(trials=4))
+    >>> model = cc.Model.from_parameters(cc.Circuit(heads), inputs={heads: [[0.5]]})
+    >>> model.marginal({0: 2})
+    0.375
+    """
 
     trials: int
 
@@ -98,5 +112,5 @@ class Binomial(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return support_log_mass(self, parameters, low, high)
 
-    def support(self) -> tuple[int, ...]:
-        return tuple(range(self.trials + 1))
+    def support(self) -> range:
+        return range(self.trials + 1)

@@ -26,7 +26,24 @@ __all__ = ["Categorical"]
 
 @dataclass(frozen=True)
 class Categorical(Family):
-    """p(x) = p_x; one parameter for each state, its probability."""
+    """A column of the whole numbers 0 to states - 1: p(x) = p_x, one parameter for each state.
+
+    Parameters
+    ----------
+    states : int
+        How many values the column can take.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> colour = cc.Input(0, cc.Categorical(states=3))
+    >>> model = cc.Model.from_parameters(cc.Circuit(colour), inputs={colour: [[0.5, 0.3, 0.2]]})
+    >>> model.distribution(0)
+       0  probability
+    0  0          0.5
+    1  1          0.3
+    2  2          0.2
+    """
 
     states: int
 
@@ -39,6 +56,10 @@ class Categorical(Family):
     @property
     def parameter_names(self) -> tuple[str, ...]:
         return tuple(f"probability_{state}" for state in range(self.states))
+
+    @property
+    def parameter_count(self) -> int:
+        return self.states
 
     def check_values(self, column: np.ndarray) -> str | None:
         return wrong_whole_value(column, self.states - 1)
@@ -109,5 +130,5 @@ class Categorical(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return support_log_mass(self, parameters, low, high)
 
-    def support(self) -> tuple[int, ...]:
-        return tuple(range(self.states))
+    def support(self) -> range:
+        return range(self.states)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from circurve.bounds import shortened
 from circurve.errors import OptionError
 from circurve.inputs.family import LOG_ZERO, Family
 
@@ -21,6 +24,7 @@ __all__ = [
     "from_logit",
     "presence",
     "support_log_mass",
+    "tensor_of",
     "to_logit",
     "use_and_total",
     "wrong_probability",
@@ -42,7 +46,7 @@ def check_whole(option: str, value: object, least: int) -> int:
     """Return `value` as an int if it is a whole number in least..LARGEST_WHOLE; else raise OptionError."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= LARGEST_WHOLE:
         return int(value)
-    raise OptionError(f"{option} must be a whole number from {least} to {LARGEST_WHOLE}, not {value!r}")
+    raise OptionError(f"{option} must be a whole number from {least} to {LARGEST_WHOLE}, not {shortened(value)}")
 
 
 def wrong_whole_value(column: np.ndarray, largest: int = LARGEST_WHOLE) -> str | None:
@@ -103,6 +107,13 @@ def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) 
     """
     total = torch.addcmul(base.unsqueeze(-2), x.unsqueeze(-2), slope.unsqueeze(-1))  # (R, G, K, N)
     return total.add_(offset.unsqueeze(-1)).clamp_min_(LOG_ZERO)
+
+
+def tensor_of(values: Sequence[int], like: Tensor) -> Tensor:  # (len(values),)
+    """The values with the type and device of `like`, made there: a recorded CUDA step cannot copy from the host."""
+    if list(values) == list(range(len(values))):
+        return torch.arange(len(values), dtype=like.dtype, device=like.device)
+    return torch.stack([like.new_full((), value) for value in values])
 
 
 def support_log_mass(family: Family, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:

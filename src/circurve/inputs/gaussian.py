@@ -29,12 +29,23 @@ NEAREST = 1e-6
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    """p(x) = exp(-(x - m)^2 / (2 v)) / sqrt(2 pi v); parameters: the mean m and the variance v.
+    """A column of real numbers: p(x) = exp(-(x - m)^2 / (2 v)) / sqrt(2 pi v), parameters mean m and variance v.
 
-    `min_variance` is the smallest variance an M-step returns: without one, a unit that fits a single value drives
-    the likelihood to infinity. The default, a standard deviation of 0.01, suits columns with a spread of about 1;
-    for a column with standard deviation s, 1e-4 s^2 does the same. `infer_families` and `infer_schema` set it so.
-    Inputs that differ in `min_variance` only share a layer of the engine.
+    Parameters
+    ----------
+    min_variance : float, default 1e-4
+        The smallest variance that an M-step returns. Without one, a unit that fits a single value drives the
+        likelihood to infinity. The default, a standard deviation of 0.01, suits columns with a spread of about 1; for
+        a column with standard deviation s take 1e-4 s^2, as `infer_families` and `infer_schema` do. Inputs that
+        differ in `min_variance` only share a layer of the engine.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> height = cc.Input(0, cc.Gaussian())
+    >>> model = cc.Model.from_parameters(cc.Circuit(height), inputs={height: [[170.0, 64.0]]})
+    >>> round(model.interval({0: (162, 178)}), 3)
+    0.683
     """
 
     min_variance: float = 1e-4

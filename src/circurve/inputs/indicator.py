@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from circurve.errors import OptionError
-from circurve.inputs.common import check_whole, wrong_whole_value
+from circurve.inputs.common import check_whole, tensor_of, wrong_whole_value
 from circurve.inputs.family import LOG_ZERO, Family
 
 __all__ = ["Indicator"]
@@ -19,11 +19,23 @@ __all__ = ["Indicator"]
 
 @dataclass(frozen=True)
 class Indicator(Family):
-    """p_k(x) = 1 if x = values[k], else 0; no parameters, nothing to learn.
+    """Units that stand for one value each: p_k(x) = 1 if x = values[k], else 0; no parameters.
 
-    `values` names one whole number for each unit, so an input has exactly K = len(values) units; two units may
-    name the same value. Parameter tensors have a last axis of length 0, and **the axis before it must be K**, in
-    `sample`, `mode` and `mean` too: (..., K, 0) -> (..., K).
+    Parameters
+    ----------
+    values : tuple of int
+        One whole number for each unit, so an input has exactly K = len(values) units; two units may have the same
+        value. Parameter tensors have a last axis of length 0, and **the axis before it must be K**, in `sample`,
+        `mode` and `mean` too: (..., K, 0) -> (..., K).
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> state = cc.Input(0, cc.Indicator((0, 1)), units=2)
+    >>> root = cc.Sum(state)
+    >>> model = cc.Model.from_parameters(cc.Circuit(root), weights={root: [[0.7, 0.3]]})
+    >>> round(model.marginal({0: 1}), 3)
+    0.3
     """
 
     values: tuple[int, ...]
@@ -73,7 +85,7 @@ class Indicator(Family):
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """0 where x is the unit's value, LOG_ZERO elsewhere."""
-        differs = x.unsqueeze(-2) != self._values(x).unsqueeze(-1)  # (R or 1, G, K, N)
+        differs = x.unsqueeze(-2) != tensor_of(self.values, x).unsqueeze(-1)  # (R or 1, G, K, N)
         return (differs.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)
 
     def features(self, x: Tensor, observed: Tensor | None) -> Tensor:
@@ -94,14 +106,14 @@ class Indicator(Family):
         return self.mean(parameters)
 
     def mean(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
-        return self._values(parameters).expand(parameters.shape[:-1]).clone()
+        return tensor_of(self.values, parameters).expand(parameters.shape[:-1]).clone()
 
     def variance(self, parameters: Tensor) -> Tensor:  # (..., K, 0) -> (..., K)
         return parameters.new_zeros(parameters.shape[:-1])
 
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """0 where the unit's value lies in the interval, LOG_ZERO elsewhere."""
-        value = self._values(low).unsqueeze(-1)  # (K, 1)
+        value = tensor_of(self.values, low).unsqueeze(-1)  # (K, 1)
         outside = (value < low.unsqueeze(-2)) | (value > high.unsqueeze(-2))  # (R or 1, G, K, N)
         return (outside.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)
 
@@ -110,7 +122,3 @@ class Indicator(Family):
 
     def support(self) -> tuple[int, ...]:
         return tuple(sorted(set(self.values)))
-
-    def _values(self, like: Tensor) -> Tensor:  # (K,)
-        """The values with the type and device of `like`, made there: a recorded CUDA step cannot copy from the host."""
-        return torch.stack([like.new_full((), value) for value in self.values])

@@ -36,7 +36,16 @@ LARGEST_LOG_RATE = 60.0
 
 @dataclass(frozen=True)
 class Poisson(Family):
-    """p(x) = rate^x exp(-rate) / x! for x = 0, 1, 2, ...; one parameter, the rate."""
+    """A column of counts: p(x) = rate^x exp(-rate) / x! for x = 0, 1, 2, ...; one parameter, the rate.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> orders = cc.Input(0, cc.Poisson())
+    >>> model = cc.Model.from_parameters(cc.Circuit(orders), inputs={orders: [[2.0]]})
+    >>> round(model.marginal({0: 0}), 3)
+    0.135
+    """
 
     name: ClassVar[str] = "poisson"
     discrete: ClassVar[bool] = True

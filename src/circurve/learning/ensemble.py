@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data import Table, align, as_table
-from circurve.errors import DataError, OptionError
+from circurve.errors import DataError, OptionError, needs
 from circurve.learning.checks import check_choice, check_count
 from circurve.learning.mix import mix
 from circurve.learning.mixture_weights import (
@@ -67,7 +67,39 @@ class Member:
 
 @dataclass(frozen=True, repr=False)
 class Ensemble:
-    """A mixture of models as one model, and how it came about."""
+    """A mixture of models as one model, with a report of its members.
+
+    `fit_ensemble` and `FleetResult.ensemble` make one.
+
+    Parameters
+    ----------
+    model : Model
+        The mixture.
+    members : tuple of Member
+        Name, weight, validation likelihood and what each adds.
+    weighting : str
+        How the weights were found.
+    valid_ll : float or None
+        The mean validation log-likelihood of the mixture, in nats.
+    left_out : tuple of str, default ()
+        Candidates with too little weight, or not selected.
+    stopped : str, default "epochs"
+        "interrupted" if Ctrl-C ended the training.
+    rows : mapping, optional
+        The numbers of the training and validation rows, if `fit_ensemble` split the table.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> runs = [cc.Run(seed=seed, label=f"seed {seed}", init="prototypes") for seed in range(3)]
+    >>> fleet = cc.fit_fleet(cc.hclt(data.train, units=4), data.train, runs, valid=data.valid, epochs=3)
+    >>> ensemble = fleet.ensemble(data.valid)
+    >>> ensemble.valid_ll > fleet.best().valid_ll
+    True
+    >>> list(ensemble.to_frame().columns)
+    ['run', 'name', 'weight', 'valid_ll', 'adds', 'epoch']
+    """
 
     model: Model
     members: tuple[Member, ...]
@@ -85,10 +117,8 @@ class Ensemble:
 
     def to_frame(self) -> DataFrame:
         """A pandas data frame with one row for each member, in the order of the candidates."""
-        try:
+        with needs("pandas", "to_frame"):
             import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
-        except ImportError as error:
-            raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
         frame = pd.DataFrame(
             [asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES, "epoch"]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from inspect import signature
@@ -14,6 +15,8 @@ from circurve.engine.memory import free_memory
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose
+from circurve.learning.checkpoints import Checkpoints, open_checkpoints
+from circurve.learning.fingerprint import Training
 from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
@@ -21,6 +24,7 @@ from circurve.learning.methods import Method, Vanilla
 from circurve.learning.need import training_need
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
+from circurve.learning.parallel import check_same_training, worker, workers
 from circurve.learning.progress import progress_bar
 from circurve.learning.validation import check_validation, hold_out, say
 from circurve.model import Model, as_device
@@ -56,27 +60,66 @@ def fit(
 ) -> FitResult:
     """Train a circuit by EM.
 
-    train, valid, test: arrays, tensors, lists or data frames (N, V), NaN for missing; or `Examples` with weights,
-    labels or another mark for missing values. `weights` and `labels` are short for those of `train`; `missing` marks
-    missing values in all three. Columns with names are put in order by them.
-    valid: Also a share of the training rows, such as 0.1, to set aside, or False for none. None sets 10 % aside where
-    they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for tables of at
-    least 200 rows with fewer values than the circuit has parameters. `result.rows` says which rows were used.
-    schema: What the columns mean: names, categories, dates. None is the circuit's own, or else the names of `train`.
-    The model keeps it.
-    unseen: Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
-    warning; "impossible" makes the scores -inf; "error" refuses them.
-    method: `Vanilla()` by default; `Global(mu)` and `Gated(mu)` penalise curvature, and mu="auto" chooses the strength
-    by validation likelihood, with all candidates trained in one pass (`result.path`). Plain EM, mu=0, is one of them
-    and is chosen unless another is better by more than one standard error.
+    Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure, such as `hclt(data, units=32)`.
+    train : array, tensor, list, data frame or Table
+        (N, V), NaN for missing; columns with names are put in order by them.
+    valid : array, data frame, float or False, optional
+        Rows to choose by, or the share of the training rows to set aside, such as 0.1; False for none. None sets 10 %
+        aside if they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for
+        tables of at least 200 rows with fewer values than the circuit has parameters. `result.rows` lists the rows.
+    test : array or data frame, optional
+        Rows to score only.
+    weights, labels : array, optional
+        (N,): how much each training row counts; which output of a circuit with several roots it belongs to.
+    missing : int, optional
+        A number that marks missing values in all tables, in addition to NaN.
+    schema : Schema, optional
+        What the columns mean. None is the circuit's own, or else the names of `train`. The model keeps it.
+    unseen : {{"missing", "impossible", "error"}}, default "missing"
+        Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
+        warning; "impossible" makes the scores -inf; "error" refuses them.
+    method : Vanilla, Global or Gated, default Vanilla()
+        `Global(mu)` and `Gated(mu)` penalise curvature; mu="auto" chooses the strength by validation likelihood, with
+        all candidates trained in one pass (`result.path`). Plain EM, mu=0, is one of them and is chosen unless another
+        is better by more than one standard error.
     {run}
     {settings}
-    refit: After a choice of mu or gate, train the winner again on training and validation data together.
-    start: Go on from this model's parameters.
-    callbacks: Functions that are given each epoch's event and stop the training by returning true.
-    progress: Show a bar; None does on a terminal.
-    Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
-    A training that breaks, with parameters, statistics or likelihoods that are not finite, raises TrainingError.
+    refit : bool, default False
+        After a choice of mu or gate, train the winner again on training and validation data together.
+    start : Model, optional
+        Continue from this model's parameters.
+    callbacks : sequence of functions, default ()
+        Each is given every epoch's event and stops the training by returning True.
+    progress : bool, optional
+        Show a bar; None does so on a terminal.
+
+    Returns
+    -------
+    FitResult
+        With `.model`, `.train_ll`, `.valid_ll`, `.test_ll` (means in nats), `.history` and `.to_frame()`.
+
+    Raises
+    ------
+    DataError, OptionError
+        If data or options do not fit; the message names the column or option.
+    TrainingError
+        If parameters, statistics or likelihoods turn out not to be finite.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> circuit = cc.hclt(data.train, units=8)
+    >>> result = cc.fit(circuit, data.train, valid=data.valid, epochs=5, seed=0)
+    >>> round(result.train_ll, 1), round(result.valid_ll, 1)  # mean log-likelihoods in nats
+    (-22.6, -22.4)
+    >>> result.model.log_prob(data.test).shape
+    (270,)
     """
     refuse_unknown(options, signature(fit).parameters, "fit")
     run = Run(method=method if method is not None else Vanilla(), seed=seed, init=init)
@@ -103,10 +146,47 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
 
-    All runs share the data and the options of `fit`; seed, method, step size and init are each run's own. A run with
+    All runs share the data and the options of `fit`; method, seed, step size and init are each run's own. A run with
     mu="auto" or gate="auto" is trained once for each candidate, in the same pass; its result is the best of them by
-    validation likelihood. A run that breaks stops with `result.failed` and a warning, and the others go on; if all of
-    them break, TrainingError is raised.
+    validation likelihood.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The structure of all runs.
+    train : array, tensor, list, data frame or Table
+        The rows of all runs.
+    runs : sequence of Run
+        At least one.
+    valid, test, weights, labels, missing, schema, unseen : as in `fit`
+        The data and what belongs to them.
+    epochs, batch_size, step_size, tolerance, patience, select : as in `fit`
+        How long and how far to train.
+    device, precision, backend, memory_budget, track, checkpoint, checkpoint_every : as in `fit`
+        Where and how to compute.
+    refit, start, callbacks, progress : as in `fit`
+        What happens around the training.
+
+    Returns
+    -------
+    FleetResult
+        One `FitResult` for each run, in order; `.best()`, `.models`, `.ensemble(valid)`, `.to_frame()`.
+
+    Raises
+    ------
+    TrainingError
+        If all runs break. A single one that breaks stops with `result.failed` and a warning, and the others go on.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> runs = [cc.Run(cc.Vanilla(pseudocount), seed=0) for pseudocount in (0, 0.01, 0.1)]
+    >>> fleet = cc.fit_fleet(cc.hclt(data.train, units=8), data.train, runs, valid=data.valid, epochs=5)
+    >>> [round(result.valid_ll, 1) for result in fleet]
+    [-22.4, -22.4, -22.5]
+    >>> fleet.best().run.method
+    Vanilla()
     """
     refuse_unknown(options, signature(fit_fleet).parameters, "fit_fleet", [option.name for option in fields(Run)])
     settings = Settings.of(options)
@@ -132,9 +212,10 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     settings = replace(settings, memory_budget=left)  # what is left is for buffers
     starts, of_run = _starts(program, fleet, prepared["train"], start)
     params = starts.to(place, dtype).select(of_run)
+    checkpoints = _checkpoints(Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)}), progress)
     samples = {name: table.to(place) for name, table in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
-        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
+        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar], checkpoints)
     results.check_any_left()
     results = FleetResult(tuple(replace(result, rows=held.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
@@ -144,6 +225,21 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     final = FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
     final.check_any_left()
     return final
+
+
+def _checkpoints(training: Training, progress: bool | None) -> Checkpoints | None:
+    """The checkpoints of a training, where they are asked for; says if it continues from one.
+
+    Also refuses workers of a process group that have different trainings.
+    """
+    if training.settings.checkpoint is None and workers() == 1:
+        return None
+    facts = training.facts()
+    check_same_training(facts, as_device(training.settings.device))
+    found = open_checkpoints(training.settings, facts)
+    if found is not None and found.newest is not None and progress is not False and worker() == 0:
+        print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
+    return found
 
 
 def _refit(
@@ -157,8 +253,11 @@ def _refit(
     assert isinstance(valid, Table)
     data: dict[str, RowSource] = {"train": train + valid, **{n: s for n, s in samples.items() if n == "test"}}
     settings = replace(settings, select="last", patience=None, tolerance=None)
+    settings = settings.part(f"refit-{number}")
+    until = {"until epoch": str(winner.epoch)}
+    checkpoints = _checkpoints(Training(winner.model.circuit, data, [winner.run], settings, None, until), False)
     trainer = Trainer(winner.model.program, [winner.run], settings, data)
-    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch])[0]
+    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
         warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")

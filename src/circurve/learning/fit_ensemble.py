@@ -12,8 +12,10 @@ import numpy as np
 from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.boost import grow
+from circurve.learning.checkpoints import claim
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
 from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
+from circurve.learning.fingerprint import option_facts
 from circurve.learning.fit import fit
 from circurve.learning.history import Callback, EpochEnd
 from circurve.learning.members import Rows, Trained, best_settings, held_out, plan_members, train_members
@@ -45,20 +47,54 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
 
     Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
     validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
-
-    train: As `fit` takes it; `weights` are those of its rows, `missing` marks missing values, `schema` says what the
-    columns mean (None infers it).
-    valid: Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds`
-    parts of the training rows out in turn, weights the members by the rows that were held out, and trains them again
-    on all rows for the median of their epochs: `folds` + 1 times the work.
-    {ensemble}
     Joint training goes on with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
-    where it does not help. It and boosted members need validation rows.
+    if it does not help. It and boosted members need validation rows. Ctrl-C ends the training and mixes the members
+    that exist (`ensemble.stopped == "interrupted"`).
 
-    The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
-    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows).
+    The defaults of the options of `fit` are those of protocol `best`: batches of 200, a step that falls from 0.2 to
+    0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows; on more than 20,000 fewer epochs in proportion,
+    at least 20).
+
+    Parameters
+    ----------
+    train : array, tensor, list, data frame or Table
+        As `fit` takes it.
+    valid : array, data frame, float or False, optional
+        Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds` parts
+        of the training rows out in turn, weights the members by the rows that were held out, and trains them again on
+        all rows for the median of their epochs: `folds` + 1 times the work.
+    weights : array, optional
+        (N,): how much each training row counts.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    schema : Schema, optional
+        What the columns mean; None infers it.
+    callbacks : sequence of functions, default ()
+        As in `fit`.
+    progress : bool, optional
+        Show a bar; None does so on a terminal.
+    {ensemble}
     {settings}
-    Ctrl-C ends the training and mixes the members that are there (`ensemble.stopped == "interrupted"`).
+
+    Returns
+    -------
+    Ensemble
+        With `.model`, `.members` and `.to_frame()`.
+
+    Raises
+    ------
+    OptionError
+        If options do not fit together.
+    TrainingError
+        If no member is left.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> ensemble = cc.fit_ensemble(data.train, valid=data.valid, members=3, units=4, epochs=3)
+    >>> len(ensemble.members), round(ensemble.valid_ll, 1)
+    (3, -21.6)
     """
     refuse_unknown(options, signature(fit_ensemble).parameters, "fit_ensemble")
     chosen, training = split_options(options)
@@ -68,12 +104,15 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     if valid is False:
         if chosen.boosted or chosen.joint_epochs:
             raise OptionError("boosted and joint_epochs stop by validation rows: leave valid=False out")
-        return _cross_validated(Rows(table, None, schema, best_settings(training, table), callbacks, progress), chosen)
+        rows = Rows(table, None, schema, best_settings(training, table), callbacks, progress)
+        claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
+        return _cross_validated(rows, chosen)
     held = held_out(table, valid, schema, missing)
     if "valid" in held.rows and progress is not False:
         say(held, table)
     kept = held.parts["train"]
     rows = Rows(kept, held.parts["valid"], schema, best_settings(training, kept), callbacks, progress)
+    claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
     made = train_ensemble(rows, chosen)
     if chosen.joint_epochs and made.stopped != "interrupted":
         made = _best_of_both(made, train_jointly(made, rows, _joint_recipe(rows, chosen), chosen))
@@ -141,7 +180,7 @@ def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: Ense
         step_size=recipe.step,
         patience=recipe.patience,
         batch_size=recipe.batch_size,
-    )
+    ).part("joint")
     result = fit(
         made.model.circuit,
         rows.train,
@@ -172,7 +211,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     for number, part in enumerate(parts):
         note(f"fold {number + 1} of {options.folds}", rows.progress)
         rest = np.sort(np.concatenate([other for other in parts if other is not part]))
-        inside = replace(rows, train=rows.train.rows(rest), valid=rows.train.rows(part))
+        inside = replace(rows, train=rows.train.rows(rest), valid=rows.train.rows(part)).part(f"fold-{number + 1}")
         trained = train_members(plans, inside, options)
         candidates = _any(trained)
         scores = held_out_scores([candidate.model for candidate in candidates], inside.valid)
@@ -187,7 +226,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     for key, found in epochs.items():
         group = [plan for plan in plans if (plan.tree, plan.units) == key]
         callbacks = (*rows.callbacks, _until(max(1, int(np.median(found)))))
-        more = train_members(group, replace(rows, settings=settings, callbacks=callbacks), options)
+        more = train_members(group, replace(rows, settings=settings, callbacks=callbacks).part("all-rows"), options)
         trained = Trained({**trained.results, **more.results}, more.interrupted)
         if more.interrupted:
             break

@@ -5,6 +5,19 @@ of a fleet in one call; a user's own function is called for one run at a time wi
 
 Gates that put nodes in order (`rank`, `flow_local`, `top_fraction`) compare values rounded to about four digits, so
 that the order does not depend on a backend's last bits; see `rounded` in engine/numerics.py.
+
+Examples
+--------
+>>> import torch
+>>> import circurve as cc
+>>> sharpness, use = torch.tensor([1.0, 4.0, 2.0]), torch.ones(3)
+>>> curvature = cc.gates.NodeCurvature(local=sharpness, total=use * sharpness, flow_squared=use)
+>>> cc.gates.max_norm(curvature)
+tensor([0.2500, 1.0000, 0.5000])
+>>> cc.gates.rank(curvature)
+tensor([0.0000, 1.0000, 0.5000])
+>>> sorted(cc.gates.GATES)
+['flow_local', 'log_norm', 'max_norm', 'ones', 'rank', 'sigmoid', 'unused_sharp']
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from circurve.data.convert import column_label
 from circurve.engine import by_node
 from circurve.errors import OptionError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs.family import same_values
 from circurve.model import Model
 from circurve.schema import Column, Schema
 
@@ -32,11 +33,36 @@ Floats = NDArray[np.float64]
 def mix(models: Sequence[Model], weights: Sequence[float] | Floats | None = None) -> Model:
     """The mixture p(x) = sum_m w_m p_m(x) of M models of the same columns, as one model.
 
-    Its circuit has one sum more, over copies of the models' roots, so that every question to a model can be put to it.
-    weights: one number >= 0 for each model, divided by their sum; None is 1/M. A model of weight 0 is left out. The
-    models may have different circuits; columns with names are put in the order of the first model's. A model that is a
-    mixture itself is taken as its members. The result has the device of the first model and the highest precision of
-    all.
+    Its circuit has one more sum, over copies of the models' roots, so every question can be asked of it. The models may
+    have different circuits; columns with names are put in the order of the first model's. A model that is a mixture
+    itself is replaced by its members. The result has the device of the first model and the highest precision of all.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        At least one.
+    weights : sequence of float, optional
+        One number >= 0 for each model, divided by their sum; None is 1/M. A model of weight 0 is left out.
+
+    Returns
+    -------
+    Model
+        The mixture.
+
+    Raises
+    ------
+    StructureError
+        If the models have different columns.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> circuit = cc.hclt(data.train, units=4)
+    >>> models = [cc.fit(circuit, data.train, epochs=2, seed=seed, valid=False).model for seed in range(2)]
+    >>> both = cc.mix(models, weights=[3, 1])
+    >>> [round(float(model.log_prob(data.test).mean()), 1) for model in (*models, both)]
+    [-26.6, -27.2, -26.6]
     """
     listed = _checked(models)
     shares = _normalised(weights, len(listed))
@@ -183,6 +209,6 @@ def _difference(first: Column, other: Column) -> str | None:
     if first.unseen_share != other.unseen_share:
         return f"keeps {other.unseen_share:g} for unseen values, not {first.unseen_share:g}"
     one, two = first.family, other.family
-    if one.discrete != two.discrete or one.support() != two.support():
+    if one.discrete != two.discrete or not same_values(one.support(), two.support()):
         return f"is {two!r}, not {one!r}"
     return None

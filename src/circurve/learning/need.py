@@ -33,4 +33,4 @@ def training_need(program: Program, runs: Sequence[Run], settings: Settings, dat
         "data": sum(table.nbytes for table in data.values()),
         "shuffles": orders * len(data["train"]),
     }
-    return Need("training", parts, "use fewer units, fewer runs at once, or a larger memory_budget")
+    return Need("training", parts, "use fewer units, or fewer runs at once")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, field, fields
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 WIDTH = 116
 INDENT = "    "
+
+LITERAL = re.compile(r"Literal\[(.*?)\]")
+"""A choice in a type, which docstrings show as {'a', 'b'}."""
 
 AFTER = "refit"
 """The options of training stand before this one, and those of a run before them."""
@@ -78,12 +82,15 @@ def show_records(function: Callable[..., Any], **records: type) -> None:
 
 
 def _in_words(record: type) -> str:
-    """All options of a record with their help texts, as the lines of a docstring."""
+    """All options of a record with their types, defaults and help texts, as entries of a numpydoc section."""
     lines = []
     for found in fields(record):
         if "help" in found.metadata:
-            words = f"{found.name}: {found.metadata['help']} {found.metadata['python']}".rstrip()
-            lines += textwrap.wrap(words, WIDTH, subsequent_indent=INDENT)
+            kind = LITERAL.sub(r"{\1}", str(found.type)).removesuffix(" | None").replace(" | ", " or ")
+            default = "optional" if found.default is None else f"default {found.default!r}"
+            words = f"{found.metadata['help']} {found.metadata['python']}".rstrip()
+            lines += [f"{found.name} : {kind}, {default}"]
+            lines += textwrap.wrap(words, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
     return textwrap.indent("\n".join(lines), INDENT).strip()
 
 

@@ -35,9 +35,15 @@ BEST_EPOCHS, SMALL_EPOCHS, SMALL_ROWS = 150, 100, 5000
 """Epochs, and those on fewer than SMALL_ROWS training rows: such a table is learned by heart sooner."""
 
 
+LARGE_ROWS, FEWEST_EPOCHS = 20_000, 20
+"""Above LARGE_ROWS training rows, all epochs together have as many steps as on LARGE_ROWS; but not below 20 epochs."""
+
+
 def best_epochs(rows: int) -> int:
     """How long to train on so many rows."""
-    return SMALL_EPOCHS if rows < SMALL_ROWS else BEST_EPOCHS
+    if rows < SMALL_ROWS:
+        return SMALL_EPOCHS
+    return max(FEWEST_EPOCHS, min(BEST_EPOCHS, BEST_EPOCHS * LARGE_ROWS // rows))
 
 
 UNITS_GRID = (4, 8, 16, 32, 64, 128, 256)
@@ -72,17 +78,20 @@ class RecordRecipe:
     Members of very different sizes help each other most: small ones describe what all rows have in common; large ones,
     which stop after a few epochs, describe groups of similar rows. (Chosen by validation likelihood on dna and bbc.)
 
-    `epochs` None is `best_epochs`. Members have `member_units`, and `member_multiples` of the units of the best single
-    circuit; with `pool_singles`, all single circuits that were tried are candidates too.
+    `epochs` None is `best_epochs`; a run ends earlier after `patience` epochs without a better validation likelihood.
+    Members have `member_units`, and `member_multiples` of the units of the best single circuit; and those
+    `member_pseudocounts` that did best for single circuits. With `pool_singles`, all single circuits that were tried
+    are candidates too.
     """
 
     units: tuple[int, ...] = UNITS_GRID
     pseudocounts: tuple[float, ...] = (0.0003, *SMOOTHING)
     epochs: int | None = None
-    members: int = 32
+    patience: int | None = 30
+    members: int = 48
     member_units: tuple[int, ...] = (8, 32, 100, 256)
     member_multiples: tuple[float, ...] = ()
-    member_pseudocounts: tuple[float, ...] = (SMOOTHING[0], SMOOTHING[-1])
+    member_pseudocounts: int = 2
     boosted: int = 0
     pool_singles: bool = True
     joint: JointRecipe = JOINT
@@ -101,7 +110,7 @@ QUICK_RECORD = RecordRecipe(
     epochs=6,
     members=4,
     member_units=(4,),
-    member_pseudocounts=SMOOTHING[-1:],
+    member_pseudocounts=1,
     joint=JointRecipe(epochs=3),
 )
 """A first look, in seconds on small tables."""

@@ -1,4 +1,16 @@
-"""Numbers that change during training: functions of the share of the training that is done, from 0 to 1."""
+"""Schedules: numbers that change during training, as functions of the share of the training that is done (0 to 1).
+
+Examples
+--------
+>>> import circurve as cc
+>>> step = cc.schedules.cosine(0.2, 0.005)
+>>> [round(step(progress), 3) for progress in (0, 0.5, 1)]
+[0.2, 0.103, 0.005]
+>>> data = cc.load_dataset("digits")
+>>> result = cc.fit(cc.hclt(data.train, units=4), data.train, valid=data.valid, epochs=3, step_size=step)
+>>> [round(record.step_size, 3) for record in result.history]
+[0.16, 0.058, 0.005]
+"""
 
 from __future__ import annotations
 

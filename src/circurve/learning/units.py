@@ -16,7 +16,9 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError, TrainingError
+from circurve.learning.checkpoints import claim
 from circurve.learning.checks import check_count
+from circurve.learning.fingerprint import describe_value
 from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization
 from circurve.learning.members import Rows, best_settings, held_out, train_fleet
@@ -125,7 +127,8 @@ def train_units(
 
     def train(units: int) -> list[FitResult]:
         note(f"{units} units, {len(runs)} runs", rows.progress)
-        return list(train_fleet(hclt(rows.train, units, schema=rows.schema, tree=tree), runs, rows).values())
+        circuit = hclt(rows.train, units, schema=rows.schema, tree=tree)
+        return list(train_fleet(circuit, runs, rows.part(f"units-{units}")).values())
 
     return choose_units(grid, train)
 
@@ -149,17 +152,48 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     """Train hidden Chow-Liu trees of several numbers of units, and take the best by validation likelihood (`.model`).
 
     Each size is trained as a fleet with one run for each pseudocount, from the smallest on, until two sizes in a row
-    are worse than the best so far. `.units` is the number that was chosen, `.result` its training, `.path` all of them.
+    are worse than the best so far. The defaults of the options of `fit` are those of `fit_ensemble`. Ctrl-C ends the
+    search with the best circuit so far (`.result.stopped == "interrupted"`).
 
-    units: "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
-    train, weights, missing, schema: As in `fit_ensemble`.
-    valid: Held-out rows, or the share of the training rows to set aside; None is 10 %. test: rows to score only.
-    pseudocounts: Added to each sum's counts in every step, to choose from. init: "prototypes" or "random".
-
-    The other options are those of `fit`. Their defaults are those of protocol `best`: batches of 200, a step that falls
-    from 0.2 to 0.005 in a cosine, 150 epochs (100 on fewer than 5,000 rows).
+    Parameters
+    ----------
+    train : array, tensor, list, data frame or Table
+        As `fit` takes it.
+    units : "auto", int or sequence of int, default "auto"
+        "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
+    valid : array, data frame or float, optional
+        Held-out rows, or the share of the training rows to set aside; None is 10 %.
+    test : array or data frame, optional
+        Rows to score only.
+    weights, missing, schema : as in `fit`
+        Weights of the training rows, a mark for missing values, what the columns mean (None infers it).
+    pseudocounts : sequence of float, default (0.003, 0.01, 0.03)
+        Added to each sum's counts in every step, to choose from.
+    init : {{"prototypes", "random"}}, default "prototypes"
+        Start around rows of the training data, or at random.
+    seed : int, default 0
+        Fixes everything that is random.
+    callbacks, progress : as in `fit`
+        What happens around the training.
     {settings}
-    Ctrl-C ends the search with the best circuit so far (`.result.stopped == "interrupted"`).
+
+    Returns
+    -------
+    UnitsChoice
+        `.units` is the number that was chosen, `.model` and `.result` its training, `.path` all of them.
+
+    Raises
+    ------
+    OptionError
+        With `valid=False`: the choice needs validation rows.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> choice = cc.fit_units(data.train, units=(2, 8), valid=data.valid, pseudocounts=(0.01,), epochs=4)
+    >>> choice.units, [tried.units for tried in choice.path]
+    (8, [2, 8])
     """
     refuse_unknown(options, signature(fit_units).parameters, "fit_units")
     grid = units_grid(units)
@@ -173,6 +207,12 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     scored = None if test is None else align(as_table(test, missing=missing), schema, unseen="missing")
     kept = held.parts["train"]
     rows = Rows(kept, held.parts["valid"], schema, best_settings(options, kept), callbacks, progress, scored)
+    asked = {"units": grid, "pseudocounts": tuple(pseudocounts), "seed": seed, "init": init}
+    claim(
+        rows.settings.checkpoint,
+        "fit_units",
+        lambda: {**rows.facts(), **{name: describe_value(value) for name, value in asked.items()}},
+    )
     return train_units(grid, rows, pseudocounts, seed, init)
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from circurve.data import RowSource, align, align_source, as_source, as_table, infer_schema, is_streamed
-from circurve.errors import OptionError
+from circurve.errors import Argument, OptionError
 from circurve.inputs import Bernoulli, Family
 from circurve.schema import Schema
 
@@ -75,5 +75,5 @@ def as_table_with_schema(
 def check_count(option: str, value: object, at_least: int = 1) -> int:
     """Return `value` as an int; raise OptionError, naming the option, unless it is a whole number >= `at_least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < at_least:
-        raise OptionError(f"{option} must be a whole number >= {at_least}, not {value!r}")
+        raise OptionError(Argument(option), f" must be a whole number >= {at_least}, not {value!r}")
     return int(value)

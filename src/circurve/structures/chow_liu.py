@@ -37,10 +37,39 @@ def chow_liu_tree(
 ) -> Tree:
     """The tree over the columns of data (N, V) with the largest sum of mutual information, rooted at its centre.
 
-    The options are those of `mutual_information`, whose cost dominates. The matrix is never whole in memory: its blocks
-    of columns go one by one into a spanning forest, which is O(V) beside one block; what a block needs beyond the
-    `memory_budget` in bytes is refused before it is taken. Among trees of equal weight the
-    choice depends on the order of the columns only, not on the machine.
+    Among trees of equal weight the choice depends on the order of the columns only, not on the machine. Computing the
+    mutual information takes longest. Its matrix is never whole in memory: blocks of columns go one by one into a
+    spanning forest, which is O(V) beside one block.
+
+    Parameters
+    ----------
+    data : array, data frame or Table
+        NaN marks a missing value; a pair of columns is compared in the rows where both are observed.
+    families : Family or sequence of Family, optional
+        The families of the columns; None infers them.
+    pseudocount : float, default 1
+        Added to the counts of each pair of columns, spread evenly.
+    bins : int, default 8
+        Real numbers are cut into so many parts of equal count.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+
+    Returns
+    -------
+    Tree
+        With `parents`, `information`, `root`, `edges`.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rows = [[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1], [1, 1, 1], [0, 0, 0]]
+    >>> tree = cc.chow_liu_tree(rows)
+    >>> tree.parents.tolist()
+    [-1, 0, 0]
+    >>> [(parent, child, round(bits, 3)) for parent, child, bits in tree.edges]
+    [(0, 1, 0.436), (0, 2, 0.041)]
     """
     blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
     blocks.need().left(memory_budget)
@@ -64,21 +93,49 @@ def chow_liu(
 ) -> Circuit:
     """The Chow-Liu tree of data (N, V) as a circuit, for columns of finitely many states.
 
-    With S_v the states of variable v, u its parent and c its children in the tree:
+    With S_v the states of variable v, u its parent and c its children in the tree::
 
         product_v(s) = 1[x_v = s] prod_c sum_c(s),    sum_v(r) = sum_s p(x_v = s | x_u = r) product_v(s),
 
     and the root is sum_s p(x_root = s) product_root(s). The indicators let one child of each sum be positive at a time,
-    so the circuit is deterministic. On complete rows one EM step on all of them,
+    so the circuit is deterministic. On complete rows one EM step on all of them is the maximum likelihood solution
+    p(s | r) = (n_rs + pseudocount / S_v) / (n_r + pseudocount), and most probable completions are exact. With missing
+    values, fit needs more epochs. The circuit has sum_v S_u S_v weights; building it is O(V), finding the tree
+    O(N V^2).
 
-        cc.fit(circuit, data, method=cc.Vanilla(pseudocount), batch_size=None, epochs=1),
+    Parameters
+    ----------
+    data : array, data frame or Table
+        NaN marks a missing value.
+    families : Family or sequence of Family, optional
+        In place of `schema`: the families of the numbers in the data.
+    tree : Tree or sequence of int, optional
+        Parents of the variables, -1 at the root; None is `chow_liu_tree(data)`.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    schema : Schema, optional
+        What the columns mean; None is `infer_schema(data)`. In the circuit's own, every family is an `Indicator`.
+    memory_budget : int, optional
+        Bytes for finding the tree; more is refused before it is taken. None is what is free.
 
-    is the maximum likelihood solution p(s | r) = (n_rs + pseudocount / S_v) / (n_r + pseudocount), and most probable
-    completions are exact. With missing values, fit needs more epochs.
+    Returns
+    -------
+    Circuit
+        A deterministic circuit.
 
-    `families`, `schema` and `missing` are those of `hclt`; `tree` None is `chow_liu_tree(data)`. In the schema of the
-    circuit the family of each column is `Indicator`. A column that is not discrete, or has more than 256 states, is an
-    OptionError. The circuit has sum_v S_u S_v weights; building it is O(V), finding the tree O(N V^2).
+    Raises
+    ------
+    OptionError
+        If a column is not discrete, or has more than 256 states.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rows = [[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1], [1, 1, 1], [0, 0, 0]]
+    >>> circuit = cc.chow_liu(rows)
+    >>> model = cc.fit(circuit, rows, batch_size=None, epochs=1).model  # maximum likelihood in one step
+    >>> round(model.conditional({2: 1}, given={1: 1}), 3)
+    0.667
     """
     table, schema = as_table_with_schema(data, families, schema, missing)
     states = [_states(schema, v) for v in range(len(schema))]
@@ -90,19 +147,21 @@ def chow_liu(
         raise OptionError(f"tree has {len(tree)} variables, the data has {len(schema)}")
     indicators = [Indicator(own) for own in states]
     columns = [replace(column, family=own) for column, own in zip(schema.columns, indicators, strict=True)]
-    return Circuit(_root(tree, indicators), schema=Schema(tuple(columns), schema.ignored))
+    return Circuit(
+        _root(tree, indicators, schema.names or range(len(tree))), schema=Schema(tuple(columns), schema.ignored)
+    )
 
 
-def _root(tree: Tree, indicators: Sequence[Indicator]) -> Sum:
-    """The root of the circuit of a tree, built from the leaves."""
+def _root(tree: Tree, indicators: Sequence[Indicator], names: Sequence[str | int]) -> Sum:
+    """The root of the circuit of a tree, built from the leaves. names: of the columns, or their indices."""
     below: list[list[Node]] = [[] for _ in indicators]  # the sums of the children of each variable
     for v in tree.order[::-1].tolist():
-        node: Node = Input(v, indicators[v], len(indicators[v].values), name=f"input {v}")
+        node: Node = Input(v, indicators[v], len(indicators[v].values), name=f"input {names[v]}")
         if below[v]:
-            node = Product([node, *below[v]], name=f"product {v}")
+            node = Product([node, *below[v]], name=f"product {names[v]}")
         if v != tree.root:
             parent = int(tree.parents[v])
-            below[parent].append(Sum(node, len(indicators[parent].values), name=f"sum {v}"))
+            below[parent].append(Sum(node, len(indicators[parent].values), name=f"sum {names[v]}"))
     return Sum(node, 1, name="root")
 
 
@@ -117,4 +176,4 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
             f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
             "cut it into categories, leave it out, or use hclt"
         )
-    return support
+    return tuple(support)

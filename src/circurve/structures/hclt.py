@@ -37,14 +37,47 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
-    The circuit keeps the `schema` of the data: the names of the columns, their families, and how text, dates and so on
-    are coded; None is `infer_schema(data)`. `families`, in its place, are those of the numbers in the data.
-    `tree` None is `chow_liu_tree(data, families)`; its options are at hand by calling it and giving the result here. A
-    list of parents, -1 at the root, is a tree too. NaN marks a missing value in data, and so does the number `missing`.
-    `leaves`: "own" gives every variable a latent; "shared" hangs a variable without children in the tree on the latent
-    of its parent. `memory_budget`: bytes for finding the tree; None is what is free. With V' variables that have a
-    latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum weights; building it is O(V), finding the tree
-    O(N V^2) for binary columns. Data that are streamed are read in a pass for the schema and one for the tree.
+    With V' variables that have a latent, the circuit has V inputs, V' sums and (V'-1) K^2 + K sum weights; building it
+    is O(V), finding the tree O(N V^2) for binary columns.
+
+    Parameters
+    ----------
+    data : array, data frame, Table or Stream
+        The rows whose dependences give the tree; NaN marks a missing value. A stream is read in one pass for the schema
+        and one for the tree; with very many columns, evenly spaced rows give the tree. One line says which.
+    units : int
+        K, the states of each latent: the more, the finer the model, at a cost of K^2.
+    families : Family or sequence of Family, optional
+        In place of `schema`: the families of the numbers in the data.
+    tree : Tree or sequence of int, optional
+        Parents of the variables, -1 at the root; None is `chow_liu_tree(data, families)`.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+    schema : Schema, optional
+        What the columns mean; None is `infer_schema(data)`. The circuit keeps it.
+    leaves : {"own", "shared"}, default "own"
+        "own" gives every variable a latent; "shared" lets a variable without children in the tree use the latent of
+        its parent.
+    memory_budget : int, optional
+        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+
+    Returns
+    -------
+    Circuit
+        One sum for each latent.
+
+    Raises
+    ------
+    OptionError
+        If an option is out of range, or the tree has another number of variables than the data.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> circuit = cc.hclt(data.train, units=8)
+    >>> circuit.describe().sum_units
+    505
     """
     check_count("units", units)
     if leaves not in LEAVES:
@@ -64,7 +97,25 @@ def hmm(families: Families, units: int) -> Circuit:
     """A hidden Markov model over the variables in their order, with `units` states at each step.
 
     p(x) = sum_z p(z_0) prod_t p(x_t | z_t) prod_{t>0} p(z_t | z_{t-1}); each step has K x K transition weights of its
-    own. `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema. O(V).
+    own. Building it is O(V).
+
+    Parameters
+    ----------
+    families : sequence of Family, (Family, int), int or Schema
+        One for each variable; `(family, count)`; or a count of binary variables.
+    units : int
+        K, the number of hidden states.
+
+    Returns
+    -------
+    Circuit
+        One sum for each step.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.hmm((cc.Categorical(4), 10), units=3)  # ten letters of an alphabet of four
+    <Circuit: 10 variables, 29 nodes, 1 outputs>
     """
     check_count("units", units)
     chosen = as_families(families)
@@ -82,13 +133,15 @@ def latent_tree(
 
     and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its sum stands
     on its input. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
+    Nodes are named after their columns, `sum age`, or by the columns' indices where these have no names.
     """
+    names: Sequence[str | int] = (schema and schema.names) or range(len(tree))
     below: list[list[Node]] = [[] for _ in range(len(tree))]  # what the children give to the product of each variable
     for v in tree.order[::-1].tolist():
-        node: Node = Input(v, families[v], units, name=f"input {v}")
+        node: Node = Input(v, families[v], units, name=f"input {names[v]}")
         if below[v]:
-            node = Product([node, *below[v]], name=f"product {v}")
+            node = Product([node, *below[v]], name=f"product {names[v]}")
         if v != tree.root:
             direct = leaves == "shared" and isinstance(node, Input)
-            below[tree.parents[v]].append(node if direct else Sum(node, units, name=f"sum {v}"))
+            below[tree.parents[v]].append(node if direct else Sum(node, units, name=f"sum {names[v]}"))
     return Circuit(Sum(node, 1, name="root"), schema=schema)

@@ -12,9 +12,25 @@ __all__ = ["factorized_node", "fully_factorized", "mixture"]
 
 
 def mixture(families: Families, components: int) -> Circuit:
-    """p(x) = sum_k theta_k prod_v p(x_v | k) with k over `components`.
+    """p(x) = sum_k theta_k prod_v p(x_v | k), a mixture of independent variables. Building it is O(V).
 
-    `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema. O(V).
+    Parameters
+    ----------
+    families : sequence of Family, (Family, int), int or Schema
+        One for each variable; `(family, count)`; or a count of binary variables.
+    components : int
+        The number of terms k.
+
+    Returns
+    -------
+    Circuit
+        One sum over products of inputs.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.mixture([cc.Gaussian(), cc.Bernoulli()], components=4)
+    <Circuit: 2 variables, 4 nodes, 1 outputs>
     """
     check_count("components", components)
     chosen = as_families(families)
@@ -23,9 +39,23 @@ def mixture(families: Families, components: int) -> Circuit:
 
 
 def fully_factorized(families: Families) -> Circuit:
-    """p(x) = prod_v p(x_v): all variables independent, no sum at all.
+    """p(x) = prod_v p(x_v): all variables independent, no sum at all. Building it is O(V).
 
-    `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema. O(V).
+    Parameters
+    ----------
+    families : sequence of Family, (Family, int), int or Schema
+        One for each variable; `(family, count)`; or a count of binary variables.
+
+    Returns
+    -------
+    Circuit
+        One product of V inputs.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.fully_factorized([cc.Gaussian(), cc.Bernoulli()])
+    <Circuit: 2 variables, 3 nodes, 1 outputs>
     """
     chosen = as_families(families)
     return Circuit(factorized_node(range(len(chosen)), chosen, units=1), schema=schema_of(families))

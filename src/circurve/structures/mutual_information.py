@@ -13,7 +13,6 @@ from itertools import combinations_with_replacement
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import entr
 
 from circurve.budget import Need
 from circurve.data import Stream, as_source
@@ -138,8 +137,8 @@ class InformationBlocks:
         }
         if whole:
             parts["the matrix"] = 8 * self.variables**2
-        cure = "use a larger memory_budget, fewer columns, or chow_liu_tree, which needs no matrix"
-        return Need("mutual information", parts, cure if whole else "use a larger memory_budget, or fewer columns")
+        cure = "use fewer columns, or chow_liu_tree, which needs no matrix" if whole else "use fewer columns"
+        return Need("mutual information", parts, cure)
 
     @property
     def variables(self) -> int:
@@ -214,15 +213,22 @@ def _binary(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float) -
         seen = np.maximum(n, 1)
         p, q = counts[:i, j:] / seen, counts[i:, :j] / seen  # P(u=1), P(v=1)
         both = (counts[:i, :j] + pseudocount * p * q) / np.maximum(n + pseudocount, 1)
-        cells = entr(both) + _entropy(p - both) + _entropy(q - both) + _entropy(1 - p - q + both)
-        return np.where(n > 0, entr(p) + entr(1 - p) + entr(q) + entr(1 - q) - cells, 0.0)
+        cells = _entr(both) + _entropy(p - both) + _entropy(q - both) + _entropy(1 - p - q + both)
+        return np.where(n > 0, _entr(p) + _entr(1 - p) + _entr(q) + _entr(1 - q) - cells, 0.0)
 
     return information
 
 
+def _entr(p: Array) -> Array:
+    """-p log p, which is 0 for p = 0."""
+    from scipy.special import entr  # noqa: PLC0415 - slow to import
+
+    return np.asarray(entr(p))
+
+
 def _entropy(p: Array) -> Array:
     """-p log p of a difference of probabilities, which rounding may have left below zero."""
-    return np.asarray(entr(np.maximum(p, 0)))
+    return _entr(np.maximum(p, 0))
 
 
 def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float) -> BlockInformation:
@@ -341,6 +347,6 @@ def _table_information(
     joint = pseudocount * np.repeat(p, right, axis=1) * np.repeat(q, left, axis=0)
     joint += counts
     joint /= np.repeat(np.repeat(np.maximum(n + pseudocount, 1), left, axis=0), right, axis=1)
-    both = np.add.reduceat(np.add.reduceat(entr(joint), cols, axis=1), rows, axis=0)
-    information = np.add.reduceat(entr(p), rows, axis=0) + np.add.reduceat(entr(q), cols, axis=1) - both
+    both = np.add.reduceat(np.add.reduceat(_entr(joint), cols, axis=1), rows, axis=0)
+    information = np.add.reduceat(_entr(p), rows, axis=0) + np.add.reduceat(_entr(q), cols, axis=1) - both
     return np.asarray(np.where(n > 0, information, 0.0))

@@ -35,14 +35,41 @@ def random_binary_trees(
 ) -> Circuit:
     """A mixture of `repetitions` random trees, each splitting the variables in halves `depth` times.
 
-    A region of variables that is split has `units` (K) sums over the products of its halves: all K^2 pairs of their
-    units (`product="outer"`, K^3 weights) or pairs of equal number (`"unitwise"`, K^2 weights). A region that is not
+    A region of variables that is split has `units` (K) sums over the products of its halves. A region that is not
     split has K products of inputs, so a depth of 0 makes it a mixture. Halves differ by one variable at most; a single
-    variable is not split further, and `depth` None splits until only single ones are left. One root sum mixes the
-    products at the top of all trees. No two trees share a node.
+    variable is not split further. One root sum mixes the products at the top of all trees. No two trees share a node.
+    Building it is O(repetitions V log V).
 
-    `families`: one for each variable, `(family, count)`, a count of binary variables, or a schema.
-    O(repetitions V log V).
+    Parameters
+    ----------
+    families : sequence of Family, (Family, int), int or Schema
+        One for each variable; `(family, count)`; or a count of binary variables.
+    units : int
+        K, the units of each region.
+    repetitions : int
+        How many trees are mixed.
+    depth : int, optional
+        How often variables are split; None splits until only single ones are left.
+    seed : int, default 0
+        Fixes the splits.
+    product : {"outer", "unitwise"}, default "outer"
+        A split region mixes all K^2 pairs of units of its halves (K^3 weights), or pairs of equal number (K^2 weights).
+
+    Returns
+    -------
+    Circuit
+        One sum at the root over the trees.
+
+    Raises
+    ------
+    OptionError
+        If an option is out of range.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.random_binary_trees(16, units=4, repetitions=2, seed=0)
+    <Circuit: 16 variables, 91 nodes, 1 outputs>
     """
     check_count("units", units)
     check_count("repetitions", repetitions)

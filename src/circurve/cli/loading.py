@@ -1,0 +1,324 @@
+"""From DATASET|FILE and the options around it to a data set in parts, with missing values marked."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from circurve.cli.streams import stream_fingerprint, streamed, training_stream, with_splits
+from circurve.data import Dataset, Stream, Table, align, as_table, infer_schema, load_data, read_table, split_rows
+from circurve.data.align import in_order
+from circurve.data.catalogue import find_datasets
+from circurve.data.convert import Names, about
+from circurve.data.infer import Types
+from circurve.data.table import Places
+from circurve.data.unseen import Unseen
+from circurve.errors import DataError, OptionError, warn_user
+from circurve.inputs import Bernoulli
+from circurve.model import Model
+from circurve.schema import Schema, nearest
+
+__all__ = [
+    "SPLITS",
+    "STANDARD",
+    "HeldOut",
+    "Part",
+    "Shares",
+    "Source",
+    "SplitRecord",
+    "aligned_parts",
+    "check_known",
+    "choose",
+    "common_schema",
+    "files_of",
+    "fingerprint",
+    "load",
+    "load_in_parts",
+    "parts_for",
+    "parts_of",
+    "recorded_parts",
+    "rows_of",
+    "source_for",
+    "without",
+]
+
+SPLITS = ("train", "valid", "test")
+Part = StrEnum("Part", ["all", "train", "valid", "test"])
+"""Which rows of a data set to look at."""
+
+Shares: TypeAlias = tuple[float, float, float]
+"""Of the rows of a table: for training, validation and test; they add up to 1."""
+
+SplitRecord: TypeAlias = dict[str, float]
+"""How a single table was split: the shares of validation and test, the seed, and the fingerprint of the table."""
+
+STANDARD = "-"
+"""Standard input, in place of a file."""
+
+DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where data come from and how they are read."""
+
+    data: str
+    data_dir: Path | None = None
+    header: bool | None = None
+    missing: int | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The families of some columns, as --types names them."""
+
+    categorical: frozenset[str] = frozenset()
+    """Columns that are known to hold text."""
+
+    dropped: frozenset[str] = frozenset()
+    """Columns to leave out of a table that is read for a model."""
+
+    unseen: Unseen = "missing"
+    """What becomes of values in validation and test tables that the training table does not hold."""
+
+    trust: bool = False
+    """Whether files may take far more memory than their size."""
+
+
+def source_for(model: Model, source: Source) -> Source:
+    """The source, read with what the model knows of its columns."""
+    columns = model.schema.columns
+    texts = [c.name for c in columns if c.name and any(isinstance(value, str) for value in c.categories or ())]
+    return replace(source, categorical=frozenset(texts))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Where validation and test rows come from: files, shares of the table, or nowhere."""
+
+    valid: Path | None = None
+    test: Path | None = None
+    shares: Shares | None = None
+    no_split: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shares is not None and self.no_split:
+            raise OptionError("--split and --no-split exclude each other")
+        if self.shares is not None and (self.valid or self.test):
+            raise OptionError("--split does not go with --valid or --test: hold rows out, or name files, not both")
+
+
+def files_of(source: Source) -> list[Path]:
+    """The files that a data set is read from, as far as they are on this machine."""
+    place = Path(source.data).expanduser()
+    if place.is_file():
+        return [place]
+    sets = {} if source.data_dir is None else find_datasets(source.data_dir.expanduser())
+    folder = sets.get(source.data, place)
+    return [file for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
+
+
+def load(source: Source) -> Dataset:
+    """A data set or file as it is; a file with one table has `train` only."""
+    data = load_data(source.data, source.data_dir, source.header, _categorical(source), trust=source.trust)
+    parts = {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()}
+    if source.dropped:
+        with about(source.data):
+            parts = {split: without(part, source.dropped) for split, part in parts.items()}
+        return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
+    return _with_parts(data, parts)
+
+
+def without(table: Table, dropped: frozenset[str]) -> Table:
+    """The other columns of a table; DataError for a column that is not there."""
+    names = table.columns or ()
+    unknown = next((name for name in sorted(dropped) if name not in names), None)
+    if unknown is not None:
+        raise DataError(f"no column {unknown!r} to leave out{nearest(unknown, names) if names else ''}")
+    kept = [number for number, name in enumerate(names) if name not in dropped]
+    if not kept:
+        raise DataError("no column is left")
+    return replace(
+        table,
+        values=table.values[:, kept],
+        observed=None if table.observed is None else table.observed[:, kept],
+        columns=tuple(names[number] for number in kept),
+        codings=None if table.codings is None else tuple(table.codings[number] for number in kept),
+    )
+
+
+def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
+    """A data set for training: its own parts, those in files, or a single table split at random by the seed.
+
+    With it comes the record of the split, for `recorded_parts`, where there was one.
+    """
+    if sum(str(place) == STANDARD for place in (source.data, held.valid, held.test)) > 1:
+        raise OptionError("standard input (-) can be read once only; name files for the other tables")
+    stream = streamed(source)
+    if stream is not None:
+        return _streamed_parts(source, stream, held, seed)
+    data = load(source)
+    if held.valid or held.test:
+        files = {"valid": held.valid, "test": held.test}
+        read = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
+        return _aligned(_with_parts(data, read), source), None
+    in_parts = len(parts_of(data)) > 1
+    if in_parts and (held.shares is not None or held.no_split):
+        raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
+    if in_parts or held.no_split:
+        return _aligned(data, source), None
+    _, valid, test = held.shares or DEFAULT_SHARES
+    with about(source.data):  # find values that no family takes while rows have the numbers that they have in the file
+        whole = _aligned(data, source)
+    trains, valids, tests = split_rows(whole.train, valid, test, seed)
+    record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": fingerprint(data.train)}
+    return replace(whole, train=trains, valid=valids, test=tests), record
+
+
+def _streamed_parts(source: Source, stream: Stream, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
+    """The same for a stream: rows are chosen by their numbers; other files are read into memory."""
+    data = training_stream(source, stream)
+    schema = data.train.schema
+    assert schema is not None
+    if held.valid or held.test:
+        files = {"valid": held.valid, "test": held.test}
+        read = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
+        parts = {s: _in_schema(s, part, schema, source.unseen) for s, part in read.items()}
+        return cast("Dataset", replace(data, **cast("dict[str, Any]", parts))), None
+    if held.no_split:
+        return cast("Dataset", data), None
+    _, valid, test = held.shares or DEFAULT_SHARES
+    record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": stream_fingerprint(stream)}
+    return with_splits(data, valid, test, seed), record
+
+
+def parts_of(data: Dataset) -> dict[str, Table]:
+    """The parts that are there, by name."""
+    parts = {split: getattr(data, split) for split in SPLITS}
+    return {split: part for split, part in parts.items() if part is not None}
+
+
+def choose(data: Dataset, split: Part) -> dict[str, Table]:
+    """The parts that were asked for, by name; a single table is taken whole, as `test` or what `split` names."""
+    parts = parts_of(data)
+    if len(parts) == 1:
+        return {"test" if split is Part.all else split.value: data.train}
+    if split is Part.all:
+        return parts
+    if split.value not in parts:
+        raise OptionError(f"--split {split.value}: {data.name} has only {', '.join(parts)}")
+    return {split.value: parts[split.value]}
+
+
+def rows_of(parts: Mapping[str, Sized]) -> dict[str, int | None]:
+    """The number of rows of each part, None for one that is not there."""
+    return {split: len(parts[split]) if split in parts else None for split in SPLITS}
+
+
+def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
+    """The schema that takes the values of all parts: a rare category may be in `test` alone."""
+    unknown = [name for name in types if data.columns is None]
+    if unknown:
+        raise OptionError(f"--types {unknown[0]}=...: {data.name} has no column names; give the file a header")
+    return infer_schema(*parts_of(data).values(), types=cast("Types", types))
+
+
+def _aligned(data: Dataset, source: Source) -> Dataset:
+    """The parts in the schema of the training table: the model knows the values that it holds."""
+    schema = common_schema(Dataset(data.name, data.train), source.types)
+    parts = {split: _in_schema(split, part, schema, source.unseen) for split, part in parts_of(data).items()}
+    return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
+
+
+def _in_schema(split: str, part: Table, schema: Schema, unseen: Unseen) -> Table:
+    if split == "train":
+        return align(part, schema, unseen="error")
+    with about(f"{split} data"):
+        return align(part, schema, unseen=unseen)
+
+
+def _categorical(source: Source) -> frozenset[str]:
+    return source.categorical | {name for name, kind in source.types.items() if kind == "categorical"}
+
+
+def fingerprint(table: Table) -> int:
+    """A checksum of the values of a table as it was read; the same file has the same one."""
+    return zlib.crc32(np.ascontiguousarray(np.asarray(table, dtype=np.float64)).tobytes())
+
+
+def recorded_parts(training: Mapping[str, Any], table: Table) -> dict[str, Table]:
+    """The parts of a single table, as the model's file says that it was split; none if it was another table."""
+    record = training.get("split")
+    if not isinstance(record, dict) or record.get("fingerprint") != fingerprint(table):
+        return {}
+    if table.places is None:
+        table = replace(table, places=Places("row", range(1, len(table) + 1)))
+    parts = split_rows(table, record["valid"], record["test"], record["seed"])
+    return {split: part for split, part in zip(SPLITS, parts, strict=True) if part is not None}
+
+
+def _with_parts(data: Dataset, parts: dict[str, Table]) -> Dataset:
+    train, valid, test = ({**parts_of(data), **parts}.get(split) for split in SPLITS)
+    return Dataset(data.name, data.train if train is None else train, valid, test, data.columns)
+
+
+def _load_file(path: Path, source: Source, columns: Names) -> Table:
+    table = read_table(path, source.header, _categorical(source), trust=source.trust)
+    if isinstance(table, Dataset):
+        raise DataError(f"{path}: expected one table, found the parts of a data set")
+    with about(path):
+        if columns is not None:
+            table = in_order(table, Schema.of([Bernoulli()] * len(columns), columns), "error")
+        return as_table(table, missing=source.missing)
+
+
+def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, Any], what: str) -> dict[str, Table]:
+    """The parts to look at, as they were read; the table of the training is split as it was then."""
+    if model.schema.names is None:
+        names = training.get("columns")
+        check_columns(what, data.columns, tuple(map(str, names)) if isinstance(names, list) else None)
+    if len(parts_of(data)) == 1 and (recorded := recorded_parts(training, data.train)):
+        data = replace(data, train=recorded["train"], valid=recorded.get("valid"), test=recorded.get("test"))
+    elif split is Part.all and _seen(training, data):
+        warn_user(f"{what} looks like the table that the model was trained on; test_ll counts the training rows too")
+    return choose(data, split)
+
+
+def aligned_parts(model: Model, parts: Mapping[str, Table], what: str, unseen: Unseen) -> dict[str, Table]:
+    """The parts in the model's schema. `what` opens messages."""
+    with about(what):
+        for part in parts.values():
+            check_known(model, part)
+        return {name: model.align(part, unseen=unseen) for name, part in parts.items()}
+
+
+def check_known(model: Model, table: Table) -> None:
+    """Refuse a column that the model does not know, and say how to leave it out."""
+    names = model.schema.names or ()
+    known = {*names, *model.schema.ignored}
+    unknown = next((name for name in table.columns or () if name not in known), None)
+    if names and unknown is not None:
+        hint = nearest(unknown, names)
+        more = f"{' Or' if hint.endswith('?') else ';'} leave it out with --types {unknown}=drop"
+        raise DataError(f"no column {unknown!r} in the training data{hint}{more}")
+
+
+def _seen(training: Mapping[str, Any], data: Dataset) -> bool:
+    """Whether the file of a model, from before splits were recorded, names a table of this name and length."""
+    if len(parts_of(data)) > 1 or isinstance(training.get("split"), dict):
+        return False
+    rows = training.get("rows")
+    total = sum(count or 0 for count in rows.values()) if isinstance(rows, dict) else None
+    return training.get("dataset") == data.name and total == len(data.train)
+
+
+def check_columns(what: object, found: Names, trained: Names) -> None:
+    """Refuse columns with other names than those of the training data, where both have names."""
+    if found is None or trained is None or found == trained:
+        return
+    pairs = zip(trained, found, strict=False)
+    wrong = next((f"{b!r} where the training data has {a!r}" for a, b in pairs if a != b), "another number of them")
+    raise DataError(f"{what}: the columns do not match: {wrong}")

@@ -1,0 +1,174 @@
+"""Options that several commands share, as records: each stands here once, and a command takes the whole record.
+
+Names, defaults and help texts of training come from `Settings`, `Run`, `Vanilla` and `Gated`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from circurve.cli import options
+from circurve.cli.loading import HeldOut, Source
+from circurve.cli.methods import Estimator, MuScale, Penalty, Simplex
+from circurve.cli.options import DATA, TRAINING, Precision, Select, Unseen, option_of
+from circurve.cli.parse import parse_batch_size, parse_bytes, parse_shares, parse_step_size, parse_types
+from circurve.learning import Gated, Vanilla
+from circurve.learning.option_texts import help_of, shown_default
+from circurve.learning.options import Run, Settings
+from circurve.model import as_device
+
+__all__ = ["HeldOutOptions", "MethodOptions", "SourceOptions", "TrainingOptions", "takes_records"]
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What all methods of a command have in common; None where it was not given."""
+
+    estimator: Annotated[Estimator | None, option_of(Gated, "estimator", shown=shown_default(Gated, "estimator"))] = (
+        None
+    )
+    gate_memory: Annotated[float | None, option_of(Gated, "gate_memory", "F", f"{Gated.gate_memory:g}")] = None
+    ratio_floor: Annotated[float | None, option_of(Gated, "ratio_floor", "F", f"{Gated.ratio_floor:g}")] = None
+    simplex: Annotated[Simplex | None, option_of(Gated, "simplex", shown=shown_default(Gated, "simplex"))] = None
+    penalty: Annotated[Penalty | None, option_of(Gated, "penalty", shown=shown_default(Gated, "penalty"))] = None
+    mu_scale: Annotated[MuScale | None, option_of(Gated, "mu_scale", shown=shown_default(Gated, "mu_scale"))] = None
+    pseudocount: Annotated[float, option_of(Gated, "pseudocount", "F")] = Vanilla.pseudocount
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of training as they were typed."""
+
+    epochs: Annotated[int, option_of(Settings, "epochs", "N")] = Settings.epochs
+    batch_size: Annotated[str, option_of(Settings, "batch_size", "N|full")] = str(Settings.batch_size)
+    step_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F|KIND:F:F",
+            rich_help_panel=TRAINING,
+            show_default=shown_default(Settings, "step_size"),
+            help=f"{help_of(Settings, 'step_size')} A schedule is cosine, linear or exponential from one number to "
+            "another: cosine:0.2:0.005.",
+        ),
+    ] = None
+    seed: options.SeedOption = Run.seed
+    select: Annotated[Select | None, option_of(Settings, "select", shown=shown_default(Settings, "select"))] = None
+    patience: Annotated[int | None, option_of(Settings, "patience", "N")] = None
+    tolerance: Annotated[float | None, option_of(Settings, "tolerance", "F")] = None
+    device: options.DeviceOption = options.DEVICE
+    precision: Annotated[Precision, option_of(Settings, "precision")] = options.PRECISION
+    memory_budget: Annotated[str | None, option_of(Settings, "memory_budget", "N|NMB|NGB", "what is free")] = None
+    checkpoint: Annotated[Path | None, option_of(Settings, "checkpoint", "FOLDER")] = None
+    checkpoint_every: Annotated[str, option_of(Settings, "checkpoint_every", "TIME|N epochs")] = (
+        Settings.checkpoint_every
+    )
+    overwrite: options.OverwriteOption = False
+
+    def settings(self, track: bool = False) -> Settings:
+        """The same, checked."""
+        return Settings(
+            epochs=self.epochs,
+            batch_size=parse_batch_size(self.batch_size),
+            step_size=None if self.step_size is None else parse_step_size(self.step_size),
+            tolerance=self.tolerance,
+            patience=self.patience,
+            select=None if self.select is None else self.select.value,
+            device=as_device(self.device),
+            precision=self.precision.value,
+            track=track,
+            memory_budget=parse_bytes(self.memory_budget),
+            checkpoint=self.checkpoint,
+            checkpoint_every=self.checkpoint_every,
+        )
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How a table for training is read."""
+
+    data_dir: options.DataDirOption = None
+    missing: options.MissingOption = None
+    types: options.TypesOption = None
+    unseen: Annotated[
+        Unseen,
+        typer.Option(
+            "--unseen",
+            rich_help_panel=DATA,
+            help="A value of a validation or test table that the training table does not hold: it counts as missing, "
+            "its row is impossible, or it is an error.",
+        ),
+    ] = Unseen.missing
+    header: options.HeaderOption = None
+    trust: options.TrustOption = False
+
+    def source(self, data: str) -> Source:
+        """Where the data come from; types are checked."""
+        types = parse_types(self.types)
+        return Source(data, self.data_dir, self.header, self.missing, types, unseen=self.unseen.value, trust=self.trust)
+
+
+@dataclass(frozen=True)
+class HeldOutOptions:
+    """Where validation and test rows come from, as it was typed."""
+
+    valid: Annotated[
+        Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of validation rows.")
+    ] = None
+    test: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=DATA, help="A table of test rows.")] = (
+        None
+    )
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F,F,F",
+            rich_help_panel=DATA,
+            show_default="0.8,0.1,0.1",
+            help="Shares of a single table for training, validation and test.",
+        ),
+    ] = None
+    no_split: Annotated[
+        bool, typer.Option("--no-split", rich_help_panel=DATA, help="Train on all rows of a single table.")
+    ] = False
+
+    def held_out(self) -> HeldOut:
+        """The same, checked."""
+        shares = None if self.split is None else parse_shares(self.split)
+        return HeldOut(self.valid, self.test, shares, self.no_split)
+
+
+def takes_records(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with each field of its records as an option of its own, in the place of the record."""
+    hints = get_type_hints(command, include_extras=True)
+    records: dict[str, type[Any]] = {
+        n: kind for n, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
+    }
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += _parameters(records[name]) if name in records else [parameter.replace(annotation=hints[name])]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: record(**{own.name: given.pop(own.name) for own in fields(record)})
+            for name, record in records.items()
+        }
+        command(**given, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _parameters(record: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a record of options, which all have defaults, as keywords."""
+    hints, kind = get_type_hints(record, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(own.name, kind, default=own.default, annotation=hints[own.name]) for own in fields(record)
+    ]

@@ -1,0 +1,89 @@
+"""Every public name has a numpydoc docstring whose parameters are those of its signature, and examples that run."""
+
+import re
+import sys
+from importlib import import_module
+from inspect import getdoc, isclass, ismodule
+from pathlib import Path
+
+import pytest
+import torch
+from numpydoc.docscrape import get_doc_object
+from numpydoc.validate import validate
+
+import circurve as cc
+from printed import difference
+
+DOCS = Path(__file__).parents[1] / "docs"
+NAMES = sorted(set(cc.__all__) - {"__version__"})
+API = sorted((DOCS / "api").glob("*.md"))
+
+CHECKS = {"GL07", "GL08", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "EX01"}
+"""Order of sections; a docstring; parameters: all, no others, in order, with type and text; returns; examples."""
+
+RECORDS = ("Curvature", "Table")
+"""Made by functions, not by hand: their fields are documented one by one."""
+
+
+def public(name):
+    """What a public name stands for; the package `curvature` is called like its function."""
+    found = getattr(cc, name)
+    return cc.curvature.curvature if found is cc.curvature else found
+
+
+@pytest.fixture(scope="module")
+def examples():
+    """The module that runs the statements of pages."""
+    sys.path.insert(0, str(DOCS))
+    yield import_module("run_examples")
+    sys.path.remove(str(DOCS))
+    sys.modules.pop("run_examples", None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_docstring_follows_numpydoc(name):
+    found = public(name)
+    wrong = [] if ismodule(found) else validate(get_doc_object(found))["errors"]
+    caught = isclass(found) and issubclass(found, Exception)  # users catch these, and do not make them
+    skipped = {"PR01"} if name in RECORDS or caught else {"RT01"} if isclass(found) else set()
+    assert [error for error in wrong if error[0] in CHECKS - skipped] == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the examples show the numbers of a CPU")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_of_a_docstring_run(examples, name):
+    _, found, text = getdoc(public(name)).partition("\nExamples\n--------\n")
+    assert found, f"{name} has no section Examples"
+    results = examples.run_page(text + "\n")
+    assert results
+    for example, output in results:
+        wrong = difference(output, example.want)
+        assert wrong is None, f">>> {example.source}{wrong}"
+
+
+def test_the_package_curvature_has_an_example_too(examples):
+    results = examples.run_page(cc.curvature.__doc__)
+    assert [difference(output, example.want) for example, output in results] == [None] * 6
+
+
+def test_the_table_of_what_works_where_is_current(examples):
+    made = import_module("make_support").support_page()
+    for name in ("make_support", "pages"):
+        sys.modules.pop(name, None)
+    assert made == (DOCS / "support.md").read_text(), "write it again: python docs/make_support.py"
+
+
+def test_every_public_name_is_on_one_page_of_the_reference():
+    lines = [line.strip() for page in API for line in page.read_text().splitlines()]
+    listed = [line.partition(":: ")[2] for line in lines if line.startswith((".. auto", ".. py:data"))]
+    assert {f"circurve.{name}" for name in cc.__all__} - set(listed) == set()
+    assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_to_files_lead_somewhere(name):
+    page = DOCS.parent / name
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    local = [link for link in links if "://" not in link]
+    assert local or name == "CHANGELOG.md"
+    assert [link for link in local if not (DOCS.parent / link).exists()] == []
