@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests coverage docs gpu-check format clean
+.PHONY: demo test lint types contracts tests coverage docs gpu-check format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -62,6 +62,10 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The script of report pages, bundled from web/ with node and npm; the result is committed.
+web:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 # The environment is rebuilt only when what it is made of has changed.
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt

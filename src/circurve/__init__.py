@@ -1,5 +1,6 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from circurve import early  # noqa: F401, I001 - before all others: it handles Ctrl-C while they are imported
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from circurve.errors import (
     ParameterError,
     StructureError,
     TrainingError,
+    WorkerError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
@@ -64,6 +66,7 @@ if TYPE_CHECKING:  # the package circurve.curvature is this function: see its do
     from circurve import plots as plots
     from circurve.curvature import curvature
     from circurve.estimators import CircuitClassifier, CircuitImputer, DensityEstimator, OutlierDetector
+    from circurve.report import report
 else:
     from circurve import curvature
 
@@ -108,6 +111,7 @@ __all__ = [
     "Table",
     "TrainingError",
     "Vanilla",
+    "WorkerError",
     "__version__",
     "chow_liu",
     "chow_liu_tree",
@@ -136,6 +140,7 @@ __all__ = [
     "per_sample",
     "random_binary_trees",
     "register_family",
+    "report",
     "schedules",
     "take_fraction",
     "top_eigenvalues",
@@ -149,6 +154,8 @@ def __getattr__(name: str) -> Any:
     """`circurve.plots` and the estimators are imported when first used: matplotlib and scikit-learn take a while."""
     if name in ESTIMATORS:
         return getattr(import_module("circurve.estimators"), name)
+    if name == "report":  # the package circurve.report is this function: see its docstring
+        return import_module("circurve.report")
     if name == "plots":
         return import_module("circurve.plots")
     raise AttributeError(f"module 'circurve' has no attribute {name!r}")

@@ -22,6 +22,7 @@ __all__ = [
     "ParameterError",
     "StructureError",
     "TrainingError",
+    "WorkerError",
     "needs",
     "warn_user",
 ]
@@ -172,6 +173,17 @@ class TrainingError(CircurveError):
     def __init__(self, message: str, failures: tuple[tuple[int, str], ...] = ()) -> None:
         super().__init__(message)
         self.failures = failures
+
+
+class WorkerError(CircurveError, RuntimeError):
+    """Another process of a data-parallel training is gone.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> issubclass(cc.WorkerError, RuntimeError)
+    True
+    """
 
 
 class FileFormatError(CircurveError, ValueError):

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.cards import card, facts_table
 from circurve.data import QuickCheck, Table, align, as_table, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
@@ -48,6 +49,9 @@ MAX_KEPT_BYTES = 64 << 20
 
 MADE_AGAIN = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
+
+SHOWN_COLUMNS = 8
+"""How many columns a notebook names."""
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""
@@ -289,6 +293,19 @@ class Model(Questions):
         extra: text to keep beside the model, such as how it was trained; `persistence.read_metadata` returns it.
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
+
+    def _repr_html_(self) -> str:
+        counts = self.circuit.describe()
+        shown = ", ".join(column.name or str(v) for v, column in enumerate(self.schema.columns[:SHOWN_COLUMNS]))
+        more = f" and {len(self.schema) - SHOWN_COLUMNS:,} more" if len(self.schema) > SHOWN_COLUMNS else ""
+        facts = {
+            "columns": f"{counts.variables:,}: {shown}{more}",
+            "sum nodes": f"{counts.sum_units:,} in {len(self.program.sums):,} layers",
+            "parameters": f"{counts.parameters:,}",
+            "outputs": f"{self.circuit.outputs:,}" if self.circuit.outputs > 1 else None,
+            "computes in": f"{str(self.dtype).removeprefix('torch.')} on {self.device}",
+        }
+        return card("Model", facts_table(facts))
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import stat
 import zlib
@@ -41,6 +40,7 @@ from circurve.engine.params import check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
+from circurve.leftovers import clean_leftovers, temporary_name
 from circurve.schema import Schema
 
 __all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "replace_file", "write_model"]
@@ -194,11 +194,15 @@ def _checked_extra(extra: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def replace_file(path: str | PathLike[str], content: bytes) -> None:
-    """Write beside the target, then rename over it; a link is followed, and its target replaced."""
+    """Write beside the target, then rename over it; a link is followed, and its target replaced.
+
+    Leftovers of processes that were killed while they wrote to the same folder are removed first.
+    """
     try:
         target = os.path.realpath(path)
         _refuse_special(target)
-        temporary = os.path.join(os.path.dirname(target), f".circurve-{secrets.token_hex(8)}.tmp")
+        clean_leftovers(os.path.dirname(target))
+        temporary = os.path.join(os.path.dirname(target), temporary_name())
         try:
             with open(temporary, "xb") as file:
                 file.write(content)

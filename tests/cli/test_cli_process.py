@@ -62,9 +62,50 @@ def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
         _read_until(ours, "train -")
         process.send_signal(signal.SIGTERM)
         _read_until(ours, "saved in")
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == 143
     os.close(ours)
     assert cc.load("m.safetensors").circuit.variables == 5
+
+
+@pytest.mark.linux
+def test_a_terminal_that_is_closed_keeps_what_was_learned(table):
+    """Its end is SIGHUP, and whatever is printed afterwards goes nowhere."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        _read_until(ours, "train -")
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE) == 129
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+@pytest.mark.linux
+def test_nohup_goes_on_without_a_terminal(table):
+    words = ["fit", table, "--units", "3", "--epochs", "300", "--out", "m.safetensors"]
+    shell = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+    with subprocess.Popen([*shell, *PROGRAM, *words], stdout=subprocess.DEVNULL) as process:
+        time.sleep(0.5)  # the shell has begun to ignore it
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.linux
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(folder):
+    words = [sys.executable, "-X", "importtime", "-m", "circurve", "fit", "digits"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "numpy" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(PATIENCE) == 130
+    assert "Traceback" not in rest
+    assert "circurve: interrupted\n" in rest
 
 
 def test_numbers_come_out_where_only_ascii_does(table):

@@ -19,6 +19,7 @@ import numpy as np
 from circurve.cli.loading import STANDARD
 from circurve.cli.show import document
 from circurve.errors import MissingPackageError, OptionError
+from circurve.learning.parallel import worker
 from circurve.model import Model
 from circurve.persistence import read_metadata, replace_file
 
@@ -29,6 +30,7 @@ __all__ = [
     "cells",
     "check_folder",
     "check_plot",
+    "check_report",
     "check_rows",
     "check_target",
     "csv_text",
@@ -41,6 +43,7 @@ __all__ = [
 
 ROWS = (".csv", ".tsv", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 """The kinds of files that can be written, by their suffixes."""
 
 MAX_WHOLE = 2**53
@@ -94,6 +97,13 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
     check_target("--plot", out, sources)
 
 
+def check_report(out: Path | None, sources: Iterable[str | Path | None]) -> None:
+    """Refuse a page that could not be written later; None is no page."""
+    if out is not None:
+        _check_suffix("--report", out, PAGES)
+        check_target("--report", out, sources)
+
+
 def _check_suffix(option: str, out: Path, known: Sequence[str], more: str = "") -> None:
     if out.suffix.lower() not in known:
         found = f"unknown kind of file {out.suffix!r}" if out.suffix else "the name has no suffix"
@@ -118,7 +128,9 @@ def _check_writable(option: str, given: Path, folder: Path) -> None:
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
-    """Write the model, all or nothing, with how it was trained beside it."""
+    """Write the model, all or nothing, with how it was trained beside it; of several workers, the first one does."""
+    if worker() > 0:
+        return
     kept = {key: value for key, value in document(training).items() if key not in PASSING}
     model.save(path, {TRAINING: json.dumps(kept)})
 
@@ -134,6 +146,8 @@ def read_training(path: Path) -> dict[str, Any]:
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table, all or nothing; an empty field for None."""
+    if worker() > 0:
+        return
     replace_file(path, csv_text(heads, rows).encode())
 
 
@@ -187,6 +201,8 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
 
 def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
     """Write a picture, all or nothing, in the kind that its suffix says."""
+    if worker() > 0:
+        return
     kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
     level = fonts.level
     fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody

@@ -64,6 +64,11 @@ class TrainingOptions:
     tolerance: Annotated[float | None, option_of(Settings, "tolerance", "F")] = None
     device: options.DeviceOption = options.DEVICE
     precision: Annotated[Precision, option_of(Settings, "precision")] = options.PRECISION
+    checkpoint: Annotated[Path | None, option_of(Settings, "checkpoint", "FOLDER")] = None
+    checkpoint_every: Annotated[str, option_of(Settings, "checkpoint_every", "TIME|N epochs")] = (
+        Settings.checkpoint_every
+    )
+    overwrite: options.OverwriteOption = False
 
     def settings(self, track: bool = False) -> Settings:
         """The same, checked."""
@@ -77,6 +82,8 @@ class TrainingOptions:
             device=as_device(self.device),
             precision=self.precision.value,
             track=track,
+            checkpoint=self.checkpoint,
+            checkpoint_every=self.checkpoint_every,
         )
 
 

@@ -95,6 +95,16 @@ OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
 PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Let an interrupted training replace a model that is there; else it is written as NAME.interrupted.",
+    ),
+]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A page to write: one .html file that needs no network.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from circurve.cards import card, facts_table, rows_table
 from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
@@ -30,6 +31,9 @@ PER_SAMPLE_MEANS = ("flow", "flow_squared", "local", "local_mean_ratio", "total"
 COLUMNS = (*PER_SAMPLE_MEANS, "depth_min", "depth_max", "depth_mean", "layer", "scope_size", "edges")
 ROBUST = ("local_flow_weighted", "local_geometric", "local_clipped", "floor_edges", "floor_local")
 """Columns that records of earlier versions lack."""
+
+SHOWN_NODES = 5
+"""How many nodes a notebook lists."""
 
 QUANTITIES: dict[By, str] = {
     "total": "total",
@@ -257,6 +261,23 @@ class Curvature:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         replace_file(path, content.getvalue())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                f"{self.nodes[i].name}[{self.nodes[i].unit}]",
+                *(f"{column[i]:.3g}" for column in (self.flow_squared, self.local, self.total)),
+                f"{self.total[i] / self.trace:.1%}" if 0 < self.trace < np.inf else "-",
+            )
+            for i in self.rank_by("total")[:SHOWN_NODES].tolist()
+        ]
+        facts = {
+            "trace (sharpness)": f"{self.trace:,.4g}, mean over {self.weight:,.6g} rows",
+            "sum nodes": f"{len(self):,}",
+            "left out": f"{self.impossible:,} rows of probability zero" if self.impossible else None,
+        }
+        heads = ("largest contributions", "F\u00b2", "t", "T", "of the trace")
+        return card("Curvature", facts_table(facts), rows_table(heads, rows))
 
     def __str__(self) -> str:
         lines = [

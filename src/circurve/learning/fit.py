@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from inspect import signature
@@ -13,12 +14,15 @@ from circurve.engine import Params, Program, compile, stack
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose
+from circurve.learning.checkpoints import Checkpoints, open_checkpoints
+from circurve.learning.fingerprint import Training
 from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
+from circurve.learning.parallel import check_same_training, worker, workers
 from circurve.learning.progress import progress_bar
 from circurve.learning.validation import check_validation, hold_out, say
 from circurve.model import Model, as_device
@@ -156,7 +160,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
         The data and what belongs to them.
     epochs, batch_size, step_size, tolerance, patience, select : as in `fit`
         How long and how far to train.
-    device, precision, backend, memory_budget, track : as in `fit`
+    device, precision, backend, memory_budget, track, checkpoint, checkpoint_every : as in `fit`
         Where and how to compute.
     refit, start, callbacks, progress : as in `fit`
         What happens around the training.
@@ -202,9 +206,10 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     fleet = [run for group in groups for run in group]
     starts, of_run = _starts(program, fleet, prepared["train"], start)
     params = starts.to(place, dtype).select(of_run)
+    checkpoints = _checkpoints(Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)}), progress)
     samples = {name: table.to(place) for name, table in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
-        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
+        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar], checkpoints)
     results.check_any_left()
     results = FleetResult(tuple(replace(result, rows=held.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
@@ -216,6 +221,21 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     return final
 
 
+def _checkpoints(training: Training, progress: bool | None) -> Checkpoints | None:
+    """The checkpoints of a training, where they are asked for; says if it continues from one.
+
+    Also refuses workers of a process group that have different trainings.
+    """
+    if training.settings.checkpoint is None and workers() == 1:
+        return None
+    facts = training.facts()
+    check_same_training(facts, as_device(training.settings.device))
+    found = open_checkpoints(training.settings, facts)
+    if found is not None and found.newest is not None and progress is not False and worker() == 0:
+        print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
+    return found
+
+
 def _refit(
     number: int, winner: FitResult, settings: Settings, start: Params, samples: Mapping[str, Table]
 ) -> FitResult:
@@ -224,8 +244,11 @@ def _refit(
         return winner
     data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
     settings = replace(settings, select="last", patience=None, tolerance=None)
+    settings = settings.part(f"refit-{number}")
+    until = {"until epoch": str(winner.epoch)}
+    checkpoints = _checkpoints(Training(winner.model.circuit, data, [winner.run], settings, None, until), False)
     trainer = Trainer(winner.model.program, [winner.run], settings, data)
-    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch])[0]
+    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
         warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from circurve.errors import needs
 from circurve.learning.history import Callback, EpochEnd
+from circurve.learning.parallel import worker
 
 __all__ = ["note", "progress_bar"]
 
@@ -20,6 +21,8 @@ def note(text: str, shown: bool | None) -> None:
 
 
 def _visible(shown: bool | None) -> bool:
+    if worker() > 0:
+        return False
     return sys.stderr.isatty() if shown is None else shown
 
 

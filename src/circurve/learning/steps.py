@@ -95,6 +95,13 @@ class Steps(Protocol):
     scorer: Scorer
     """For scores between epochs, which do not disturb the steps."""
 
+    chunk: int
+    """The most samples at once."""
+
+    @property
+    def backend(self) -> Backend:
+        """What computes the E-steps."""
+
     @property
     def params(self) -> Params:
         """The present parameters."""

@@ -6,6 +6,7 @@ from circurve.data import Table
 from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
 from circurve.learning.graph_steps import GraphSteps
+from circurve.learning.parallel import ParallelSteps, workers
 from circurve.learning.plan import Plan
 from circurve.learning.steps import PlainSteps, Steps
 
@@ -14,6 +15,8 @@ __all__ = ["steps_for"]
 
 def steps_for(backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> Steps:
     """EM steps for a fleet with these parameters."""
+    if workers() > 1:
+        return ParallelSteps(backend, plan, train, params, memory_budget)
     if isinstance(backend, Fused):
         return GraphSteps(backend, plan, train, params, memory_budget)
     return PlainSteps(backend, plan, train, params, memory_budget)
