@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -73,8 +74,25 @@ def _answer(handler: BaseHTTPRequestHandler, body: bytes, how: str) -> None:
     if how == "hangs up":
         handler.close_connection = True
         return
+    if how in ("endless", "endless, packed"):
+        _answer_without_end(handler, packed=how.endswith("packed"))
+        return
     sent = {"interrupted": body[: len(body) // 2], "changed": flipped(body), "empty": b""}.get(how, body)
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(body) if how == "interrupted" else len(sent)))
     handler.end_headers()
     handler.wfile.write(sent)
+
+
+def _answer_without_end(handler: BaseHTTPRequestHandler, packed: bool) -> None:
+    """Zeros for as long as the other side takes them, or 64 MB of them in a few kilobytes."""
+    handler.send_response(200)
+    if packed:
+        handler.send_header("Content-Encoding", "gzip")
+    handler.end_headers()
+    piece = gzip.compress(bytes(64 << 20)) if packed else bytes(1 << 16)
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(piece)
+            if packed:
+                return

@@ -26,9 +26,9 @@ RECORDS = ("Curvature", "Table")
 
 
 def public(name):
-    """What a public name stands for; the package `curvature` is called like its function."""
-    found = getattr(cc, name)
-    return cc.curvature.curvature if found is cc.curvature else found
+    """What a public name stands for; the packages `curvature` and `report` are called like their functions."""
+    functions = {"curvature": cc.curvature.curvature, "report": cc.report.report}
+    return functions.get(name, getattr(cc, name))
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,11 @@ REFUSED = {
     "infinity in an input": ("inputs", [[np.inf], [0.5]], "Input 'coin': a parameter is not finite"),
     "a negative weight": ("weights", [[-0.5, 1.5]], "Sum 'mix': a weight is negative"),
     "weights off the simplex": ("weights", [[0.5, 0.6]], "Sum 'mix': the weights of unit 0 sum to 1.1, not to 1"),
+    "weights off the simplex by a little": (
+        "weights",
+        [[0.5, 0.50002]],
+        "Sum 'mix': the weights of unit 0 sum to 1.00002, not to 1",
+    ),
     "a probability above one": ("inputs", [[0.5], [1.5]], r"Input 'coin': a probability lies outside \[0, 1\]"),
 }
 
@@ -51,6 +56,6 @@ def test_weights_that_rounding_took_off_the_simplex_can_be_saved(tmp_path: Path)
     coin = Input(0, Bernoulli(), 2)
     circuit = Circuit(Sum(coin, name="mix"))
     good = Model.from_parameters(circuit, inputs={coin: [[0.2], [0.7]]})
-    rounded = torch.tensor([[[[0.5, 0.50005]]]], dtype=torch.float64)
+    rounded = torch.tensor([[[[0.5, 0.500005]]]], dtype=torch.float64)
     Model(circuit, Params((rounded,), good.params.inputs)).save(tmp_path / "m")
-    assert load(tmp_path / "m").weights("mix").sum() == pytest.approx(1.00005, abs=1e-12)
+    assert load(tmp_path / "m").weights("mix").sum() == pytest.approx(1.000005, abs=1e-12)

@@ -33,9 +33,11 @@ from circurve.engine import (
     wants_gradient,
 )
 from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.params import SAVED_TOLERANCE
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Family
+from circurve.inputs.family import same_values
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
@@ -352,7 +354,7 @@ def _takes_others(one: Family, other: Family) -> bool:
     if one.layer_key == other.layer_key:
         return False
     support = one.support()
-    return support is None or support != other.support()
+    return support is None or not same_values(support, other.support())
 
 
 def _check_precision(dtype: object) -> None:
@@ -360,7 +362,7 @@ def _check_precision(dtype: object) -> None:
         raise OptionError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
 
 
-def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model:
+def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
     """Read a model file written by `Model.save`.
 
     Parameters
@@ -369,6 +371,9 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model
         A safetensors file.
     device : str or torch.device, default "cpu"
         Where to put the parameters; "auto" is CUDA if there is one.
+    trust : bool, default False
+        Also take a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
+        file is refused before that memory is taken.
 
     Returns
     -------
@@ -394,13 +399,13 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu") -> Model
     >>> round(cc.load(path).conditional({"warm": True}, given={"city": "Rome"}), 2)
     0.55
     """
-    circuit, parameters = read_model(path)
+    circuit, parameters = read_model(path, trust)
     program = compile(circuit)
     weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
     inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
     dtype = next(iter(parameters.values())).dtype
     try:
-        params = from_nodes(program, weights, inputs)
+        params = from_nodes(program, weights, inputs, SAVED_TOLERANCE)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
     return Model(circuit, params.to(as_device(device), dtype), program)

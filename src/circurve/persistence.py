@@ -36,11 +36,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
-from circurve.engine.params import check_parameters
+from circurve.bounds import cut, parse_json, shortened
+from circurve.engine.params import SAVED_TOLERANCE, check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
 from circurve.leftovers import clean_leftovers, temporary_name
+from circurve.model_checks import check_cost
 from circurve.schema import Schema
 
 __all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "replace_file", "write_model"]
@@ -50,6 +52,9 @@ FORMAT_VERSION = 1
 
 DTYPES = {"parameters": ("F32", "F64"), "weights": ("F32", "F64"), "mask": ("BOOL",), "select": ("I64",)}
 """What a tensor may hold, by the first part of its name."""
+
+MAX_POSITION = 2**53
+"""A count beyond this is damage, and would only make messages long."""
 
 Array = NDArray[Any]
 Record = dict[str, Any]
@@ -72,7 +77,7 @@ def write_model(
     first.
     """
     arrays = _arrays(circuit, parameters)
-    check_parameters(circuit, parameters)
+    check_parameters(circuit, parameters, SAVED_TOLERANCE)
     position = {node: index for index, node in enumerate(circuit.nodes)}
     structure: dict[str, Any] = {
         "format": "circurve",
@@ -93,10 +98,14 @@ def write_model(
     replace_file(path, content)
 
 
-def read_model(path: str | PathLike[str]) -> tuple[Circuit, dict[Node, Tensor]]:
-    """The circuit and the parameters of each Sum and Input, as `write_model` was given them, on the CPU."""
+def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit, dict[Node, Tensor]]:
+    """The circuit and the parameters of each Sum and Input, as `write_model` was given them, on the CPU.
+
+    trust: take a file that needs more than ten times its size in memory, too.
+    """
     with _opened(path) as file:
-        structure = _verified(file.metadata())[0]
+        size = os.path.getsize(path)
+        structure = _verified(file.metadata(), size, trust)[0]
         records = _listed(structure, "nodes")
         arrays = _tensors(file, records)
         nodes: list[Node] = []
@@ -104,18 +113,19 @@ def read_model(path: str | PathLike[str]) -> tuple[Circuit, dict[Node, Tensor]]:
             try:
                 nodes.append(_node(record, nodes, arrays, len(records)))
             except (FileFormatError, StructureError) as error:
-                raise FileFormatError(f"node {index}: {error}") from error
+                raise FileFormatError(f"node {index}: ", *error.parts) from error
         parameters = _parameters(nodes, arrays)
+        check_cost(nodes, sum(array.nbytes for array in arrays.values()), size, trust)
         if _crc32(arrays.values()) != structure.get("tensors_crc32"):
             raise FileFormatError("the tensors do not match their checksum, the file is damaged")
         schema = Schema.from_json(structure["schema"]) if "schema" in structure else None
         return Circuit(_at(nodes, structure.get("roots"), "roots"), nodes, schema), parameters
 
 
-def read_metadata(path: str | PathLike[str]) -> dict[str, str]:
+def read_metadata(path: str | PathLike[str], trust: bool = False) -> dict[str, str]:
     """The `extra` text that was written beside the model; only the head of the file is read."""
     with _opened(path) as file:
-        return _verified(file.metadata())[1]
+        return _verified(file.metadata(), os.path.getsize(path), trust)[1]
 
 
 def _crc32(parts: Iterable[Any]) -> int:
@@ -171,7 +181,7 @@ def _parameter_name(index: int, node: Input | Sum) -> str:
 
 
 def _parameter_shape(node: Input | Sum) -> tuple[int, int]:
-    return node.units, node.child_units if isinstance(node, Sum) else len(node.family.parameter_names)
+    return node.units, node.child_units if isinstance(node, Sum) else node.family.parameter_count
 
 
 def _given(node: Input | Sum, values: Tensor | None, circuit: Circuit) -> Array:
@@ -244,7 +254,8 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     except SafetensorError as error:
         raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or a damaged one ({error})") from error
     except (FileFormatError, StructureError) as error:
-        raise FileFormatError(f"{os.fspath(path)}: {error}") from error
+        parts = (cut(part) if isinstance(part, str) else part for part in error.parts)
+        raise FileFormatError(f"{os.fspath(path)}: ", *parts) from error
     except RecursionError as error:
         raise FileFormatError(f"{os.fspath(path)}: the structure is nested too deeply") from error
     except OSError as error:
@@ -263,18 +274,18 @@ def _check_readable(path: str | PathLike[str]) -> None:
         raise FileFormatError(f"{os.fspath(path)}: the file is empty")
 
 
-def _verified(metadata: Mapping[str, str] | None) -> tuple[Record, dict[str, str]]:
+def _verified(metadata: Mapping[str, str] | None, size: int, trust: bool) -> tuple[Record, dict[str, str]]:
     """The structure and the extra text, once format, version and checksum are right."""
     if metadata is None or "circurve" not in metadata:
         raise FileFormatError("not a Circurve model, its metadata has no entry 'circurve'")
-    structure = _parsed("circurve", metadata["circurve"])
+    structure = _parsed("circurve", metadata["circurve"], size, trust)
     version = structure.get("version")
     if structure.get("format") != "circurve" or not _is_position(version) or version == 0:
         raise FileFormatError("not a Circurve model, or a damaged one: no format name and version")
     if version > FORMAT_VERSION:
         readable = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise FileFormatError(f"written by a newer version of Circurve ({readable})")
-    extra = _parsed("extra", metadata.get("extra", ""))
+    extra = _parsed("extra", metadata.get("extra", ""), size, trust)
     texts = (metadata["circurve"].encode(), metadata["extra"].encode())
     if metadata.get("crc32") != str(_crc32(texts)):
         raise FileFormatError("the metadata do not match their checksum, the file is damaged")
@@ -283,9 +294,11 @@ def _verified(metadata: Mapping[str, str] | None) -> tuple[Record, dict[str, str
     return structure, extra
 
 
-def _parsed(entry: str, text: str) -> Record:
+def _parsed(entry: str, text: str, size: int, trust: bool) -> Record:
     try:
-        document = json.loads(text)
+        document = parse_json(text, size, trust)
+    except FileFormatError:
+        raise
     except ValueError as error:
         raise FileFormatError(f"the metadata entry '{entry}' is not valid JSON ({error})") from error
     if not isinstance(document, dict):
@@ -294,7 +307,7 @@ def _parsed(entry: str, text: str) -> Record:
 
 
 def _is_position(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_POSITION
 
 
 def _listed(record: Record, key: str) -> list[Any]:
@@ -348,14 +361,14 @@ def _node(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array], to
     """The next node, after `nodes`, of `total`; its kind is one of the three."""
     index, name, units = len(nodes), record.get("name"), record.get("units")
     if name is not None and not isinstance(name, str):
-        raise FileFormatError(f"'name' must be text, not {name!r}")
+        raise FileFormatError(f"'name' must be text, not {shortened(name)}")
     if not _is_position(units):
-        raise FileFormatError(f"'units' must be a whole number, not {units!r}")
+        raise FileFormatError(f"'units' must be a whole number, not {shortened(units)}")
     if record["kind"] == "input":
         variable = record.get("variable")
         # Every column needs an input, so a larger number is wrong; a huge one would make the scopes fill the memory.
         if not _is_position(variable) or variable >= total:
-            raise FileFormatError(f"'variable' must be a column number, not {variable!r}")
+            raise FileFormatError(f"'variable' must be a column number, not {shortened(variable)}")
         return Input(variable, family_from_json(record.get("family", {})), units, name)
     children = _at(nodes, record.get("children"), "children")
     if record["kind"] == "sum":

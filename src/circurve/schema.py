@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
+from circurve.bounds import shortened
 from circurve.errors import DataError, FileFormatError, OptionError
 from circurve.inputs import Categorical, Family, family_from_json, family_to_json
 
@@ -82,7 +83,7 @@ class Column:
     def __post_init__(self) -> None:
         what = f"column {self.name!r}"
         if self.kind not in get_args(Kind):
-            raise OptionError(f"{what}: kind must be one of {', '.join(get_args(Kind))}, not {self.kind!r}")
+            raise OptionError(f"{what}: kind must be one of {', '.join(get_args(Kind))}, not {shortened(self.kind)}")
         if (self.kind == "category") != (self.categories is not None):
             raise OptionError(f"{what}: categories go with kind 'category', and only with it")
         if (self.kind == "date") != (self.origin is not None):
@@ -94,7 +95,7 @@ class Column:
             _check_origin(self.origin, what)
         share: object = self.unseen_share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-            raise OptionError(f"{what}: unseen_share must be a number from 0 to below 1, not {share!r}")
+            raise OptionError(f"{what}: unseen_share must be a number from 0 to below 1, not {shortened(share)}")
         if share and self.categories is None:
             raise OptionError(f"{what}: unseen_share is for columns of categories, not for kind {self.kind!r}")
 
@@ -102,7 +103,7 @@ class Column:
         categories = self.categories or ()
         wrong = [value for value in categories if not isinstance(value, str | int | float)]
         if wrong:
-            raise OptionError(f"{what}: a category must be text, a number or true or false, not {wrong[0]!r}")
+            raise OptionError(f"{what}: a category must be text, a number or true or false, not {shortened(wrong[0])}")
         if len(set(categories)) < len(categories):
             raise OptionError(f"{what}: a category is listed twice")
         if isinstance(self.family, Categorical) and len(categories) > self.family.states:
@@ -128,7 +129,7 @@ class Column:
     def from_json(cls, document: object) -> Column:
         """The column that `to_json` wrote; FileFormatError for anything else."""
         if not isinstance(document, Mapping):
-            raise FileFormatError(f"a column of a schema must be an object, not {document!r}")
+            raise FileFormatError(f"a column of a schema must be an object, not {shortened(document)}")
         fields = dict(document)
         name, family = fields.pop("name", None), family_from_json(fields.pop("family", {}))
         unknown = sorted(fields.keys() - {"kind", "categories", "origin", "unseen_share", "reason"})
@@ -326,7 +327,7 @@ def _check_origin(origin: object, what: str) -> None:
     try:
         datetime.fromisoformat(origin)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise OptionError(f"{what}: origin must be an ISO date such as '2024-01-31', not {origin!r}") from None
+        raise OptionError(f"{what}: origin must be an ISO date such as '2024-01-31', not {shortened(origin)}") from None
 
 
 def _family_words(family: Family) -> str:

@@ -305,7 +305,7 @@ class TestArrays:
             save(path, np.array([[1, None]], dtype=object))  # type: ignore[operator]
             message = refusal(path)
             assert message.startswith(f"{path}: not a {path.suffix} file of numbers, or damaged: ")
-            assert "allow_pickle=False" in message
+            assert "Python objects, which are never loaded" in message
 
     @pytest.mark.parametrize("suffix", [".npy", ".npz"])
     def test_truncated_and_damaged_files(self, tmp_path: Path, suffix: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import circurve as cc
 from circurve.data import debd, download_dataset, list_datasets, load_dataset
-from circurve.data.cache import cache_folder, replacing
+from circurve.data.cache import _announced, cache_folder, replacing
 from circurve.errors import DataError, DownloadError, FileAccessError
 from debd_server import ROWS, Server, content, entry, serving
 
@@ -192,6 +192,22 @@ class TestFailures:
         assert f"not {entry('tiny').blob('train')}; nothing was kept" in message
         assert message.endswith(BY_HAND)
         assert files(cache) == []
+
+    @pytest.mark.parametrize("how", ["endless", "endless, packed"])
+    def test_an_answer_without_end_is_given_up_soon(self, server: Server, cache: Path, how: str) -> None:
+        server.how["train"] = how
+        message = failure()
+        expected = (
+            f"{server.url}/datasets/tiny/tiny.train.data is not the file of the collection: it has more than 3,120"
+        )
+        assert message.startswith(f"{expected} bytes; nothing was kept")
+        assert message.endswith(BY_HAND)
+        assert files(cache) == []
+
+    @pytest.mark.parametrize("length", ["many", "9" * 5_000, "", "-1", "٣"])
+    def test_a_length_that_is_no_number_is_not_announced(self, length: str) -> None:
+        assert _announced(length) is None
+        assert _announced("1024") == 1024
 
     def test_the_server_does_not_answer_in_time(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         import requests

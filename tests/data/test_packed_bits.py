@@ -46,13 +46,34 @@ def flip(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def another_source(path: Path) -> None:
-    np.savez(path, bits=np.zeros((60, 2), np.uint8), shape=np.array([60, 13]), source=np.array("0" * 40))
+def other_bits(path: Path) -> None:
+    """A whole archive of bits that nobody damaged, and that are not those of the text."""
+    with np.load(path) as loaded:
+        bits = loaded["bits"]
+    bits[3, 0] ^= 128
+    np.savez(path, bits=bits)
 
 
 def another_shape(path: Path) -> None:
+    np.savez(path, bits=np.zeros((60, 99), np.uint8))
+
+
+def other_numbers(path: Path) -> None:
+    np.savez(path, bits=np.zeros((60, 2)))
+
+
+def other_names(path: Path) -> None:
+    np.savez(path, rows=np.zeros((60, 2), np.uint8))
+
+
+def very_long(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + bytes(10_000))
+
+
+def of_an_earlier_version(path: Path) -> None:
+    """It had the hash of its text beside bits that nobody compared with it."""
     blob = entry("tiny").blob("train")
-    np.savez(path, bits=np.zeros((60, 2), np.uint8), shape=np.array([60, 99]), source=np.array(blob))
+    np.savez(path, bits=np.zeros((60, 2), np.uint8), shape=np.array([60, 13]), source=np.array(blob))
 
 
 def nothing(path: Path) -> None:
@@ -68,7 +89,11 @@ def array(path: Path) -> None:
         np.save(file, np.zeros(3))
 
 
-@pytest.mark.parametrize("damage", [cut, flip, another_source, another_shape, nothing, words, array])
+DAMAGES = [cut, flip, other_bits, another_shape, other_numbers, other_names, very_long, nothing, words, array]
+DAMAGES += [of_an_earlier_version]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_or_stale_bits_are_made_again(folder: Path, damage: Callable[[Path], None]) -> None:
     first = load_dataset("tiny").train
     bits = folder / "tiny.train.bits.npz"
@@ -103,11 +128,15 @@ def test_a_table_that_is_not_binary_is_not_packed(folder: Path) -> None:
     assert not list(folder.glob("*.npz"))
 
 
+@pytest.mark.parametrize("ending", [b"\n", b"", b"\r\n"])
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 64])
-def test_every_width_comes_back_as_it_was(tmp_path: Path, width: int) -> None:
+def test_every_width_comes_back_as_it_was(tmp_path: Path, width: int, ending: bytes) -> None:
     rows = np.random.default_rng(width).integers(0, 2, (5, width)).astype(np.uint8)
-    cache._write_bits(tmp_path / "x.npz", rows, "abc")
-    found = cache._read_bits(tmp_path / "x.npz", "abc")
+    lines = (b"\r\n" if ending == b"\r\n" else b"\n").join(b",".join(b"%d" % x for x in row) for row in rows)
+    source = debd.blob_hash(lines + ending)
+    cache._write_bits(tmp_path / "x.npz", rows)
+    found = cache._read_bits(tmp_path / "x.npz", source, (5, width))
     assert found is not None
     np.testing.assert_array_equal(found, rows)
-    assert cache._read_bits(tmp_path / "x.npz", "abd") is None
+    assert cache._read_bits(tmp_path / "x.npz", source, (4, width)) is None
+    assert cache._read_bits(tmp_path / "x.npz", debd.blob_hash(lines + b" "), (5, width)) is None

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 
 import pytest
 
+from circurve import bounds
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 from circurve.experiments.records import FILE_NAME, RecordFile, identify, line_of, read_records
 
@@ -20,7 +22,7 @@ def test_records_are_lines_of_json_and_come_back(tmp_path: Path) -> None:
         file.append(records(3)[2:])
         assert file.records == records(3)
     lines = (tmp_path / FILE_NAME).read_text().splitlines()
-    assert [json.loads(line) for line in lines] == records(3)
+    assert [{**json.loads(line), "crc32": None} for line in lines] == [{**r, "crc32": None} for r in records(3)]
     assert read_records(tmp_path / FILE_NAME) == records(3)
     with RecordFile(tmp_path) as file:
         assert list(file.by_id) == ["run 0", "run 1", "run 2"]
@@ -100,3 +102,46 @@ def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
 def test_an_id_depends_on_the_facts_and_not_on_their_order() -> None:
     assert identify({"a": 1, "b": [1.5, None]}) == identify({"b": [1.5, None], "a": 1})
     assert identify({"a": 1}) != identify({"a": 2})
+
+
+def test_a_line_carries_the_checksum_of_what_stands_before_it(tmp_path: Path) -> None:
+    record = {"id": "a", "score": -6.25, "crc32": "mine"}
+    line = line_of(record)
+    assert line.endswith(b',"crc32":"mine","crc32":"%08x"}\n' % zlib.crc32(b'{"id":"a","score":-6.25,"crc32":"mine"}'))
+    (tmp_path / FILE_NAME).write_bytes(line_of(records(1)[0]))
+    assert read_records(tmp_path / FILE_NAME) == records(1)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_a_digit_that_changed_is_found(tmp_path: Path, last: bool) -> None:
+    line = line_of({"id": "a", "score": -6.25})
+    changed = line.replace(b"6.25", b"6.15")
+    (tmp_path / FILE_NAME).write_bytes(changed + (b"" if last else line_of({"id": "b"})))
+    for read in (lambda: read_records(tmp_path / FILE_NAME), lambda: RecordFile(tmp_path).__enter__()):
+        with pytest.raises(FileFormatError, match=r"records.jsonl: line 1 does not match its checksum"):
+            read()
+    assert (tmp_path / FILE_NAME).read_bytes().startswith(changed)
+
+
+def test_lines_of_earlier_versions_have_no_checksum_and_are_taken(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b'{"id":"a","score":1}\n' + line_of({"id": "b"}))
+    assert read_records(tmp_path / FILE_NAME) == [{"id": "a", "score": 1}, {"id": "b"}]
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000 + "]" * 100_000, "1" + "0" * 5_000])
+def test_a_hostile_value_is_a_line_that_is_no_record(tmp_path: Path, value: str) -> None:
+    (tmp_path / FILE_NAME).write_text(f'{{"id":"a","x":{value}}}\n{{"id":"b"}}\n')
+    with pytest.raises(FileFormatError, match="line 1 is not a result record"):
+        read_records(tmp_path / FILE_NAME)
+
+
+def test_packed_records_that_expand_too_far_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "FREE_BYTES", 1 << 20)
+    path = tmp_path / f"{FILE_NAME}.gz"
+    path.write_bytes(gzip.compress(b'{"id":"a"}\n' * 200_000))
+    with pytest.raises(FileFormatError, match="if you trust the file, say trust=True"):
+        read_records(path)
+    assert len(read_records(path, trust=True)) == 200_000
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(FileFormatError, match="damaged"):
+        read_records(path, trust=True)

@@ -99,7 +99,7 @@ def test_the_death_of_a_worker_is_one_error_and_one_process_continues(tmp_path):
     found = together(tmp_path / "group", death=3, **checkpoint)
     assert isinstance(found[0], WorkerError)
     assert "worker 0 of 2 lost another worker, and the training ends" in str(found[0])
-    assert "with checkpoint= the same call continues, with any number of workers" in str(found[0])
+    assert "with checkpoint the same call continues, with any number of workers" in str(found[0])
     epochs = []
     with pytest.warns(UserWarning, match="workers: was 2, is 1; results agree to rounding only"):
         again = train(**checkpoint, callbacks=[lambda event: epochs.append(event.epoch)])

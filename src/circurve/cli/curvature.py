@@ -79,6 +79,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     plot: options.PlotOption = None,
     report: options.ReportOption = None,
     device: options.DeviceOption = options.DEVICE,
+    trust: options.TrustOption = False,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -96,18 +97,18 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types))
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
     files = (model, *files_of(source))
     if csv is not None:
         check_target("--csv", csv, files)
     check_plot(plot, (*files, csv))
     check_report(report, (*files, csv, plot))
-    loaded = load_model(model, device)
+    loaded = load_model(model, device, trust=trust)
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
     dataset = load(source_for(loaded, source))
-    columns = {"columns": read_training(model).get("columns")}  # a file is measured whole, however it was split
+    columns = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
     read = parts_for(loaded, dataset, split, columns, data)
     parts = aligned_parts(loaded, read, data, unseen.value)
     parts = {name: possible_rows(part) for name, part in parts.items()}

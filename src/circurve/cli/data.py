@@ -50,16 +50,18 @@ def list_known(data_dir: options.DataDirOption = None, as_json: options.JsonOpti
     print_table(("name", "variables", *SPLITS, "where"), rows, texts=["where"])
 
 
-def describe(
+def describe(  # noqa: PLR0913 - each parameter is an option
     data: options.DataArgument,
+    *,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     types: options.TypesOption = None,
     header: options.HeaderOption = None,
+    trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Show what is in a data set or a file."""
-    source = Source(data, data_dir, header, missing, parse_types(types))
+    source = Source(data, data_dir, header, missing, parse_types(types), trust=trust)
     dataset = load(source)
     parts = parts_of(dataset)
     columns = scan_columns(*parts.values())

@@ -60,6 +60,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     explain: ExplainOption = False,
     split: options.PartOption = Part.all,
     device: options.DeviceOption = options.DEVICE,
+    trust: options.TrustOption = False,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -75,13 +76,13 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     over rows of the trace of the Hessian of -log p, is that of the training
     rows where these are scored.
     """
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types))
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
     if scores == STANDARD and as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
     if scores is not None:
         check_rows("--scores", scores, (model, *files_of(source)))
-    loaded = load_model(model, device)
-    training = read_training(model)
+    loaded = load_model(model, device, trust=trust)
+    training = read_training(model, trust)
     dataset = load(source_for(loaded, source))
     read = parts_for(loaded, dataset, split, training, data)
     started = time.perf_counter()

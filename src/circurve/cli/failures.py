@@ -11,6 +11,7 @@ from typing import TextIO, TypeAlias
 
 import typer
 
+from circurve.cli.safe_text import visible
 from circurve.errors import (
     Argument,
     CircurveError,
@@ -98,4 +99,4 @@ def _typed(argument: Argument, options: Options) -> str:
 
 
 def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
+    return visible(" ".join(str(text).split()))

@@ -11,12 +11,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circurve.bounds import parse_json
 from circurve.cli.loading import STANDARD
+from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
 from circurve.errors import MissingPackageError, OptionError
 from circurve.learning.parallel import worker
@@ -135,11 +138,11 @@ def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
     model.save(path, {TRAINING: json.dumps(kept)})
 
 
-def read_training(path: Path) -> dict[str, Any]:
+def read_training(path: Path, trust: bool = False) -> dict[str, Any]:
     """How the model was trained, as far as its file says."""
     try:
-        training = json.loads(read_metadata(path).get(TRAINING, "{}"))
-    except json.JSONDecodeError:
+        training = parse_json(read_metadata(path, trust).get(TRAINING, "{}"), path.stat().st_size, trust)
+    except ValueError:
         return {}
     return training if isinstance(training, dict) else {}
 
@@ -159,7 +162,7 @@ def write_rows(out: str, columns: Mapping[str, Any]) -> None:
     rows = zip(*(cells(values) for values in columns.values()), strict=True)
     text = csv_text(list(columns), rows, "\t" if out.lower().endswith(".tsv") else ",")
     if out == STANDARD:
-        sys.stdout.write(text)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         replace_file(Path(out), text.encode())
 
@@ -217,6 +220,5 @@ def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]], delimiter: 
     """A table as text, by default comma-separated values; an empty field for None."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(rows)
+    writer.writerows(harmless_rows(chain([heads], rows)))
     return text.getvalue()

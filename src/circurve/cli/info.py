@@ -21,9 +21,9 @@ SHOWN, CATEGORIES = 40, 8
 WORDS = {"number": "numbers", "boolean": "true, false", "category": "categories", "date": "dates"}
 
 
-def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> None:
+def info(model: options.ModelArgument, as_json: options.JsonOption = False, trust: options.TrustOption = False) -> None:
     """Show what is in a model file."""
-    loaded = load_model(model)
+    loaded = load_model(model, trust=trust)
     summary = loaded.circuit.describe()
     families = dict(Counter(family_label(family) for family in loaded.circuit.families))
     report: dict[str, Any] = {
@@ -36,7 +36,7 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False) -> N
         **asdict(summary),
         "families": families,
         "schema": None if loaded.schema.plain else loaded.schema.to_json(),
-        "training": read_training(model) or None,
+        "training": read_training(model, trust) or None,
     }
     if as_json:
         print_json(report)

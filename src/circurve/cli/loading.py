@@ -83,6 +83,9 @@ class Source:
     unseen: Unseen = "missing"
     """What becomes of values in validation and test tables that the training table does not hold."""
 
+    trust: bool = False
+    """Whether files may take far more memory than their size."""
+
 
 def source_for(model: Model, source: Source) -> Source:
     """The source, read with what the model knows of its columns."""
@@ -119,7 +122,7 @@ def files_of(source: Source) -> list[Path]:
 
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
-    data = load_data(source.data, source.data_dir, source.header, _categorical(source))
+    data = load_data(source.data, source.data_dir, source.header, _categorical(source), trust=source.trust)
     parts = {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()}
     if source.dropped:
         with about(source.data):
@@ -242,7 +245,7 @@ def _with_parts(data: Dataset, parts: dict[str, Table]) -> Dataset:
 
 
 def _load_file(path: Path, source: Source, columns: Names) -> Table:
-    table = read_table(path, source.header, _categorical(source))
+    table = read_table(path, source.header, _categorical(source), trust=source.trust)
     if isinstance(table, Dataset):
         raise DataError(f"{path}: expected one table, found the parts of a data set")
     with about(path):

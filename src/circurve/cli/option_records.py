@@ -104,11 +104,12 @@ class SourceOptions:
         ),
     ] = Unseen.missing
     header: options.HeaderOption = None
+    trust: options.TrustOption = False
 
     def source(self, data: str) -> Source:
         """Where the data come from; types are checked."""
         types = parse_types(self.types)
-        return Source(data, self.data_dir, self.header, self.missing, types, unseen=self.unseen.value)
+        return Source(data, self.data_dir, self.header, self.missing, types, unseen=self.unseen.value, trust=self.trust)
 
 
 @dataclass(frozen=True)

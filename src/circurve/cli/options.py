@@ -230,6 +230,13 @@ HeaderOption = Annotated[
         help="Whether the first row of a text file names the columns.",
     ),
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Also take files that need more than 10 times their size in memory (and more than 256 MB).",
+    ),
+]
 MissingOption = Annotated[
     int | None,
     typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),

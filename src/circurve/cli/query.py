@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from typing import Annotated, Any
 
@@ -10,8 +9,9 @@ import numpy as np
 import typer
 
 from circurve.cli import options
-from circurve.cli.files import cells
+from circurve.cli.files import cells, csv_text
 from circurve.cli.question import Question, read_question
+from circurve.cli.safe_text import visible
 from circurve.cli.show import print_facts, print_heading, print_json, print_table, significant
 from circurve.data import columns_of
 from circurve.errors import OptionError
@@ -42,6 +42,7 @@ def query(
     question: QuestionArgument,
     *,
     device: options.DeviceOption = options.DEVICE,
+    trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
@@ -54,7 +55,7 @@ def query(
     """
     if as_json and as_csv:
         raise OptionError("--json and --csv exclude each other")
-    loaded = load_model(model, device)
+    loaded = load_model(model, device, trust=trust)
     asked = read_question(question, loaded.schema)
     given = asked.given or None
     answer: dict[str, Any] = {"command": "query", "model": str(model), "question": question}
@@ -105,16 +106,15 @@ def _plain(values: Any) -> list[Any]:
 
 
 def _print_csv(answer: dict[str, Any]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
     if "distributions" not in answer:
-        writer.writerow(["probability", "log_probability"])
-        writer.writerow([answer["probability"], answer["log_probability"]])
+        answers = [[answer["probability"], answer["log_probability"]]]
+        sys.stdout.write(csv_text(["probability", "log_probability"], answers))
         return
     if len(answer["distributions"]) > 1:
         raise OptionError("--csv prints one table: ask for one column")
     table = next(iter(answer["distributions"].values()))["table"]
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
+    text = csv_text(list(table), zip(*table.values(), strict=True))
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
 
 
 def _print(answer: dict[str, Any]) -> None:

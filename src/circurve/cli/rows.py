@@ -45,7 +45,7 @@ HowOption = Annotated[
 ]
 
 
-def sample(
+def sample(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
     *,
     n: Annotated[int, typer.Option("-n", "--rows", metavar="N", help="How many rows to draw.")] = 10,
@@ -53,12 +53,13 @@ def sample(
     seed: options.DrawSeedOption = options.SEED,
     out: RowsOutOption = STANDARD,
     device: options.DeviceOption = options.DEVICE,
+    trust: options.TrustOption = False,
 ) -> None:
     """Draw rows from a model, or from what it says given some values."""
     if n < 1:
         raise OptionError(f"-n must be a whole number >= 1, not {n}")
     check_rows("--out", out, (model,))
-    loaded = load_model(model, device)
+    loaded = load_model(model, device, trust=trust)
     evidence = read_evidence(given, loaded.schema) or None
     _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"})
 
@@ -75,6 +76,7 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     types: options.CopiedOption = None,
     header: options.HeaderOption = None,
     device: options.DeviceOption = options.DEVICE,
+    trust: options.TrustOption = False,
 ) -> None:
     """Fill the holes of a table with what a model says about them.
 
@@ -84,9 +86,9 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     """
     if how not in HOWS:
         raise OptionError(f"--how must be one of {', '.join(HOWS)}, not {how!r}")
-    source, copied = Source(data, None, header, missing), parse_dropped(types)
+    source, copied = Source(data, None, header, missing, trust=trust), parse_dropped(types)
     check_rows("--out", out, (model, *files_of(source)))
-    loaded = load_model(model, device)
+    loaded = load_model(model, device, trust=trust)
     dataset = load(source_for(loaded, source))
     if len(parts_of(dataset)) > 1:
         raise OptionError(f"{data} comes in parts; impute takes a file with one table")

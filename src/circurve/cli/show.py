@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from circurve.cli.safe_text import visible
 from circurve.data import Dataset
 from circurve.inputs import Family
 
@@ -72,7 +73,8 @@ def print_table(
     """
     if title is not None:
         print_heading(title)
-    cells = [tuple(row) for row in rows]
+    heads = [visible(head) for head in heads]
+    cells = [tuple(visible(cell) for cell in row) for row in rows]
     table, needed = Table(box=SIMPLE_HEAD, pad_edge=False), -1
     for place, head in enumerate(heads):
         lines = [line for text in (head, *(row[place] for row in cells)) for line in text.splitlines()]
@@ -92,7 +94,7 @@ def print_table(
 
 def print_facts(facts: Mapping[str, str | None]) -> None:
     """Labels and what there is to say about each, one below the other; None says nothing. Paths are never broken."""
-    told = {label: text for label, text in facts.items() if text is not None}
+    told = {label: visible(text) for label, text in facts.items() if text is not None}
     indent = 2 + max((len(label) for label in told), default=0)
     console = new_console()
     for label, text in told.items():
@@ -124,14 +126,14 @@ def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
 
 def print_heading(text: str) -> None:
     """One bold line."""
-    new_console().print(text, style="bold", soft_wrap=True)
+    new_console().print(visible(text), style="bold", soft_wrap=True)
 
 
 def print_text(*paragraphs: str) -> None:
     """A paragraph, or several as a list; an empty line after them."""
     bullet = "- " if len(paragraphs) > 1 else ""
     wrapper = TextWrapper(WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet), break_on_hyphens=False)
-    new_console().print("\n".join(wrapper.fill(text) for text in paragraphs), soft_wrap=True, end="\n\n")
+    new_console().print("\n".join(wrapper.fill(visible(text)) for text in paragraphs), soft_wrap=True, end="\n\n")
 
 
 def sizes(data: Dataset) -> str:
@@ -144,7 +146,7 @@ def sizes(data: Dataset) -> str:
 def progress(text: str) -> None:
     """A line about what goes on, on standard error, for people only: not shown where that is not a terminal."""
     if sys.stderr.isatty():
-        print(text, file=sys.stderr)
+        print(visible(text), file=sys.stderr)
 
 
 def number(value: float | None, digits: int = 4) -> str:

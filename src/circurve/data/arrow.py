@@ -5,19 +5,22 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, islice, pairwise
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from circurve.bounds import cut
 from circurve.data.convert import MISSING, Array, Coded, column_of_fields, dates, smallest_integer
+from circurve.data.frame_bounds import check_arrow, check_parquet, check_table
 from circurve.errors import DataError
 from circurve.schema import Coding
 
@@ -69,9 +72,20 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
         return values, f"{arrow_name()} and polars {polars.__version__}"
     read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        values = _joined(chain([(first.columns, kind)], pool.map(read, cuts[1:], cuts[2:])), room)
+        values = _joined(chain([(first.columns, kind)], _ahead(pool, read, cuts[1:])), room)
         pool.shutdown(cancel_futures=True)
     return None if values is None else (values, arrow_name())
+
+
+def _ahead(pool: ThreadPoolExecutor, read: Callable[[int, int], Any], cuts: Sequence[int]) -> Iterator[Any]:
+    """`read` of each part, in order; only a few parts are in memory at a time, whatever the length of the text."""
+    spans, running = pairwise(cuts), deque[Future[Any]]()
+    for start, end in islice(spans, 1 + (os.cpu_count() or 1)):
+        running.append(pool.submit(read, start, end))
+    while running:
+        yield running.popleft().result()
+        for start, end in islice(spans, 1):
+            running.append(pool.submit(read, start, end))
 
 
 def _joined(parts: Iterable[tuple[Sequence[Any], np.dtype[Any]] | None], room: int) -> Array | None:  # (N, V)
@@ -150,31 +164,49 @@ def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
     from pyarrow import compute  # noqa: PLC0415 - optional, and slow to import
 
     columns, kinds = table.columns, {str(kind) for kind in table.schema.types}
-    if not kinds <= {"int64", "double", "null"} or all(column.null_count for column in columns):
+    if not kinds <= {"int64", "double", "null"} or kinds == {"null"}:
         return None
-    pieces = (bytes(text[start : start + BLOCK]) for start in range(0, len(text), BLOCK))
-    if "int64" in kinds and any(b"x" in piece or b"X" in piece for piece in pieces):
-        return None
+    gaps = all(column.null_count for column in columns)
+    for start in range(0, len(text), BLOCK):
+        piece = bytes(text[start : start + BLOCK + 2])  # a blank line may lie across two pieces
+        if "int64" in kinds and (b"x" in piece or b"X" in piece):
+            return None
+        if gaps and (b"\n\n" in piece or b"\n\r\n" in piece or (start == 0 and piece[:1] in b"\r\n")):
+            return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)
     ends = [compute.min_max(column).as_py() for column in columns]
     return np.dtype(smallest_integer(min(end["min"] for end in ends), max(end["max"] for end in ends)))
 
 
-def read_fields(raw: bytes, layout: Layout) -> list[Coded] | None:
+def read_fields(raw: bytes, layout: Layout, check_distinct: Callable[[int, Layout], None]) -> list[Coded] | None:
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
     That is text which pyarrow refuses or reads in another way: quotes after a blank, lone carriage returns, hexadecimal
     numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the line at
-    fault.
+    fault. check_distinct: refuses a number of different texts.
     """
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
     if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):
         return None
     table = _parsed(raw, layout, skipped=layout.header_line, newlines_in_values=quoted)
-    columns = [] if table is None else [_column(table[v], layout.is_forced(v)) for v in range(layout.width)]
-    found = [column for column in columns if column is not None]
-    return found if found and len(found) == len(columns) else None
+    if table is None:
+        return None
+    pending, found, distinct = list(reversed(table.columns)), list[Coded](), 0
+    del table  # each column is dropped once it is converted
+    while pending:
+        encoded = _encoded(pending.pop())
+        if isinstance(encoded, Coded):
+            found.append(encoded)
+            continue
+        distinct += len(encoded.dictionary)
+        check_distinct(distinct, layout)
+        codes = encoded.indices.to_numpy()
+        coded, stray = column_of_fields(encoded.dictionary.to_pylist(), codes, layout.is_forced(len(found)))
+        if stray is not None:
+            return None
+        found.append(coded)
+    return found
 
 
 def _parsed(
@@ -214,10 +246,15 @@ def _parsed(
     return table if len(table) else None
 
 
-def _column(column: Any, forced: bool) -> Coded | None:
+def _encoded(column: Any) -> Any:
+    """A column of numbers, true and false, or dates, `Coded`; any other one as text in a dictionary of pyarrow."""
     import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
 
     kind = column.type
+    if pa.types.is_integer(kind) and not column.null_count and len(column):
+        ends = compute.min_max(column).as_py()
+        return Coded(column.to_numpy().astype(smallest_integer(ends["min"], ends["max"])))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return Coded(column.to_numpy())
     if pa.types.is_null(kind):
@@ -227,33 +264,41 @@ def _column(column: Any, forced: bool) -> Coded | None:
         return Coded(values, Coding("boolean"))
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
         return dates(column.to_numpy())
-    encoded = column.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    codes = encoded.indices.to_numpy().astype(np.int64)
-    coded, stray = column_of_fields(distinct, codes, forced)
-    return coded if stray is None else None
+    return column.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
 
 
-def read_frame_file(path: Path, raw: bytes) -> tuple[Any, str]:
+def read_frame_file(path: Path, raw: bytes, trust: bool = False) -> tuple[Any, str]:
     """The data frame in a Parquet, Arrow or Feather file, and the name of the library that read it."""
     name = next((name for name in ("pyarrow", "polars") if find_spec(name) is not None), None)
     if name is None:
         raise DataError(f"{path}: Parquet and Arrow files need pyarrow or polars: pip install 'circurve[pyarrow]'")
     try:
-        return (_by_pyarrow(raw), arrow_name()) if name == "pyarrow" else _by_polars(raw)
+        return (_by_pyarrow(raw, trust), arrow_name()) if name == "pyarrow" else _by_polars(raw)
+    except DataError as error:
+        raise DataError(f"{path}: ", *error.parts) from None
     except Exception as error:  # both libraries have many kinds of errors for damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: not a Parquet or Arrow file, or damaged: {reason}") from None
+        raise DataError(f"{path}: not a Parquet or Arrow file, or damaged: {cut(reason)}") from None
 
 
-def _by_pyarrow(raw: bytes) -> Any:
+def _by_pyarrow(raw: bytes, trust: bool) -> Any:
+    """A table of pyarrow, once what it declares is found to fit; text in dictionaries, which repeat no characters."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import feather, ipc, parquet  # noqa: PLC0415
 
     source = pa.BufferReader(raw)
     if raw.startswith(b"PAR1"):
-        return parquet.read_table(source)
-    return feather.read_table(source) if raw.startswith((b"ARROW1", b"FEA1")) else ipc.open_stream(source).read_all()
+        limits = {"thrift_string_size_limit": len(raw) + 1, "thrift_container_size_limit": len(raw) + 1}
+        file = parquet.ParquetFile(source, **limits)
+        check_parquet(file, len(raw), trust)
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+        return parquet.ParquetFile(source, read_dictionary=texts, **limits).read()
+    if not raw.startswith(b"FEA1"):
+        check_arrow(raw, trust)
+    read = feather.read_table if raw.startswith((b"ARROW1", b"FEA1")) else lambda s: ipc.open_stream(s).read_all()
+    table = read(source)
+    check_table(table, len(raw), trust)
+    return table
 
 
 def _by_polars(raw: bytes) -> tuple[Any, str]:

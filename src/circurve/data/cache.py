@@ -1,6 +1,7 @@
 """The cache folder: files of DEBD as they were downloaded, and beside each the same rows as packed bits.
 
-Each file is checked before it takes its name. The layout below `debd/` is that of the collection, so the folder may
+Each file is checked before it takes its name, and again when it is read: text by its hash, bits by the hash of the text
+that they stand for. The layout below `debd/` is that of the collection, so the folder may
 also be given as `data_dir`.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from circurve.data.array_files import read_npz
 from circurve.data.convert import Array
 from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, relative_path
 from circurve.data.text import parse_text
@@ -27,9 +29,15 @@ CACHE_VARIABLE = "CIRCURVE_CACHE"
 """The environment variable that names another cache folder."""
 
 BITS = ".bits.npz"
+BITS_OVERHEAD = 4096
+"""Bytes that an archive of packed bits may have beside them."""
+
 CHUNK = 1 << 16
 TIMEOUT = 30
 """Seconds without a byte from the server before a download is given up."""
+
+MAX_EXCESS = 2
+"""How many times the length that a file of the collection should have a download may have, before it is given up."""
 
 BY_HAND = (f"get the collection by hand: git clone {REPOSITORY}, then say ", Argument("data_dir", "DEBD"))
 
@@ -58,7 +66,8 @@ def is_cached(name: str) -> bool:
 def recall(entry: DebdSet, split: str) -> Array | None:  # (N, V)
     """The rows of one file from the cache; None if it is not there, or not what the collection holds."""
     text = text_path(entry.name, split)
-    if (rows := _read_bits(text.with_suffix(BITS), entry.blob(split))) is not None:
+    shape = (entry.rows[SPLITS.index(split)], entry.variables)
+    if (rows := _read_bits(text.with_suffix(BITS), entry.blob(split), shape)) is not None:
         return rows
     try:
         raw = text.read_bytes()
@@ -71,9 +80,9 @@ def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
     """The rows of a file whose content is right, packed beside it for the next time, if that can be written."""
     text = text_path(entry.name, split)
     rows = parse_text(raw, text, header=False).values.numpy()
-    if rows.dtype == np.uint8 and rows.max() <= 1:
+    if rows.dtype == np.uint8 and rows.max() <= 1 and _is_text_of(rows, entry.blob(split)):
         with suppress(OSError):
-            _write_bits(text.with_suffix(BITS), rows, entry.blob(split))
+            _write_bits(text.with_suffix(BITS), rows)
     return rows
 
 
@@ -93,21 +102,38 @@ def replacing(target: Path) -> Iterator[Path]:
             part.unlink()
 
 
-def _write_bits(path: Path, rows: Array, source: str) -> None:
+def _write_bits(path: Path, rows: Array) -> None:
     with replacing(path) as part, part.open("wb") as file:
-        np.savez(file, bits=np.packbits(rows, axis=1), shape=np.array(rows.shape), source=np.array(source))
+        np.savez(file, bits=np.packbits(rows, axis=1))
 
 
-def _read_bits(path: Path, source: str) -> Array | None:
-    """The rows packed in a file; None if it is damaged or was made from another text. The archive has checksums."""
+def _read_bits(path: Path, source: str, shape: tuple[int, int]) -> Array | None:
+    """The rows packed in a file; None if it is damaged, or if they are not the rows of the text with the hash `source`.
+
+    shape: the rows and columns of the text; nothing larger is read.
+    """
+    packed = (shape[0], -(-shape[1] // 8))
     try:
-        with np.load(path, allow_pickle=False) as loaded:
-            bits, (count, width) = loaded["bits"], loaded["shape"].tolist()
-            if str(loaded["source"]) != source or bits.dtype != np.uint8 or bits.shape != (count, -(-width // 8)):
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > packed[0] * packed[1] + BITS_OVERHEAD:
                 return None
-            return np.unpackbits(bits, axis=1, count=width)
+            bits = read_npz(file, size, trust=False)["bits"]
+        if bits.dtype != np.uint8 or bits.shape != packed:
+            return None
+        rows: Array = np.unpackbits(bits, axis=1, count=shape[1])
     except Exception:  # numpy and zipfile raise whatever the damage trips over; the text is still there
         return None
+    return rows if _is_text_of(rows, source) else None
+
+
+def _is_text_of(rows: Array, source: str) -> bool:
+    """Whether these zeros and ones, written as the collection writes them, are the text with the git blob hash."""
+    text = np.full((len(rows), 2 * rows.shape[1]), ord(","), dtype=np.uint8)
+    text[:, ::2] = rows + np.uint8(ord("0"))
+    text[:, -1] = ord("\n")
+    content = text.tobytes()
+    return source in (blob_hash(content), blob_hash(content[:-1]), blob_hash(content.replace(b"\n", b"\r\n")))
 
 
 def fetch(entry: DebdSet) -> tuple[dict[str, Array], tuple[str, ...]]:
@@ -127,13 +153,17 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
         import requests  # noqa: PLC0415 - slow to import, and only needed here
 
     url, target = file_url(entry.name, split), text_path(entry.name, split)
+    most = MAX_EXCESS * 2 * entry.variables * entry.rows[SPLITS.index(split)]  # a digit and a separator for each value
     try:
         with replacing(target) as part:
             with requests.get(url, stream=True, timeout=TIMEOUT) as response, part.open("wb") as file:
                 response.raise_for_status()
-                task = progress.add_task(target.name, total=int(response.headers.get("content-length", 0)) or None)
+                task = progress.add_task(target.name, total=_announced(response.headers.get("content-length", "")))
                 for chunk in response.iter_content(CHUNK):
                     file.write(chunk)
+                    if file.tell() > most:
+                        wrong = f"it has more than {most:,} bytes; nothing was kept; try again later, or "
+                        raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
                     progress.update(task, completed=response.raw.tell())  # bytes on the wire, maybe compressed
             content = part.read_bytes()
             _check(content, entry.blob(split), url)
@@ -148,6 +178,11 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
             *BY_HAND,
         ) from error
     return content
+
+
+def _announced(length: str) -> int | None:
+    """The length that a server announces, for the progress bar only; None if it says nothing of use."""
+    return int(length) if length.isascii() and length.isdigit() and 0 < len(length) < 16 and int(length) else None
 
 
 def _check(content: bytes, expected: str, url: str) -> None:

@@ -19,6 +19,7 @@ from circurve.data.table import Table
 from circurve.data.unseen import LARGEST, Misfit, Unseen, find_misfits, misfit_reason, report
 from circurve.errors import Argument, DataError
 from circurve.inputs import Family
+from circurve.inputs.family import counts_from_zero
 from circurve.schema import Schema
 
 __all__ = ["QuickCheck", "check", "encode"]
@@ -198,7 +199,8 @@ class QuickCheck:
 def _largest(family: Family) -> float | None:
     """S - 1 for a family that takes exactly 0, 1, ..., S - 1; None for all others, which are asked value by value."""
     support = family.support()
-    if not family.discrete or support is None or support != tuple(range(len(support))):
+    if not family.discrete or support is None or not counts_from_zero(support):
         return None
-    taken = family.check_values(np.arange(len(support))) is None
+    tried = support[:: len(support) - 1 or 1] if isinstance(support, range) else support  # the ends of a range
+    taken = family.check_values(np.array(tried)) is None
     return float(len(support) - 1) if taken and family.check_values(np.array([len(support)])) is not None else None

@@ -7,7 +7,7 @@ import numbers
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -40,6 +40,7 @@ __all__ = [
     "short",
     "smallest_integer",
     "stack",
+    "stack_in_place",
     "unmasked",
 ]
 
@@ -132,6 +133,16 @@ def stack(columns: Sequence[Coded]) -> Array:  # (N, V)
     """Columns side by side, in the smallest type that holds them all; each stays in one piece of memory."""
     arrays = [column.values for column in columns]
     return np.stack(arrays, axis=0, dtype=np.result_type(*{array.dtype for array in arrays}), casting="unsafe").T
+
+
+def stack_in_place(columns: list[Coded]) -> Array:  # (N, V)
+    """`stack`, with the list's columns replaced by views of the result one by one: memory holds one copy only."""
+    dtype = np.result_type(*{column.values.dtype for column in columns})
+    stacked: Array = np.empty((len(columns), len(columns[0].values)), dtype)
+    for place, column in enumerate(columns):
+        stacked[place] = column.values
+        columns[place] = replace(column, values=stacked[place])
+    return stacked.T
 
 
 def smallest_integer(low: Any, high: Any) -> type[np.number]:
@@ -256,7 +267,9 @@ def number_of(field: str) -> float | None:
         return float("nan") if field.strip().lower() in MISSING else None
 
 
-def column_of_fields(distinct: Sequence[str], codes: NDArray[np.int64], categorical: bool) -> tuple[Coded, int | None]:
+def column_of_fields(
+    distinct: Sequence[str], codes: NDArray[np.integer], categorical: bool
+) -> tuple[Coded, int | None]:
     """The column whose row n holds the field distinct[codes[n]], and the code of a stray text in it (None: none).
 
     Text is stray where at least half of the fields are numbers, unless the column is said to be `categorical`.
@@ -278,7 +291,10 @@ def column_of_fields(distinct: Sequence[str], codes: NDArray[np.int64], categori
     numeric = known & [number is not None for number in numbers]
     stray = texts[0] if texts and not categorical and 2 * counts[numeric].sum() >= counts[known].sum() else None
     found = by_category(fields, sorted(present))
-    return Coded(found.values[codes], found.coding), stray
+    values = found.values
+    if values.dtype.kind == "i" and values.size:
+        values = values.astype(smallest_integer(0, len(present)))
+    return Coded(values[codes], found.coding), stray
 
 
 def _days(fields: Sequence[str | None]) -> NDArray[np.datetime64] | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
+import os
 import sys
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
+from circurve.bounds import allowed_bytes, cut
+from circurve.data.array_files import read_npy, read_npz
 from circurve.data.arrow import read_frame_file
 from circurve.data.catalogue import is_name, load_dataset, read_folder
 from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
 from circurve.data.table import Table
-from circurve.data.text import parse_text, read_bytes, read_text, unreadable
+from circurve.data.text import parse_text, read_bytes, read_text, unpacked, unreadable
 from circurve.errors import DataError
 
 __all__ = ["load_data", "read_table"]
@@ -27,43 +27,47 @@ ARRAYS = (".npy", ".npz")
 STANDARD_INPUT = "-"
 
 
-def read_table(path: str | Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table | Dataset:
+def read_table(
+    path: str | Path, header: bool | None = None, categorical: Collection[str] = (), *, trust: bool = False
+) -> Table | Dataset:
     """Read a data file; an .npz with an array `train` gives a Dataset, everything else one table.
 
     .csv, .tsv and .txt are text with comma, semicolon, tab or space; .data is the same, by default without a header.
     Text may be packed (.csv.gz), or come from standard input (-). .parquet, .arrow and .feather need pyarrow or polars.
     categorical: columns of a text file that hold categories, even if most of them look like numbers.
+    A file that needs more than ten times its size in memory (and more than 256 MB) is refused before that memory is
+    taken; trust=True takes it.
     """
     if str(path) == STANDARD_INPUT:
-        return _read_standard_input(header, categorical)
+        return _read_standard_input(header, categorical, trust)
     path = Path(path).expanduser()
     suffix = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if path.is_dir():
         raise DataError(f"{path}: is a directory, not a file")
     if suffix in ARRAYS and path.suffix.lower() != ".gz":
-        return _read_arrays(path)
+        return _read_arrays(path, trust)
     if suffix in FRAMES:
-        raw = read_bytes(path)
-        frame, reader = read_frame_file(path, raw)
+        frame, reader = read_frame_file(path, read_bytes(path, trust), trust)
         with about(path):
             return replace(as_table(frame), source=reader)
     if suffix not in TEXT:
         known = ", ".join((*TEXT, *FRAMES, *ARRAYS))
         raise DataError(f"{path}: unknown kind of file '{path.suffix.lower()}'; known are {known}, and .gz of text")
-    return read_text(path, False if header is None and suffix == ".data" else header, categorical)
+    return read_text(path, False if header is None and suffix == ".data" else header, categorical, trust)
 
 
-def _read_standard_input(header: bool | None, categorical: Collection[str]) -> Table:
+def _read_standard_input(header: bool | None, categorical: Collection[str], trust: bool) -> Table:
     """Text, packed text, or a Parquet or Arrow file, by its first bytes."""
     raw, path = sys.stdin.buffer.read(), Path("standard input")
     if not raw:
         raise DataError(f"{path}: there is nothing to read")
+    size = len(raw)
     if raw.startswith(b"\x1f\x8b"):
-        raw = gzip.decompress(raw)
+        raw = unpacked(raw, path, trust)
     if raw.startswith((b"PAR1", b"ARROW1")):
-        frame, reader = read_frame_file(path, raw)
+        frame, reader = read_frame_file(path, raw, trust)
         return replace(as_table(frame), source=reader)
-    return parse_text(raw, path, header, categorical)
+    return parse_text(raw, path, header, categorical, None if trust else allowed_bytes(size))
 
 
 def load_data(
@@ -71,6 +75,8 @@ def load_data(
     data_dir: str | Path | None = None,
     header: bool | None = None,
     categorical: Collection[str] = (),
+    *,
+    trust: bool = False,
 ) -> Dataset:
     r"""Load a data set by name, from its folder (as `load_dataset` does), or a data file.
 
@@ -110,7 +116,7 @@ def load_data(
         return load_dataset(str(name_or_path), data_dir)
     if Path(name_or_path).expanduser().is_dir():
         return read_folder(name_or_path)
-    table = read_table(name_or_path, header, categorical)
+    table = read_table(name_or_path, header, categorical, trust=trust)
     if isinstance(table, Dataset):
         return table
     piped = str(name_or_path) == STANDARD_INPUT
@@ -127,8 +133,8 @@ def _is_path(name_or_path: str | Path, data_dir: str | Path | None) -> bool:
     return bool(path.suffix) or in_folder or path.is_file() or (path.is_dir() and data_dir is None)
 
 
-def _read_arrays(path: Path) -> Table | Dataset:
-    arrays = _load_arrays(path)
+def _read_arrays(path: Path, trust: bool) -> Table | Dataset:
+    arrays = _load_arrays(path, trust)
     if "train" in arrays and set(arrays) <= set(SPLITS):
         parts = {}
         for split, array in arrays.items():
@@ -143,7 +149,7 @@ def _read_arrays(path: Path) -> Table | Dataset:
     raise DataError(f"{path}: expected the arrays train, valid, test, or a single array, found {names}")
 
 
-def _load_arrays(path: Path) -> dict[str, Array]:
+def _load_arrays(path: Path, trust: bool) -> dict[str, Array]:
     """The arrays of an .npz by name; the one of an .npy under the empty name. Pickled objects are refused."""
     try:
         with path.open("rb") as file:
@@ -151,11 +157,13 @@ def _load_arrays(path: Path) -> dict[str, Array]:
                 raise DataError(f"{path}: the file is empty")
             file.seek(0)
             try:
+                size = os.fstat(file.fileno()).st_size
                 if path.suffix.lower() == ".npy":
-                    return {"": np.lib.format.read_array(file, allow_pickle=False)}
-                with np.load(file, allow_pickle=False) as loaded:
-                    return {name: loaded[name] for name in loaded.files}
+                    return {"": read_npy(file, size, trust)}
+                return read_npz(file, size, trust)
+            except DataError as error:
+                raise DataError(f"{path}: ", *error.parts) from None
             except Exception as error:  # numpy and zipfile raise whatever the damage trips over
-                raise DataError(f"{path}: not a {path.suffix} file of numbers, or damaged: {error}") from None
+                raise DataError(f"{path}: not a {path.suffix} file of numbers, or damaged: {cut(str(error))}") from None
     except OSError as error:
         raise unreadable(path, error) from None

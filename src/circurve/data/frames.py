@@ -158,12 +158,36 @@ def _index(frame: Any) -> Places | None:
 
 def _read_series(series: Any, label: str) -> Coded:
     dtype = series.dtype
+    if series.implementation.is_pyarrow() and dtype in (nw.Categorical, nw.String):
+        found = _read_dictionary(series.to_native())
+        if found is not None:
+            return found
     if dtype in (nw.Categorical, nw.Enum):
         return _read_categories(series, label)
     if dtype == nw.String:
         values = series.to_list()
         return by_category(values, sorted({value for value in values if isinstance(value, str)}))
     return coded_column(series.to_numpy(), label)
+
+
+def _read_dictionary(column: Any) -> Coded | None:
+    """A column of pyarrow that holds text, plain or in dictionaries: each different text is looked at once.
+
+    None for dictionaries of other values.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - the column is one of pyarrow's
+
+    listed = pa.types.is_dictionary(column.type)
+    whole = (column.unify_dictionaries() if listed else column).combine_chunks()
+    encoded = whole if listed else whole.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    if not all(isinstance(value, str) for value in distinct):
+        return None
+    codes = encoded.indices.cast(pa.int64()).fill_null(len(distinct)).to_numpy()
+    present = sorted({distinct[code] for code in np.unique(codes) if code < len(distinct)})
+    coded = by_category([*distinct, None], present)
+    values = coded.values[codes]
+    return Coded(values if np.isnan(values).any() else values.astype(np.int64), coded.coding)
 
 
 def _read_categories(series: Any, label: str) -> Coded:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import zlib
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from circurve.bounds import MAX_RATIO, TRUST_HINT, allowed_bytes, inflate, readable_bytes
 from circurve.data.arrow import arrow_name, read_fields, read_numbers
 from circurve.data.convert import (
     Array,
@@ -27,17 +27,26 @@ from circurve.data.convert import (
     number_of,
     refuse_repeated,
     smallest_integer,
-    stack,
+    stack_in_place,
 )
 from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import Argument, DataError
 
-__all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unreadable"]
+__all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unpacked", "unreadable"]
 
 SEPARATORS = "\t;, "
 SNIFFED_ROWS, SNIFFED_BYTES = 20, 1 << 16
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OWN_READER = "circurve"
+
+BYTES_PER_CELL, BYTES_PER_COLUMN, BYTES_PER_TEXT = 20, 1_000, 400
+"""What a table takes for each field, for each column, and for each different text of a column, at most."""
+
+MAX_ARROW_COLUMNS = 1 << 12
+"""pyarrow takes 18 kB and a tenth of a millisecond for each column of a text: wider ones go to the own reader."""
+
+CHECKED_ROWS = 1 << 16
+"""Rows between two looks at the number of different texts."""
 
 Rows: TypeAlias = Iterator[tuple[int, list[str]]]
 """Line number (from 1) and fields of each row that is not blank."""
@@ -60,24 +69,34 @@ class Layout:
     only_numbers: bool
     """Whether the first row holds nothing but numbers."""
 
+    budget: int | None = None
+    """The memory that the table may take, None without a bound."""
+
     def is_forced(self, column: int) -> bool:
         """Whether a column is one of those in `categorical`."""
         return self.columns is not None and self.columns[column] in self.categorical
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, trust: bool = False) -> bytes:
     """The whole file, unpacked if its name ends in .gz; DataError names it if it cannot be read or is empty."""
     try:
         raw = path.read_bytes()
-        if path.suffix.lower() == ".gz" and raw:
-            raw = gzip.decompress(raw)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a .gz file, or damaged: {error}") from None
     except OSError as error:
         raise unreadable(path, error) from None
+    raw = unpacked(raw, path, trust) if path.suffix.lower() == ".gz" and raw else raw
     if not raw:
         raise DataError(f"{path}: the file is empty")
     return raw
+
+
+def unpacked(raw: bytes, path: Path, trust: bool) -> bytes:
+    """The content of a gzip file, as far as it may be for a file of that size."""
+    try:
+        return inflate(raw, trust, DataError)
+    except DataError as error:
+        raise DataError(f"{path}: ", *error.parts) from None
+    except (EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a .gz file, or damaged: {error}") from None
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
@@ -89,7 +108,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read ({error.strerror or error})")
 
 
-def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table:
+def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = (), trust: bool = False) -> Table:
     """Read a table; empty fields, NA, NaN, ? and null are missing.
 
     `header` says whether the first row names the columns; None: it does if it holds text and not one number.
@@ -98,14 +117,24 @@ def read_text(path: Path, header: bool | None = None, categorical: Collection[st
     A table of whole numbers with nothing missing comes back in the smallest integer type.
     pyarrow reads the file where it is installed and the text is plain; `Table.source` says what did.
     """
-    return _read_large(path, header, categorical) or parse_text(read_bytes(path), path, header, categorical)
+    try:
+        regular = path.is_file()  # a pipe can be read only once, and says nothing about its size
+        size = path.stat().st_size if regular else 0
+    except OSError:
+        regular, size = False, 0
+    packed = path.suffix.lower() == ".gz"
+    if regular and size >= SNIFFED_BYTES and not packed:
+        table = _read_large(path, header, categorical, None if trust else allowed_bytes(size))
+        if table is not None:
+            return table
+    raw = read_bytes(path, trust)
+    budget = None if trust else allowed_bytes(size if packed else len(raw))
+    return parse_text(raw, path, header, categorical, budget)
 
 
-def _read_large(path: Path, header: bool | None, categorical: Collection[str]) -> Table | None:
+def _read_large(path: Path, header: bool | None, categorical: Collection[str], budget: int | None) -> Table | None:
     """The table in a large file of numbers, which need not be in memory as text; None for any other file."""
     try:
-        if not path.is_file() or path.stat().st_size < SNIFFED_BYTES or path.suffix.lower() == ".gz":
-            return None  # a pipe can be read only once
         with path.open("rb") as file:
             head = file.read(SNIFFED_BYTES)
     except OSError:
@@ -113,23 +142,52 @@ def _read_large(path: Path, header: bool | None, categorical: Collection[str]) -
     head = head[: head.rfind(b"\n") + 1].removeprefix(BYTE_ORDER_MARK)
     if not head:
         return None
-    layout = _layout(head, path, header, categorical)
+    _check_width(head, path, budget)
+    layout = replace(_layout(head, path, header, categorical), budget=budget)
     grid = digit_grid(head) if layout.header_line == 0 else digit_grid(head, head.find(b"\n") + 1)
     return None if grid is not None else _numbers_by_arrow(path, layout)
 
 
-def parse_text(raw: bytes, path: Path, header: bool | None = None, categorical: Collection[str] = ()) -> Table:
-    """The same for content that was read already; `path` is for messages."""
+def parse_text(
+    raw: bytes,
+    path: Path,
+    header: bool | None = None,
+    categorical: Collection[str] = (),
+    budget: int | None = None,
+) -> Table:
+    """The same for content that was read already; `path` is for messages, `budget` is the memory that it may take."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
+    if budget is not None and MAX_RATIO * len(raw) > budget:  # it was packed: what it becomes is held against its size
+        cells = raw.count(b"\n") + sum(raw.count(mark.encode()) for mark in SEPARATORS)
+        _check_budget(len(raw) + BYTES_PER_CELL * cells, budget, path)
     if header is not True and (grid := digit_grid(raw)) is not None:
         return replace(table_of(grid, None, _lines(grid)), source=OWN_READER)
-    layout = _layout(raw, path, header, categorical)
+    _check_width(raw, path, budget)
+    layout = replace(_layout(raw, path, header, categorical), budget=budget)
     body = raw.find(b"\n") + 1
     if layout.header_line == 1 and 0 < body < len(raw):
         grid = digit_grid(raw, body)
         if grid is not None and grid.shape[1] == layout.width:
             return replace(table_of(grid, layout.columns, _lines(grid, 1)), source=OWN_READER)
-    return _numbers_by_arrow(raw, layout) or _by_arrow(raw, layout) or _by_csv(_decoded(raw, path), layout)
+    return _numbers_by_arrow(raw, layout) or _by_arrow(raw, layout) or _by_csv(raw, layout)
+
+
+def _check_width(raw: bytes, path: Path, budget: int | None) -> None:
+    """A column takes memory and time of its own, however short it is."""
+    end = raw.find(b"\n") % (len(raw) + 1)
+    width = 1 + max(raw.count(mark.encode(), 0, end) for mark in SEPARATORS)
+    _check_budget(BYTES_PER_COLUMN * width, budget, path, f": {width:,} columns")
+
+
+def check_distinct(count: int, layout: Layout) -> None:
+    """Refuse a table of so many different texts that they, as objects of Python, take more than it may."""
+    _check_budget(BYTES_PER_TEXT * count, layout.budget, layout.path, f": {count:,} different texts")
+
+
+def _check_budget(needed: int, budget: int | None, path: Path, what: str = ": it") -> None:
+    if budget is not None and needed > budget:
+        need, allowed = readable_bytes(needed), readable_bytes(budget)
+        raise DataError(f"{path}{what} would take {need} of memory, more than {allowed}", *TRUST_HINT)
 
 
 def _decoded(raw: bytes, path: Path) -> str:
@@ -201,8 +259,13 @@ def _sniff(text: str) -> str:
     return next((mark for mark in present if mark in lines[-1].strip()), ",")
 
 
-def _rows(text: str, separator: str, path: Path) -> Rows:
-    lines = io.StringIO(text, newline="")
+def _rows(text: str | bytes, separator: str, path: Path) -> Rows:
+    """The rows of a text, or of bytes in UTF-8, which are decoded piece by piece."""
+    lines: Iterable[str] = (
+        io.StringIO(text, newline="")
+        if isinstance(text, str)
+        else io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="")
+    )
     if separator == " ":
         yield from ((number, fields) for number, line in enumerate(lines, 1) if (fields := line.split()))
         return
@@ -221,7 +284,7 @@ def _rows(text: str, separator: str, path: Path) -> Rows:
 
 def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
     """The table of a text of plain numbers as pyarrow reads it; None for any other text, or without pyarrow."""
-    if not layout.only_numbers or layout.separator == " " or layout.width == 1:
+    if not layout.only_numbers or layout.separator == " " or layout.width > MAX_ARROW_COLUMNS:
         return None
     found = read_numbers(source, layout)
     if found is None:
@@ -239,28 +302,33 @@ def _lines(values: Array, header_line: int = 0) -> Places:
 
 def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
     """The table as pyarrow reads it; None where it is not installed, or where the text is not plain."""
-    if layout.separator == " " or layout.width == 1 or (columns := read_fields(raw, layout)) is None:
+    if layout.separator == " " or not 1 < layout.width <= MAX_ARROW_COLUMNS:
+        return None
+    if (columns := read_fields(raw, layout, check_distinct)) is None:
         return None
     rows, first = len(columns[0].values), layout.header_line + 1
     ended = raw.endswith(b"\n")
     if raw.count(b"\n") + (not ended) - layout.header_line == rows:
-        lines: range | list[int] = range(first, first + rows)
+        lines: Sequence[int] = range(first, first + rows)
     else:  # blank lines, or line ends within quotes
-        found = _rows(_decoded(raw, layout.path), layout.separator, layout.path)
-        lines = [line for line, _ in found][1 if layout.header_line else 0 :]
+        found = _rows(raw, layout.separator, layout.path)
+        lines = array("q", (line for line, _ in found))[1 if layout.header_line else 0 :]
     return _made(columns, layout, lines, arrow_name())
 
 
-def _by_csv(text: str, layout: Layout) -> Table:
+def _by_csv(raw: bytes, layout: Layout) -> Table:
     """The table by Python's own reader, which knows the line of every field."""
-    found = _numbers(_body(text, layout), layout)
+    _decoded(raw, layout.path)  # an error for bytes that are not text
+    found = _numbers(_body(raw, layout), layout)
     if found is None:
-        found = _fields(_body(text, layout), layout)
+        found = _fields(_body(raw, layout), layout)
     columns, lines = found
+    if lines and lines[-1] - lines[0] == len(lines) - 1:
+        lines = range(lines[0], lines[-1] + 1)
     return _made(columns, layout, lines, OWN_READER)
 
 
-def _body(text: str, layout: Layout) -> Rows:
+def _body(text: bytes, layout: Layout) -> Rows:
     rows = _rows(text, layout.separator, layout.path)
     if layout.header_line:
         next(rows)
@@ -270,7 +338,7 @@ def _body(text: str, layout: Layout) -> Rows:
         yield line, fields
 
 
-def _numbers(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]] | None:
+def _numbers(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]] | None:
     """Columns and line numbers of a table of numbers; None if there is other text in it."""
     numbers, lines = array("d"), array("q")
     for line, fields in rows:
@@ -280,23 +348,28 @@ def _numbers(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]] | None
         numbers.extend(cast("list[float]", found))
         lines.append(line)
     values = np.frombuffer(numbers, dtype=np.float64).reshape(-1, layout.width)
-    return [Coded(column) for column in values.T], lines.tolist()
+    return [Coded(column) for column in values.T], lines
 
 
-def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], list[int]]:
-    lines: list[int] = []
-    fields: list[list[str]] = []
-    for line, row_fields in rows:
+def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
+    """Columns and line numbers of any table; each different field of a column is kept once."""
+    lines = array("q")
+    places: list[dict[str, int]] = [{} for _ in range(layout.width)]
+    coded_fields = [array("l") for _ in range(layout.width)]
+    for line, fields in rows:
         lines.append(line)
-        fields.append(row_fields)
+        for place, codes, field in zip(places, coded_fields, fields, strict=True):
+            codes.append(place.setdefault(field, len(place)))
+        if len(lines) % CHECKED_ROWS == 0:
+            check_distinct(sum(map(len, places)), layout)
+    check_distinct(sum(map(len, places)), layout)
     columns = []
-    for v, column in enumerate(zip(*fields, strict=True)):
-        places = {field: code for code, field in enumerate(dict.fromkeys(column))}
-        codes = np.array([places[field] for field in column], dtype=np.int64)
-        coded, stray = column_of_fields(list(places), codes, layout.is_forced(v))
+    for v, place in enumerate(places):
+        numbers = np.array(coded_fields[v], dtype=np.int64)
+        coded, stray = column_of_fields(list(place), numbers, layout.is_forced(v))
         if stray is not None:
-            row = int(np.flatnonzero(codes == stray)[0])
-            raise _stray_text(layout, v, lines[row], column[row].strip())
+            row = int(np.flatnonzero(numbers == stray)[0])
+            raise _stray_text(layout, v, lines[row], list(place)[stray].strip())
         columns.append(coded)
     return columns, lines
 
@@ -312,10 +385,10 @@ def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
     return DataError(problem)
 
 
-def _made(columns: list[Coded], layout: Layout, lines: range | list[int], source: str) -> Table:
+def _made(columns: list[Coded], layout: Layout, lines: Sequence[int], source: str) -> Table:
     if not columns or not len(columns[0].values):
         raise DataError(f"{layout.path}: there is a header row, but no rows of numbers")
-    table = table_of(_compact(stack(columns)), layout.columns, Places("line", lines), layout.path)
+    table = table_of(_compact(stack_in_place(columns)), layout.columns, Places("line", lines), layout.path)
     return replace(with_codings(table, columns), source=source)
 
 

@@ -13,6 +13,7 @@ from circurve.data.convert import Array, column_label, short
 from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Family
+from circurve.inputs.family import counts_from_zero
 from circurve.schema import Column, Schema, Value
 
 __all__ = ["LARGEST", "Misfit", "Unseen", "check_unseen", "find_misfits", "misfit_reason", "report"]
@@ -122,5 +123,5 @@ def _known(column: Column) -> str:
     support = column.family.support()
     if support is None:
         return repr(column.family)
-    whole = support == tuple(range(len(support)))
+    whole = counts_from_zero(support)
     return f"{support[0]} to {support[-1]}" if whole and len(support) > 2 else ", ".join(map(str, support[:SHOWN]))

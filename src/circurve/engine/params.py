@@ -14,11 +14,15 @@ from circurve.engine.numerics import SAFE_WEIGHT
 from circurve.engine.program import Program
 from circurve.errors import ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
+from circurve.inputs import Categorical
 
-__all__ = ["Params", "by_node", "check_parameters", "from_nodes", "random_weights", "stack"]
+__all__ = ["SAVED_TOLERANCE", "Params", "by_node", "check_parameters", "from_nodes", "random_weights", "stack"]
 
-SIMPLEX_TOLERANCE = 1e-4
-"""How far a row of given weights may be from summing to one; float32 files need some room."""
+GIVEN_TOLERANCE = 1e-4
+"""How far a row of weights that people give may be from summing to one: they round, and the rest is divided out."""
+
+SAVED_TOLERANCE = 1e-5
+"""The same for rows in model files, which are taken as they are: ten times what float32 loses in a training."""
 
 
 @dataclass(frozen=True)
@@ -115,29 +119,39 @@ def by_node(program: Program, params: Params, run: int = 0) -> dict[Node, Tensor
     return {node: found[node] for node in program.circuit.nodes if node in found}
 
 
-def from_nodes(program: Program, weights: Mapping[Node, Any], inputs: Mapping[Node, Any]) -> Params:
-    """Parameters of one run, float64, from arrays by node; each is checked. A sum without weights gets uniform ones."""
+def from_nodes(
+    program: Program, weights: Mapping[Node, Any], inputs: Mapping[Node, Any], tolerance: float = GIVEN_TOLERANCE
+) -> Params:
+    """Parameters of one run, float64, from arrays by node; each is checked. A sum without weights gets uniform ones.
+
+    tolerance: how far rows may be from summing to one.
+    """
     circuit = program.circuit
     known = set(circuit.nodes)
     for node in (*weights, *inputs):
         if node not in known:
             raise ParameterError(f"{node!r} is not a node of this circuit")
-    return Params(
-        tuple(torch.stack([_weights(n, weights.get(n), circuit) for n in s.nodes])[None] for s in program.sums),
-        tuple(torch.stack([_inputs(n, inputs.get(n), circuit) for n in i.nodes])[None] for i in program.inputs),
-    )
+
+    def block(node: Sum | Input) -> Tensor:
+        if isinstance(node, Sum):
+            return _weights(node, weights.get(node), circuit, tolerance)
+        return _inputs(node, inputs.get(node), circuit, tolerance)
+
+    sums = (torch.stack([block(node) for node in layer.nodes])[None] for layer in program.sums)
+    leaves = (torch.stack([block(node) for node in layer.nodes])[None] for layer in program.inputs)
+    return Params(tuple(sums), tuple(leaves))
 
 
-def check_parameters(circuit: Circuit, parameters: Mapping[Node, Any]) -> None:
+def check_parameters(circuit: Circuit, parameters: Mapping[Node, Any], tolerance: float = GIVEN_TOLERANCE) -> None:
     """Raise ParameterError, with the node's name, for parameters that `from_nodes` would refuse."""
     for node, given in parameters.items():
         if isinstance(node, Sum):
-            _weights(node, given, circuit)
+            _weights(node, given, circuit, tolerance)
         elif isinstance(node, Input):
-            _inputs(node, given, circuit)
+            _inputs(node, given, circuit, tolerance)
 
 
-def _weights(node: Sum, given: Any, circuit: Circuit) -> Tensor:
+def _weights(node: Sum, given: Any, circuit: Circuit, tolerance: float) -> Tensor:
     shape = (node.units, node.child_units)
     mask = torch.ones(shape, dtype=torch.bool) if node.mask is None else torch.from_numpy(node.mask.copy())
     if given is None:
@@ -147,16 +161,20 @@ def _weights(node: Sum, given: Any, circuit: Circuit) -> Tensor:
         raise ParameterError(f"{circuit.name_of(node)}: a weight is negative")
     if bool((block[~mask] != 0).any()):
         raise ParameterError(f"{circuit.name_of(node)}: a weight is given where the mask has no edge")
-    excess = block.sum(-1) - 1
-    if bool((excess.abs() > SIMPLEX_TOLERANCE).any()):
-        unit = int(excess.abs().argmax())
-        total = 1 + float(excess[unit])
-        raise ParameterError(f"{circuit.name_of(node)}: the weights of unit {unit} sum to {total:.6g}, not to 1")
+    _check_simplex(node, block, circuit, tolerance)
     return block
 
 
-def _inputs(node: Input, given: Any, circuit: Circuit) -> Tensor:
-    shape = (node.units, len(node.family.parameter_names))
+def _check_simplex(node: Node, block: Tensor, circuit: Circuit, tolerance: float) -> None:
+    excess = block.sum(-1) - 1
+    if bool((excess.abs() > tolerance).any()):
+        unit, what = int(excess.abs().argmax()), "weights" if isinstance(node, Sum) else "probabilities"
+        total = 1 + float(excess[unit])
+        raise ParameterError(f"{circuit.name_of(node)}: the {what} of unit {unit} sum to {total:.6g}, not to 1")
+
+
+def _inputs(node: Input, given: Any, circuit: Circuit, tolerance: float) -> Tensor:
+    shape = (node.units, node.family.parameter_count)
     if given is None:
         if shape[1] == 0:
             return torch.zeros(shape, dtype=torch.float64)
@@ -165,6 +183,8 @@ def _inputs(node: Input, given: Any, circuit: Circuit) -> Tensor:
     problem = node.family.check_parameters(block)
     if problem is not None:
         raise ParameterError(f"{circuit.name_of(node)}: {problem}")
+    if isinstance(node.family, Categorical):
+        _check_simplex(node, block, circuit, tolerance)
     return block
 
 

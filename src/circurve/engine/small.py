@@ -31,6 +31,7 @@ from circurve.engine.params import Params
 from circurve.engine.program import InputLayer, ProductLayer, Program, SumLayer, Wiring
 from circurve.engine.states import state_logs
 from circurve.inputs import Indicator
+from circurve.inputs.family import counts_from_zero
 
 __all__ = ["SmallBatches"]
 
@@ -105,7 +106,7 @@ def _input_step(program: Program, layer: InputLayer, parameters: Tensor) -> _Tab
     variables = np.array([node.variable for node in layer.nodes])
     support = None if isinstance(layer.family, Indicator) else layer.family.support()
     most = max(MAX_TABLE_STATES, parameters.shape[-1])
-    if support is None or len(support) > most or support != tuple(range(len(support))):
+    if support is None or len(support) > most or not counts_from_zero(support):
         return _FamilyStep(layer, parameters, variables, span)
     logs = state_logs(layer.family, parameters, missing=True)[0]  # (G, K, S + 1)
     table = logs.transpose(1, 2).flatten(0, 1).double().numpy()

@@ -2,22 +2,25 @@
 
 A run's id is a hash of all that determines its result, so that a run is known by its id wherever it was trained, and no
 run is recorded twice. A process that is killed while it writes leaves at most a torn last line, which the next one cuts
-off.
+off. A line ends with the checksum of all that stands before it: a digit that changed leaves a perfectly good record.
+Lines of earlier versions have none, and are taken as they are.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import math
 import os
+import re
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from circurve.bounds import check_expansion, inflate, parse_json
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 
 __all__ = [
@@ -90,6 +93,12 @@ FIELDS = {
 }
 """What every record of a run holds."""
 
+CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\n?$')
+"""The end of a line that has a checksum: that of the line without it."""
+
+BYTES_PER_MARK = 56
+"""What a comma, a colon or a bracket of a line stands for in memory."""
+
 SCORES = ("final", "best", "history")
 """What the record of a failed run does not hold."""
 
@@ -110,14 +119,23 @@ def identify(facts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def read_records(path: str | Path) -> list[Record]:
-    """All complete records of a file, plain or compressed (.gz); none if there is no file."""
+def read_records(path: str | Path, *, trust: bool = False) -> list[Record]:
+    """All complete records of a file, plain or compressed (.gz); none if there is no file.
+
+    trust: take a file that needs more than ten times its size in memory, too.
+    """
     path = Path(path)
     if not path.exists():
         return []
     try:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        stored = path.read_bytes()
+        content = inflate(stored, trust, FileFormatError) if path.suffix == ".gz" else stored
+        marks = sum(content.count(mark) for mark in (b",", b":", b"{", b"["))
+        check_expansion(len(content) + BYTES_PER_MARK * marks, len(stored), trust, FileFormatError)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: ", *error.parts) from None
+    except (EOFError, zlib.error) as error:
+        raise FileFormatError(f"{path}: not a .gz file, or damaged: {error}") from None
     except OSError as error:
         raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
     return _parse(content, path)[0]
@@ -190,8 +208,9 @@ def significant(value: float | None, digits: int = 6) -> float | None:
 
 
 def line_of(record: Mapping[str, Any]) -> bytes:
-    """A record as its line."""
-    return (json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n").encode()
+    """A record as its line, with its checksum at the end."""
+    line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+    return line[:-1] + b',"crc32":"%08x"}\n' % zlib.crc32(line)
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
@@ -200,7 +219,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     place = 0
     while place < len(content):
         end = content.find(b"\n", place) + 1
-        record = _record(content[place:end]) if end else None
+        record = _record(content[place:end], f"{path}: line {len(records) + 1}") if end else None
         if record is None:
             if end and content[end:].strip():
                 raise FileFormatError(f"{path}: line {len(records) + 1} is not a result record")
@@ -210,12 +229,20 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
     return records, place
 
 
-def _record(line: bytes) -> Record | None:
+def _record(line: bytes, place: str) -> Record | None:
+    """The record of a line; None if it holds none, an error if it holds one that was changed."""
     try:
-        record = json.loads(line)
+        record = parse_json(line, trust=True)  # the file as a whole was held against its size
     except ValueError:
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("id"), str) else None
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        return None
+    if (found := CHECKSUM.search(line)) is not None:
+        if int(found[1], 16) != zlib.crc32(line[: found.start()] + b"}"):
+            hint = "take the line out, and its run is trained again"
+            raise FileFormatError(f"{place} does not match its checksum: it was damaged or changed by hand; {hint}")
+        record.pop("crc32", None)
+    return record
 
 
 def _lock(number: int) -> bool:

@@ -138,9 +138,7 @@ class Circuit:
     def free_parameters(self) -> int:
         """How many numbers determine a distribution of this form: probabilities that sum to one count one less."""
         sums = sum(node.edges - node.units for node in self.sums)
-        return sums + sum(
-            n.units * (len(n.family.parameter_names) - isinstance(n.family, Categorical)) for n in self.inputs
-        )
+        return sums + sum(n.units * (n.family.parameter_count - isinstance(n.family, Categorical)) for n in self.inputs)
 
     def name_of(self, node: Node) -> str:
         """The node's own name, or one made from its kind and position, as error messages use it."""
@@ -167,7 +165,7 @@ class Circuit:
             product_units=sum(n.units for n in products),
             sum_units=sum(n.units for n in sums),
             edges=edges,
-            parameters=edges + sum(n.units * len(n.family.parameter_names) for n in inputs),
+            parameters=edges + sum(n.units * n.family.parameter_count for n in inputs),
             depth=max(depth[r] for r in self.roots),
             sum_depth=max(sum_depth[r] for r in self.roots),
         )
@@ -232,4 +230,4 @@ def _largest_value(family: Family) -> float:
     support = family.support()
     if support is None or family.check_values(np.array([LARGEST_WHOLE])) is None:
         return math.inf
-    return max(support)
+    return support[-1] if isinstance(support, range) else max(support)

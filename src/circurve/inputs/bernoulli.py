@@ -98,5 +98,5 @@ class Bernoulli(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return support_log_mass(self, parameters, low, high)
 
-    def support(self) -> tuple[int, ...]:
-        return (0, 1)
+    def support(self) -> range:
+        return range(2)

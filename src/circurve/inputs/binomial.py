@@ -112,5 +112,5 @@ class Binomial(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return support_log_mass(self, parameters, low, high)
 
-    def support(self) -> tuple[int, ...]:
-        return tuple(range(self.trials + 1))
+    def support(self) -> range:
+        return range(self.trials + 1)

@@ -57,6 +57,10 @@ class Categorical(Family):
     def parameter_names(self) -> tuple[str, ...]:
         return tuple(f"probability_{state}" for state in range(self.states))
 
+    @property
+    def parameter_count(self) -> int:
+        return self.states
+
     def check_values(self, column: np.ndarray) -> str | None:
         return wrong_whole_value(column, self.states - 1)
 
@@ -126,5 +130,5 @@ class Categorical(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return support_log_mass(self, parameters, low, high)
 
-    def support(self) -> tuple[int, ...]:
-        return tuple(range(self.states))
+    def support(self) -> range:
+        return range(self.states)

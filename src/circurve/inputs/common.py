@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from circurve.bounds import shortened
 from circurve.errors import OptionError
 from circurve.inputs.family import LOG_ZERO, Family
 
@@ -45,7 +46,7 @@ def check_whole(option: str, value: object, least: int) -> int:
     """Return `value` as an int if it is a whole number in least..LARGEST_WHOLE; else raise OptionError."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= LARGEST_WHOLE:
         return int(value)
-    raise OptionError(f"{option} must be a whole number from {least} to {LARGEST_WHOLE}, not {value!r}")
+    raise OptionError(f"{option} must be a whole number from {least} to {LARGEST_WHOLE}, not {shortened(value)}")
 
 
 def wrong_whole_value(column: np.ndarray, largest: int = LARGEST_WHOLE) -> str | None:

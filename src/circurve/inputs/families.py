@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar, cast
 
+from circurve.bounds import shortened
 from circurve.errors import FileFormatError, OptionError
 from circurve.inputs.bernoulli import Bernoulli
 from circurve.inputs.binomial import Binomial
@@ -113,12 +114,12 @@ def family_to_json(family: Family) -> dict[str, Any]:
 def family_from_json(document: Mapping[str, Any]) -> Family:
     """The family that `family_to_json` wrote; FileFormatError for an unknown name or unknown, missing, wrong fields."""
     if not isinstance(document, Mapping) or "name" not in document:
-        raise FileFormatError(f"an input family must be an object with a name, not {document!r}")
+        raise FileFormatError(f"an input family must be an object with a name, not {shortened(document)}")
     name, options = document["name"], {key: value for key, value in document.items() if key != "name"}
     kind = FAMILIES.get(name) if isinstance(name, str) else None
     if kind is None:
         own = "; if it is one of your own, call circurve.register_family first"
-        raise FileFormatError(f"unknown input family {name!r}; known are {', '.join(sorted(FAMILIES))}{own}")
+        raise FileFormatError(f"unknown input family {shortened(name)}; known are {', '.join(sorted(FAMILIES))}{own}")
     expected = {f.name: f for f in fields(cast("Any", kind))}
     unknown = sorted(options.keys() - expected.keys())
     missing = sorted(key for key, f in expected.items() if f.default is MISSING and key not in options)
@@ -127,5 +128,5 @@ def family_from_json(document: Mapping[str, Any]) -> Family:
         raise FileFormatError(f"input family '{name}': {wrong}")
     try:
         return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()})
-    except (OptionError, TypeError, ValueError) as error:
+    except (OptionError, TypeError, ValueError, OverflowError) as error:
         raise FileFormatError(f"input family '{name}': {error}") from error

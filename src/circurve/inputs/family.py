@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["LOG_ZERO", "Family"]
+__all__ = ["LOG_ZERO", "Family", "counts_from_zero", "same_values"]
 
 LOG_ZERO = -1e30
 """The logarithm of zero inside the engine: finite, so that no sum, difference or product of logs becomes NaN."""
@@ -39,6 +39,11 @@ class Family(ABC):
     @abstractmethod
     def parameter_names(self) -> tuple[str, ...]:
         """The names of the P parameters of a unit, in the order of the last axis."""
+
+    @property
+    def parameter_count(self) -> int:
+        """P, the number of parameters of a unit; a family with very many need not name them all to count them."""
+        return len(self.parameter_names)
 
     @property
     def layer_key(self) -> Hashable:
@@ -152,6 +157,18 @@ class Family(ABC):
         units = parameters.reshape(1, -1, 1, parameters.shape[-1])
         return self.log_prob(units, self.mode(units)).reshape(parameters.shape[:-1])
 
-    def support(self) -> tuple[int, ...] | None:
-        """All values a variable can take, if they are finitely many."""
+    def support(self) -> Sequence[int] | None:
+        """All values a variable can take, in ascending order, if they are finitely many; a range costs no memory."""
         return None
+
+
+def counts_from_zero(support: Sequence[int]) -> bool:
+    """Whether a support is 0, 1, ..., S - 1."""
+    return same_values(support, range(len(support)))
+
+
+def same_values(one: Sequence[int] | None, other: Sequence[int] | None) -> bool:
+    """Whether two supports hold the same values; None is equal to None only. Two ranges are compared at once."""
+    if one is None or other is None:
+        return one is other
+    return one == other or (len(one) == len(other) and tuple(one) == tuple(other))

@@ -15,6 +15,7 @@ from circurve.data.convert import column_label
 from circurve.engine import by_node
 from circurve.errors import OptionError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.inputs.family import same_values
 from circurve.model import Model
 from circurve.schema import Column, Schema
 
@@ -208,6 +209,6 @@ def _difference(first: Column, other: Column) -> str | None:
     if first.unseen_share != other.unseen_share:
         return f"keeps {other.unseen_share:g} for unseen values, not {first.unseen_share:g}"
     one, two = first.family, other.family
-    if one.discrete != two.discrete or one.support() != two.support():
+    if one.discrete != two.discrete or not same_values(one.support(), two.support()):
         return f"is {two!r}, not {one!r}"
     return None

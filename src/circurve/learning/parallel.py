@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from itertools import repeat
@@ -19,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from circurve.engine import Statistics
-from circurve.errors import OptionError, WorkerError
+from circurve.errors import Argument, OptionError, WorkerError
 from circurve.learning.steps import PlainSteps
 
 __all__ = ["ParallelSteps", "check_same_training", "wait_for_workers", "worker", "workers"]
@@ -120,11 +121,14 @@ def _together(work: Any) -> None:
         work()
     except RuntimeError as error:
         raise WorkerError(
-            f"worker {worker()} of {workers()} lost another worker, and the training ends ({_first_line(error)}); "
-            "with checkpoint= the same call continues, with any number of workers"
+            f"worker {worker()} of {workers()} lost another worker, and the training ends ({_first_line(error)})",
+            "; with ",
+            Argument("checkpoint"),
+            " the same call continues, with any number of workers",
         ) from error
 
 
 def _first_line(error: Exception) -> str:
+    """What went wrong, without the place in the source code of torch."""
     lines: Sequence[str] = str(error).splitlines() or [type(error).__name__]
-    return lines[0][:120]
+    return re.sub(r"^\[\S+:\d+\] ", "", lines[0]).split(". ")[0]

@@ -6,6 +6,7 @@ draw from row i is the first entry above i + u with u uniform in [0, 1). Entries
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from circurve.engine import Params, Program
 from circurve.engine.states import leaf_inputs
 from circurve.inputs import LOG_ZERO, Family
+from circurve.inputs.family import counts_from_zero, same_values
 
 __all__ = ["DrawTables", "RowTable", "Uniforms", "state_logs", "uniform_numbers"]
 
@@ -120,7 +122,7 @@ class DrawTables:
 
 def _state_values(program: Program, params: Params) -> tuple[Tensor | None, ...]:  # (S,) int64 each
     supports = [layer.family.support() for layer in program.inputs]
-    plain = [support is None or support == tuple(range(len(support))) for support in supports]
+    plain = [support is None or counts_from_zero(support) for support in supports]
     return tuple(
         None if as_they_are else torch.tensor(support, device=params.device)
         for support, as_they_are in zip(supports, plain, strict=True)
@@ -137,13 +139,13 @@ def state_probabilities(program: Program, params: Params) -> list[Tensor | None]
     return found
 
 
-def state_logs(family: Family, parameters: Tensor, states: tuple[int, ...]) -> Tensor:  # (R, g, K, P) -> (R, g, K, S)
+def state_logs(family: Family, parameters: Tensor, states: Sequence[int]) -> Tensor:  # (R, g, K, P) -> (R, g, K, S)
     """log p of some states; LOG_ZERO for those that the family does not know."""
     support = family.support()
     assert support is not None
     known = parameters.new_tensor(support).expand(1, parameters.shape[1], -1)
     logs = family.log_prob(parameters, known)
-    if support == states:
+    if same_values(support, states):
         return logs
     found = logs.new_full((*logs.shape[:-1], len(states)), LOG_ZERO)
     place = {state: at for at, state in enumerate(states)}

@@ -10,7 +10,7 @@ A data frame or an array gives values only. A column that is not named is not kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -133,7 +133,7 @@ def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> list[f
     return found
 
 
-def _originals(column: Column, support: tuple[int, ...]) -> list[Value]:
+def _originals(column: Column, support: Sequence[int]) -> list[Value]:
     if column.categories is not None:
         return list(column.categories)
     return [bool(state) for state in support] if column.kind == "boolean" else list(support)

@@ -166,7 +166,7 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
             f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
             "cut it into categories, leave it out, or use hclt"
         )
-    return support
+    return tuple(support)
 
 
 def maximum_spanning_tree(weights: NDArray[np.float64]) -> list[tuple[int, int]]:  # (V, V) -> V-1 links

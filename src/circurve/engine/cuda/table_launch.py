@@ -104,7 +104,7 @@ class TableLauncher:
         """What the kernels are told of a table's family."""
         family = self.buffers.program.inputs[plan.inputs].family
         bernoulli = isinstance(family, Bernoulli)
-        return {"P": len(family.parameter_names), "BERNOULLI": bernoulli, "S": self.buffers.columns}
+        return {"P": family.parameter_count, "BERNOULLI": bernoulli, "S": self.buffers.columns}
 
     def tabulate(self, plan: TablePlan) -> None:
         """Columns by state of an input layer, or of the sums on top of it."""

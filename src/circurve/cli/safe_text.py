@@ -1,0 +1,43 @@
+"""Text from files as it may be shown or written: a column's name must not steer a terminal or run in a spreadsheet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from circurve.data.convert import number_of
+from circurve.errors import warn_user
+
+__all__ = ["harmless_rows", "visible"]
+
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves a cursor, changes colours or turns the direction of a line; an end of line is none of it."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins with one of these is run by spreadsheets, unless it is a number."""
+
+
+def visible(text: str) -> str:
+    """The text with control characters written out: `\\x1b` for the one that begins an escape sequence."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def harmless_rows(rows: Iterable[Sequence[object]]) -> Iterator[list[object]]:
+    """Rows for a text file: an apostrophe in front of a text that a spreadsheet would take for a formula.
+
+    One warning at the end says how many there were.
+    """
+    changed = 0
+    for row in rows:
+        cells = [f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell for cell in row]
+        changed += sum(new is not old for new, old in zip(cells, row, strict=True))
+        yield cells
+    if changed:
+        warn_user(
+            f"cells that begin like a formula (=, +, -, @) got an apostrophe in front: {changed:,}; no spreadsheet "
+            "runs them then; write .parquet to keep them as they are"
+        )
+
+
+def _is_formula(text: str) -> bool:
+    return text.startswith(FORMULA) and number_of(text) is None

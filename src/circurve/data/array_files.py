@@ -1,0 +1,82 @@
+"""Arrays in .npy and .npz files, by their headers first: what an array declares is held against what its file holds."""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from typing import IO, Any
+
+import numpy as np
+
+from circurve.bounds import check_expansion
+from circurve.data.convert import Array
+from circurve.errors import DataError
+
+__all__ = ["read_npy", "read_npz"]
+
+MAX_HEADER = 10_000
+"""Bytes of the header of an array; numpy's own limit for headers that it evaluates."""
+
+COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
+"""How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
+
+
+def read_npy(file: IO[bytes], size: int, trust: bool) -> Array:
+    """The array of an .npy file of `size` bytes."""
+    _check_header(file, size, size, trust)
+    return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def read_npz(file: IO[bytes], size: int, trust: bool) -> dict[str, Array]:
+    """The arrays of an .npz file of `size` bytes, by name; none is unpacked before all of them are found to fit."""
+    with zipfile.ZipFile(file) as archive:
+        entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        needed = 0
+        for info in entries.values():
+            with archive.open(info) as packed:
+                needed += _check_header(packed, info.file_size, size, trust)
+        check_expansion(needed, size, trust, DataError)
+        found: dict[str, Array] = {}
+        for name, info in entries.items():
+            with archive.open(info) as packed:
+                found[name] = np.asarray(np.lib.format.read_array(packed, allow_pickle=False))
+        return found
+
+
+def _check_header(file: IO[bytes], held: int, size: int, trust: bool) -> int:
+    """The memory that an array takes by its header; an error if `held` bytes cannot hold it, or if it is too much.
+
+    The file is left at its beginning where it can be; an entry of an archive is opened again.
+    """
+    start = file.read(12)
+    length = _header_length(start)
+    head = io.BytesIO(start + file.read(max(0, length - 2)))
+    shape, dtype = _declared(head)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are never loaded")
+    declared = math.prod(shape) * dtype.itemsize
+    if declared > held - head.tell():
+        raise ValueError(f"its header declares {declared:,} bytes, of which {held:,} are there")
+    needed = declared * COPIES.get(dtype.kind, 3)
+    check_expansion(needed, size, trust, DataError)
+    if file.seekable() and not isinstance(file, zipfile.ZipExtFile):
+        file.seek(0)
+    return needed
+
+
+def _header_length(start: bytes) -> int:
+    if start[:6] != b"\x93NUMPY":
+        raise ValueError("it does not begin like an array of numpy")
+    wide = start[6:7] != b"\x01"
+    length = int.from_bytes(start[8:12] if wide else start[8:10], "little") + (2 if wide else 0)
+    if length > MAX_HEADER:
+        raise ValueError(f"its header has {length:,} bytes, more than {MAX_HEADER:,}")
+    return length
+
+
+def _declared(head: io.BytesIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(head)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(head, max_header_size=MAX_HEADER)
+    return shape, dtype

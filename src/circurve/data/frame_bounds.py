@@ -1,0 +1,154 @@
+"""What a Parquet or Arrow file becomes in memory, by what its parts declare and before any of them is unpacked."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from circurve.bounds import check_expansion
+from circurve.errors import DataError
+
+__all__ = ["check_arrow", "check_parquet", "check_table"]
+
+BYTES_PER_CELL = 20
+"""A number as it is read, as a float64 in the table, and whether it is there."""
+
+BYTES_PER_OBJECT = 90
+"""A value of any other kind than numbers and text as an object of Python, with its place in a list."""
+
+BYTES_PER_COLUMN = 4_000
+"""A column's name, its type, its arrays and its codes, however few rows it has."""
+
+NOT_COMPRESSED = -1
+MAGIC = b"ARROW1"
+BLOCK_BYTES = 24
+"""A place in the footer of an Arrow file: an offset, and two lengths."""
+
+
+def check_parquet(file: Any, size: int, trust: bool) -> None:
+    """Refuse a Parquet file (pyarrow's `ParquetFile`) whose pages or rows take too much.
+
+    Pages of repeated values take a few bytes for any number of rows, so rows count beside bytes.
+    """
+    metadata = file.metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    unpacked = sum(group.column(v).total_uncompressed_size for group in groups for v in range(group.num_columns))
+    rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
+    needed = 2 * unpacked + cost_of(file.schema_arrow, rows)
+    check_expansion(needed, size, trust, DataError)
+
+
+def check_arrow(raw: bytes, trust: bool) -> None:
+    """Refuse an Arrow file or stream whose compressed buffers unpack to too much.
+
+    Each compressed buffer begins with its own length when unpacked (8 bytes), which the library allocates at once.
+    """
+    unpacked = 0
+    for message in _messages(raw):
+        if message.type in ("record batch", "dictionary") and message.body is not None:
+            unpacked += _unpacked(bytes(message.metadata), message.body)
+            check_expansion(2 * unpacked, len(raw), trust, DataError)
+
+
+def _messages(raw: bytes) -> Iterator[Any]:
+    """The messages of a stream; of a file those that its footer names, wherever they lie in it."""
+    import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
+    from pyarrow import ipc  # noqa: PLC0415
+
+    whole = pa.py_buffer(raw)
+    if not raw.startswith(MAGIC):
+        yield from ipc.MessageReader.open_stream(pa.BufferReader(whole))
+        return
+    end = len(raw) - len(MAGIC) - 4
+    length = struct.unpack_from("<i", raw, end)[0] if end >= 0 else -1
+    if not 0 < length <= end:
+        raise ValueError("it has no footer")
+    footer = _Flatbuffer(raw[end - length : end])
+    for number in (2, 3):  # dictionaries, record batches
+        for offset in footer.blocks(footer.root, number):
+            if not 0 <= offset < len(raw):
+                raise ValueError("its footer names a place outside of the file")
+            yield ipc.read_message(pa.BufferReader(whole.slice(offset)))
+
+
+def check_table(table: Any, size: int, trust: bool) -> None:
+    """Refuse a table of pyarrow that takes too much once its columns are numbers and Python's texts."""
+    check_expansion(table.nbytes + cost_of(table.schema, table.num_rows), size, trust, DataError)
+
+
+def cost_of(schema: Any, rows: int) -> int:
+    """The memory of a table with so many rows."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = (
+        pa.types.is_primitive,
+        pa.types.is_null,
+        pa.types.is_dictionary,
+        pa.types.is_string,
+        pa.types.is_large_string,
+    )
+    others = [kind for kind in schema.types if not any(is_one(kind) for is_one in kinds)]
+    return rows * (len(schema) * BYTES_PER_CELL + len(others) * BYTES_PER_OBJECT) + len(schema) * BYTES_PER_COLUMN
+
+
+def _unpacked(metadata: bytes, body: Any) -> int:
+    """The sum of the lengths that the compressed buffers of a record batch declare; 0 if it is not compressed.
+
+    The metadata are a flatbuffer: a Message, its header a RecordBatch (or a DictionaryBatch that holds one).
+    """
+    reader = _Flatbuffer(metadata)
+    header = reader.table(reader.root, 2)
+    if header is not None and reader.scalar(reader.root, 1, "<B") == 2:  # a dictionary batch
+        header = reader.table(header, 1)
+    if header is None or reader.field(header, 3) is None:
+        return 0
+    total = 0
+    for offset, length in reader.pairs(header, 2):
+        if length >= 8 and 0 <= offset <= body.size - 8:
+            declared = struct.unpack("<q", body.slice(offset, 8).to_pybytes())[0]
+            total += length if declared == NOT_COMPRESSED else max(0, declared)
+    return total
+
+
+class _Flatbuffer:
+    """Just enough of the format to find the buffers of a record batch: tables with numbered fields."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.root = self._at(0, "<I")
+
+    def _at(self, place: int, kind: str) -> int:
+        return int(struct.unpack_from(kind, self.content, place)[0])
+
+    def field(self, table: int, number: int) -> int | None:
+        """The place of a field of a table, None if it is not there."""
+        names = table - self._at(table, "<i")
+        slot = 4 + 2 * number
+        offset = self._at(names + slot, "<H") if slot < self._at(names, "<H") else 0
+        return table + offset if offset else None
+
+    def scalar(self, table: int, number: int, kind: str) -> int | None:
+        place = self.field(table, number)
+        return None if place is None else self._at(place, kind)
+
+    def table(self, table: int, number: int) -> int | None:
+        """The place of a table within a table."""
+        place = self.field(table, number)
+        return None if place is None else place + self._at(place, "<I")
+
+    def pairs(self, table: int, number: int) -> list[tuple[int, int]]:
+        """A vector of pairs of 64-bit numbers."""
+        place = self.table(table, number)
+        if place is None:
+            return []
+        count = self._at(place, "<I")
+        values = struct.unpack_from(f"<{2 * count}q", self.content, place + 4)
+        return list(zip(values[::2], values[1::2], strict=True))
+
+    def blocks(self, table: int, number: int) -> list[int]:
+        """The offsets of a vector of places in a file."""
+        place = self.table(table, number)
+        return (
+            [] if place is None else [self._at(place + 4 + BLOCK_BYTES * k, "<q") for k in range(self._at(place, "<I"))]
+        )

@@ -1,0 +1,87 @@
+"""What a circuit in a model file takes in memory and time, before it is checked and compiled.
+
+A product without weights has a hundred bytes in a file, whatever the number of its units: a chain of such products over
+one wide child grows a thousandfold. The counts here cost O(nodes + children), and nothing of the size that they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from circurve.bounds import SECONDS_PER_BYTE, TRUST_HINT, check_expansion
+from circurve.errors import FileFormatError
+from circurve.graph import Input, Node, Product, Sum
+
+__all__ = ["StructureCost", "check_cost", "structure_cost"]
+
+COPIES = 5
+"""How many bytes each byte of a tensor takes while it is checked and laid out: as it is, in float64, and stacked."""
+
+BYTES_PER_NODE = 2_600
+"""A node, its record in the file, its places in dictionaries, and its layer where it has one of its own."""
+
+BYTES_PER_UNIT = 24
+"""A row of the program: its number, its readers and its flow, in index arrays of 8 bytes."""
+
+BYTES_PER_EDGE = 80
+"""An edge of the program between two rows, and its copies while edges are put in order."""
+
+SCOPE_BYTES_PER_SECOND = 2e9
+"""How fast sets of variables are joined."""
+
+
+def check_cost(nodes: Sequence[Node], tensor_bytes: int, size: int, trust: bool) -> None:
+    """Refuse a structure that takes far more memory or time than its file is large; nothing of it is taken yet."""
+    cost = structure_cost(nodes)
+    check_expansion(cost.bytes + COPIES * tensor_bytes, size, trust, FileFormatError)
+    if not trust and cost.seconds > max(1.0, size * SECONDS_PER_BYTE):
+        raise FileFormatError(f"its scopes take {cost.seconds:,.0f} seconds to check", *TRUST_HINT)
+
+
+@dataclass(frozen=True)
+class StructureCost:
+    """An upper bound of what checking and compiling take, without the parameters."""
+
+    bytes: int
+    seconds: float
+    """Of the part that grows faster than the file: joining sets of variables."""
+
+
+def structure_cost(nodes: Sequence[Node]) -> StructureCost:
+    """The cost of a circuit of these nodes, children before parents."""
+    units = sum(node.units for node in nodes)
+    edges = sum(_edges(node) for node in nodes)
+    live, joined = _scope_bytes(nodes)
+    fixed = BYTES_PER_NODE * len(nodes) + BYTES_PER_UNIT * units + BYTES_PER_EDGE * edges
+    return StructureCost(fixed + live, joined / SCOPE_BYTES_PER_SECOND)
+
+
+def _edges(node: Node) -> int:
+    """One for each child of each unit of a product, and for each child unit of a sum."""
+    if isinstance(node, Product):
+        return node.units * len(node.children)
+    return node.child_units if isinstance(node, Sum) else 0
+
+
+def _scope_bytes(nodes: Sequence[Node]) -> tuple[int, int]:
+    """The most that all scopes take at one time, and how much is read to join them, as `check_scopes` does it.
+
+    A scope is a bit set, as long as its largest variable; it is dropped when the last parent has read it.
+    """
+    readers = dict.fromkeys(nodes, 0)
+    for node in nodes:
+        for child in node.children:
+            readers[child] += 1
+    size: dict[Node, int] = {}
+    now = most = joined = 0
+    for node in nodes:
+        size[node] = node.variable // 8 if isinstance(node, Input) else max(size[child] for child in node.children)
+        now += size[node]
+        most = max(most, now)
+        for child in node.children:
+            joined += size[node]
+            readers[child] -= 1
+            if not readers[child]:
+                now -= size[child]
+    return most, joined
