@@ -17,7 +17,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     path for path in (str(DOCS.parent / "src"), os.environ.get("PYTHONPATH")) if path
 )
 
-from circurve import __version__, curvature, report  # noqa: E402
+from circurve import __version__, curvature  # noqa: E402
 
 project = "Circurve"
 author = "The Circurve developers"
@@ -65,11 +65,10 @@ ATTRIBUTE = re.compile(r"(?<!`)`(\.\w[^`]*)`(?!`)")
 def tidy(_app: Any, what: str, name: str, _found: Any, _options: Any, lines: list[str]) -> None:
     """Docstrings as Sphinx can read them: no links for attributes, and no sections inside those of modules.
 
-    The packages `circurve.curvature` and `circurve.report` are called like their functions, whose docstrings are shown.
+    The package `circurve.curvature` is called like its function, whose docstring is shown.
     """
-    functions = {"circurve.curvature": curvature.curvature, "circurve.report": report.report}
-    if name in functions:
-        lines[:] = (inspect.getdoc(functions[name]) or "").splitlines()
+    if name == "circurve.curvature":
+        lines[:] = (inspect.getdoc(curvature.curvature) or "").splitlines()
     lines[:] = [ATTRIBUTE.sub(r"``\1``", line) for line in lines]
     if what == "module":
         for number, line in enumerate(lines):

@@ -27,8 +27,8 @@ RECORDS = ("Curvature", "Table")
 
 def public(name):
     """What a public name stands for; the packages `curvature` and `report` are called like their functions."""
-    functions = {"curvature": cc.curvature.curvature, "report": cc.report.report}
-    return functions.get(name, getattr(cc, name))
+    found = getattr(cc, name)
+    return getattr(found, name) if name in ("curvature", "report") else found
 
 
 @pytest.fixture(scope="module")

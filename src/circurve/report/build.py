@@ -110,11 +110,11 @@ def report(
     ----------
     model : Model or FitResult
         What to report on. A FitResult also brings its training curves.
-    data : array, tensor, data frame or Table
+    data : array, data frame or Table
         The rows to measure, in any form that `Model.log_prob` takes; best the training rows.
     path : path, optional
         Where to write the page. Without it, call `save` of what is returned.
-    valid : array, tensor, data frame or Table, optional
+    valid : array, data frame or Table, optional
         Validation rows, to see whether the model overfits. Of a FitResult that set some rows of `data` aside in
         training, these are taken.
     history : FitResult or FleetResult, optional

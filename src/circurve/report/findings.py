@@ -116,10 +116,10 @@ def _fit(evidence: Evidence) -> Finding:
         text = f"{scores}: {near}, which is within the error of these means ({ERRORS * error:,.2f})."
         return Finding("fit", "There is no sign of overfitting.", text)
     share = gap / abs(held.mean) if evidence.discrete and held.mean else None
-    relative = "" if share is None else f", {share:.1%} of the validation score"
+    relative = "" if share is None else f" is {share:.1%} of the validation score and"
     word = "overfits slightly" if share is not None and share < SLIGHT else "overfits"
     headline = f"The model {word}: validation rows score {gap:,.2f} nats lower than training rows."
-    return Finding("fit", headline, f"{scores}{relative}; the error of the gap is {error:,.2f}.")
+    return Finding("fit", headline, f"{scores}. The gap{relative} has a standard error of {error:,.2f}.")
 
 
 def _left_out(score: Score) -> str:
