@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from circurve._version import __version__
-from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, sweep
+from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, shards, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
 
 __all__ = ["app", "main"]
@@ -128,6 +128,8 @@ COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., None]], ...] = (
     (app, "impute", rows.impute),
     (app, "sweep", sweep.sweep),
     (app, "reproduce", reproduce.reproduce_command),
+    (app, "statistics", shards.statistics),
+    (app, "merge", shards.merge),
     (app, "info", info.info),
     (data_app, "list", data.list_known),
     (data_app, "info", data.describe),
