@@ -2,9 +2,9 @@
 
     PYTHONPATH=src python stress/fuzz.py --seconds 3600
 
-Each loader runs in a process of its own, so that a crash of a library is one more finding, not the end. A finding is any
-exception that is not a CircurveError, a crash, or more memory or time than a file of its size may take; its file is kept
-in --findings, and belongs into tests/corpus once it is mended. The record goes to stress/results/fuzzing.json.
+Each loader runs in a process of its own, so that a crash of a library is one more finding, not the end. A finding is
+any exception that is not a CircurveError, a crash, or more memory or time than a file of its size may take; its file is
+kept in --findings, and belongs into tests/corpus once it is mended. The record goes to stress/results/fuzzing.json.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ LEAST_SECONDS = 1.0
 
 def run_target(name: str, seconds: float, seed: int, folder: Path) -> dict[str, Any]:
     """Feed one loader until the time is over; runs in a process of its own."""
-    from fuzz_targets import TARGETS, damaged
-
     from circurve.bounds import SECONDS_PER_BYTE, allowed_bytes
+    from fuzz_targets import TARGETS, damaged
 
     target = TARGETS[name]
     generator, corpus, outcomes = random.Random(seed), target.corpus(), Counter[str]()
@@ -105,9 +104,8 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(run_target(arguments.child, arguments.seconds, arguments.seed, arguments.findings)))
         return
-    from fuzz_targets import TARGETS
-
     from circurve.experiments.plan import describe_environment, portable_command
+    from fuzz_targets import TARGETS
 
     names = arguments.only.split(",") if arguments.only else list(TARGETS)
     results = {}

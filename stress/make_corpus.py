@@ -18,12 +18,11 @@ import pyarrow as pa
 from pyarrow import feather, ipc, parquet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from fuzz_targets import CORPUS
-
 import circurve as cc
 from circurve.curvature import statistics
 from circurve.experiments.records import line_of
 from fixtures.make_models import MODELS
+from fuzz_targets import CORPUS
 
 CSV = "age,sex,income,day\n30,f,1.5,2020-01-31\n,m,?,2021-02-28\n41,f,-2e3,\n"
 NUMBERS = "".join(f"{k % 3},{k % 7},{k % 2}.5\n" for k in range(20))
@@ -60,7 +59,9 @@ def files() -> dict[str, bytes]:
         "arrow/stream.arrow": _arrow(None, ipc.new_stream),
         "arrow/packed.arrow": _arrow("zstd", ipc.new_file),
         "feather/packed.feather": _feather(),
-        "records/three.jsonl": b"".join(line_of({"id": f"r{k}", "score": -k / 3, "history": {"ll": [k, 1.5]}}) for k in range(3)),
+        "records/three.jsonl": b"".join(
+            line_of({"id": f"r{k}", "score": -k / 3, "history": {"ll": [k, 1.5]}}) for k in range(3)
+        ),
         "records/old.jsonl": json.dumps({"id": "r", "final": {"test_ll": -6.25}}).encode() + b"\n",
     }
     made = {"frame": model, **{name: make()[0] for name, make in MODELS.items()}}

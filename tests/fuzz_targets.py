@@ -206,7 +206,7 @@ def _array_damage(generator: random.Random, array: np.ndarray) -> np.ndarray:
         case 4:
             return array.astype(generator.choice(["f4", "f8", "i8", "u1", "?", "f2"]))
         case _:
-            return np.zeros((generator.choice((0, 1, 3, 1000)),) * generator.choice((0, 1, 2, 3)), array.dtype)
+            return np.zeros((generator.choice((0, 1, 3, 100)),) * generator.choice((0, 1, 2, 3)), array.dtype)
     return array
 
 

@@ -18,6 +18,9 @@ __all__ = ["read_npy", "read_npz"]
 MAX_HEADER = 10_000
 """Bytes of the header of an array; numpy's own limit for headers that it evaluates."""
 
+MAX_CHARACTER = 0x10FFFF
+"""The last code point of Unicode."""
+
 COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 """How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
 
@@ -25,7 +28,7 @@ COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 def read_npy(file: IO[bytes], size: int, trust: bool) -> Array:
     """The array of an .npy file of `size` bytes."""
     _check_header(file, size, size, trust, as_table=True)
-    return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    return _read(file)
 
 
 def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> dict[str, Array]:
@@ -43,8 +46,19 @@ def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> 
         found: dict[str, Array] = {}
         for name, info in entries.items():
             with archive.open(info) as packed:
-                found[name] = np.asarray(np.lib.format.read_array(packed, allow_pickle=False))
+                found[name] = _read(packed)
         return found
+
+
+def _read(file: IO[bytes]) -> Array:
+    array = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    if array.dtype.kind == "U":  # numpy does not look whether these are characters
+        points = np.ascontiguousarray(array).view(
+            np.uint32 if array.dtype.isnative else np.dtype(np.uint32).newbyteorder()
+        )
+        if array.size and (points > MAX_CHARACTER).any():
+            raise ValueError("its text holds numbers that are no characters")
+    return array
 
 
 def _check_header(file: IO[bytes], held: int, size: int, trust: bool, as_table: bool) -> int:
