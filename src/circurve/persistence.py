@@ -53,8 +53,8 @@ FORMAT_VERSION = 1
 DTYPES = {"parameters": ("F32", "F64"), "weights": ("F32", "F64"), "mask": ("BOOL",), "select": ("I64",)}
 """What a tensor may hold, by the first part of its name."""
 
-MAX_POSITION = 2**53
-"""A count beyond this is damage, and would only make messages long."""
+MAX_HEADER, MAX_POSITION = 100_000_000, 2**53
+"""The longest header that safetensors allow, and the largest count of anything: beyond, a file is damaged."""
 
 Array = NDArray[Any]
 Record = dict[str, Any]
@@ -91,11 +91,7 @@ def write_model(
         structure["schema"] = schema.to_json()
     texts = [json.dumps(structure, separators=(",", ":")), json.dumps(_checked_extra(extra))]
     metadata = {"circurve": texts[0], "extra": texts[1], "crc32": str(_crc32(text.encode() for text in texts))}
-    try:
-        content = save(arrays, metadata)
-    except SafetensorError as error:
-        raise StructureError(f"{circuit!r} does not fit into a safetensors file: {error}") from error
-    replace_file(path, content)
+    replace_file(path, _file_content(arrays, metadata, circuit))
 
 
 def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit, dict[Node, Tensor]]:
@@ -137,6 +133,22 @@ def _crc32(parts: Iterable[Any]) -> int:
 
 
 # Writing: circuit -> records and arrays -> bytes -> file
+
+
+def _file_content(arrays: Mapping[str, Array], metadata: Mapping[str, str], circuit: Circuit) -> bytes:
+    """A safetensors file with its metadata in front, in their order: the library itself writes them in any order."""
+    try:
+        plain = save(dict(arrays))
+    except SafetensorError as error:
+        raise StructureError(f"{circuit!r} does not fit into a safetensors file: {error}") from error
+    length = int.from_bytes(plain[:8], "little")
+    tensors = plain[8 : 8 + length].strip()[1:]
+    head = b'{"__metadata__":' + json.dumps(metadata, separators=(",", ":")).encode()
+    head += (b"," if tensors != b"}" else b"") + tensors
+    head += b" " * (-len(head) % 8)  # tensors begin at a multiple of 8
+    if len(head) > MAX_HEADER:
+        raise StructureError(f"{circuit!r} does not fit into a safetensors file: its header has {len(head):,} bytes")
+    return b"".join((len(head).to_bytes(8, "little"), head, memoryview(plain)[8 + length :]))
 
 
 def _record(node: Node, position: Mapping[Node, int], circuit: Circuit) -> Record:
