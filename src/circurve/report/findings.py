@@ -195,14 +195,15 @@ def _advice(evidence: Evidence) -> Finding:
 
 def _against_overfitting(stopped_well: bool, smooth: str) -> Finding:
     """stopped_well: the history shows that no other epoch did better by validation."""
-    gated = (
-        "Gated(mu='auto') penalises the sharpest nodes, and falls back on plain EM where that is as good by validation."
+    then = (
+        "In our measurements a small pseudocount (0.01) helped most, then fewer units. Gated(mu='auto') penalises the "
+        "sharpest nodes, and falls back on plain EM where that is as good by validation."
     )
     if stopped_well:
-        text = f"No other epoch did clearly better by validation, so an earlier stop would not help. {gated}"
-        return Finding("advice", "Try fewer units or a penalty on sharp nodes.", text + smooth)
-    text = f"Choosing the epoch by validation rows (select='best') usually helps most. Then a penalty: {gated}"
-    return Finding("advice", "Try an earlier stop, fewer units or a penalty.", text + smooth)
+        text = f"No other epoch did clearly better by validation, so an earlier stop would not help. {then}"
+        return Finding("advice", "Try a small pseudocount or fewer units.", text + smooth)
+    text = f"Choosing the epoch by validation rows (select='best') comes first. {then}"
+    return Finding("advice", "Try an earlier stop, a small pseudocount or fewer units.", text + smooth)
 
 
 def _last_valid(evidence: Evidence) -> float:
