@@ -16,7 +16,18 @@ from circurve.curvature import (
     per_sample,
     top_eigenvalues,
 )
-from circurve.data import Dataset, Examples, Table, infer_families, infer_schema, load_data, load_dataset, take_fraction
+from circurve.data import (
+    Dataset,
+    Examples,
+    Stream,
+    Table,
+    infer_families,
+    infer_schema,
+    load_data,
+    load_dataset,
+    open_stream,
+    take_fraction,
+)
 from circurve.errors import (
     CircurveError,
     CircurveWarning,
@@ -24,6 +35,7 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MemoryLimitError,
     MissingPackageError,
     OptionError,
     ParameterError,
@@ -96,6 +108,7 @@ __all__ = [
     "Grid",
     "Indicator",
     "Input",
+    "MemoryLimitError",
     "MissingPackageError",
     "Model",
     "Models",
@@ -106,6 +119,7 @@ __all__ = [
     "Product",
     "Run",
     "Schema",
+    "Stream",
     "StructureError",
     "Sum",
     "Table",
@@ -137,6 +151,7 @@ __all__ = [
     "local_hessian",
     "mix",
     "mixture",
+    "open_stream",
     "per_sample",
     "random_binary_trees",
     "register_family",

@@ -17,6 +17,7 @@ __all__ = [
     "DownloadError",
     "FileAccessError",
     "FileFormatError",
+    "MemoryLimitError",
     "MissingPackageError",
     "OptionError",
     "ParameterError",
@@ -147,6 +148,25 @@ class MissingPackageError(OptionError, ImportError):
     >>> import circurve as cc
     >>> raise cc.MissingPackageError("circurve.plots needs matplotlib: pip install 'circurve[plots]'")
     MissingPackageError: circurve.plots needs matplotlib: pip install 'circurve[plots]'
+    """
+
+
+class MemoryLimitError(CircurveError, MemoryError):
+    """More memory would be needed than there is, or than the budget allows; it says what for, and what to change.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> try:
+    ...     cc.chow_liu_tree([[0, 1], [1, 1]], memory_budget=100)
+    ... except cc.MemoryLimitError as error:
+    ...     print(str(error).partition(":")[0])
+    mutual information needs 1.12 kB (blocks 1.12 kB), but memory_budget=100 is less
     """
 
 

@@ -18,7 +18,7 @@ from circurve.cli.files import check_plot, check_report, check_target, read_trai
 from circurve.cli.loading import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
-from circurve.cli.parse import parse_dropped
+from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, print_text, significant
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
@@ -80,6 +80,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     report: options.ReportOption = None,
     device: options.DeviceOption = options.DEVICE,
     trust: options.TrustOption = False,
+    memory_budget: options.BudgetOption = None,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -98,6 +99,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
     source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
+    budget = parse_bytes(memory_budget)
     files = (model, *files_of(source))
     if csv is not None:
         check_target("--csv", csv, files)
@@ -114,7 +116,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
     with about(data):
-        measured = reduce(add, (measure(loaded, part) for part in parts.values()))
+        measured = reduce(add, (measure(loaded, part, memory_budget=budget) for part in parts.values()))
     curv = measured.with_local(estimator.value)
     whole = Measured(
         reduce(add, parts.values()), _held_out(loaded, dataset, split), _page_options(dataset, split, estimator)

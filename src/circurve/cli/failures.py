@@ -20,6 +20,7 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MemoryLimitError,
     OptionError,
     TrainingError,
     WorkerError,
@@ -32,7 +33,7 @@ FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 """What typer raises for unknown options and the like; from click, or from typer's own copy of it."""
 
-BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError)
+BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
 Options: TypeAlias = Mapping[str, str]
 """The options of the program, `--data-dir`, by their names in Python."""

@@ -38,7 +38,7 @@ from circurve.cli.saving import Target
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.training import STOPPED, Job, Sized, describe_job, describe_run, load_for, train, train_sizes
 from circurve.cli.workers import join_workers
-from circurve.data import Dataset
+from circurve.data import Dataset, is_streamed
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
 from circurve.learning.options import Settings
@@ -116,6 +116,8 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     elif len(sizes) > 1 and structure in WITHOUT_UNITS:
         raise OptionError(f"--units has no effect with --structure {structure}; leave it out")
     parts, record = load_for(job, source, held, 1 if mixture is not None else len(sizes))
+    if mixture is not None and is_streamed(parts.train):
+        raise OptionError("--ensemble draws rows again and again, which needs them in memory; not for streams")
     target = Target(out, training.overwrite, training.checkpoint)
     if mixture is not None:
         check_rows(mixture, parts)

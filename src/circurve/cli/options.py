@@ -211,6 +211,15 @@ GatesOption = Annotated[
 SeedOption = Annotated[int, option_of(Run, "seed", "N")]
 DrawSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same rows.")]
 InitOption = Annotated[Init, option_of(Run, "init")]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-budget",
+        metavar="N|NMB|NGB",
+        show_default="what is free",
+        help="Bytes for data, results and buffers; more is refused before it is taken.",
+    ),
+]
 TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
 DataDirOption = Annotated[
     Path | None,

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource, Stream, Table
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.learning.options import Run, Settings
 from circurve.model import Model
@@ -49,7 +49,7 @@ class Training:
     """One training of a fleet."""
 
     circuit: Circuit
-    tables: Mapping[str, Table]
+    tables: Mapping[str, RowSource]
     runs: Sequence[Run]
     settings: Settings
     start: Model | None
@@ -83,7 +83,7 @@ def option_facts(record: Any) -> Facts:
     return {name: describe_value(getattr(record, name)) for name in names}
 
 
-def table_facts(tables: Mapping[str, Table | None]) -> Facts:
+def table_facts(tables: Mapping[str, RowSource | None]) -> Facts:
     """A digest of each table."""
     return {f"{name} rows": "none" if table is None else _table_digest(table) for name, table in tables.items()}
 
@@ -150,9 +150,14 @@ def circuit_digest(circuit: Circuit) -> str:
     return DIGEST + found.hexdigest()
 
 
-def _table_digest(table: Table) -> str:
-    parts = (table.values, table.observed, table.weights, table.labels, table.impossible)
-    return digest(parts)
+def _table_digest(source: RowSource) -> str:
+    """Of all that rows hold; of a stream also how it is shuffled. Batches that come as they like have a shape only."""
+    if isinstance(source, Table):
+        return digest((source.values, source.observed, source.weights, source.labels, source.impossible))
+    assert isinstance(source, Stream)
+    words = f"{source.shape} {source.reader.access} {source.window}"
+    pieces = () if source.reader.access == "sequence" else source.pieces()
+    return text_digest([words, *(_table_digest(piece) for piece in pieces)])
 
 
 def digest(tensors: Iterable[Tensor | None]) -> str:

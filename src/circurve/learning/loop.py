@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource
 from circurve.engine import Backend, BackendName, Params, Program, Request, choose_backend, chunks, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import ParameterError, warn_user
@@ -63,7 +63,9 @@ class Trainer:
 
     fleet: Fleet
 
-    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Table]) -> None:
+    def __init__(
+        self, program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]
+    ) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
         self.shuffles = {run.seed: generator(run.seed, stream=1) for run in runs}
         self.select = settings.select or ("best" if "valid" in data else "last")
@@ -143,14 +145,16 @@ class Trainer:
         if self.settings.batch_size is None:
             return {}
         seeds = dict.fromkeys(self.runs[run].seed for run in self.fleet.active)
-        rows = len(self.data["train"])
-        return {seed: torch.randperm(rows, generator=self.shuffles[seed]) for seed in seeds}
+        return {seed: self.data["train"].order(self.shuffles[seed]) for seed in seeds}
 
     def _batches(self, runs: Sequence[Run], orders: dict[int, Tensor]) -> Batches:
         rows, device = len(self.data["train"]), self.fleet.kept.device
         if not orders:
             return Batches.even(None, rows, None)
         different = list(dict.fromkeys(run.seed for run in runs))
+        if len(different) == 1:  # of many rows, an order for each run would take much memory
+            same = orders[different[0]].to(device).expand(len(runs), -1)
+            return Batches.even(same, rows, self.settings.batch_size)
         drawn = torch.stack([orders[seed] for seed in different]).to(device)
         of_run = torch.tensor([different.index(run.seed) for run in runs], device=device)
         return Batches.even(drawn.index_select(0, of_run), rows, self.settings.batch_size)  # (R, N)

@@ -70,7 +70,7 @@ class Rows:
         return {**table_facts(tables), "schema": text_digest(self.schema), **option_facts(self.settings)}
 
 
-def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut:
+def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut[Table]:
     """The training rows and the validation rows: those given, or a share of the training rows (None is 10 %)."""
     if valid is None:
         return set_aside(table)

@@ -119,7 +119,12 @@ class Settings:
         python='"reference" is plain torch, "fused" insists on the CUDA kernels, "auto" takes the fastest that can '
         "compute the circuit.",
     )
-    memory_budget: int | None = option(None, "Bytes for buffers.", python="None is a share of what is free.")
+    memory_budget: int | None = option(
+        None,
+        "Bytes for parameters, data, shuffles and buffers.",
+        python="More is refused before it is taken. None is what is free, and a share of it for buffers.",
+        shown="what is free",
+    )
     track: bool = option(False, "Measure sharpness and gates in every epoch.")
     checkpoint: str | PathLike[str] | None = option(
         None,

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve import queries
+from circurve.data import answer_in_pieces, is_streamed
 from circurve.errors import DataError, OptionError
 from circurve.queries.answers import Completion, Estimate, Writer, together
-from circurve.queries.given import Given, read_given
+from circurve.queries.given import Given, as_given, read_given
 from circurve.queries.target import Target
 from circurve.schema import Schema
 
@@ -67,7 +68,7 @@ class Questions:
         """The answer, given that of each run by its number."""
         return together([answer(run) for run in range(self.params.runs)], self._run_names)
 
-    def marginal(self, rows: Any, *, log: bool = False, unseen: Unseen = "impossible") -> Any:
+    def marginal(self, rows: Any, *, log: bool = False, unseen: Unseen = "impossible", out: Any = None) -> Any:
         """Probability of what is known of each row, everything else summed or integrated out.
 
         Parameters
@@ -78,12 +79,16 @@ class Questions:
             Return the logarithm.
         unseen : {"impossible", "missing", "error"}, default "impossible"
             As in `log_prob`.
+        out : array, optional
+            Filled with the result, and returned; a stream is read piece by piece.
 
         Returns
         -------
         float or array
             One number for each row; a density if columns are continuous.
         """
+        if out is not None or (is_streamed(rows) and self._run_names is None):
+            return answer_in_pieces(rows, None, lambda part: self.marginal(part, log=log, unseen=unseen), out)
         asked = self._read(rows, unseen)
         found = queries.marginal(self._target, asked.evidence)
         return self._probabilities(_with_share(found, asked), asked.single, log)
@@ -239,7 +244,7 @@ class Questions:
         known = self._read(given)
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise OptionError(f"n must be a whole number >= 1, not {n!r}")
-        drawn = _as_given(queries.sample(self._target, known.evidence, int(n), _seed(seed)), known)  # (R, n, N, V)
+        drawn = as_given(queries.sample(self._target, known.evidence, int(n), _seed(seed)), known)  # (R, n, N, V)
         rows = drawn.swapaxes(1, 2).reshape(len(drawn), -1, drawn.shape[-1])  # (R, N n, V)
         return self._frames(rows, known.frame)
 
@@ -273,7 +278,7 @@ class Questions:
             found = queries.sample(self._target, known.evidence, draws, _seed(seed))  # (R, draws, N, V)
         else:
             found = self._expected(known, averaged).unsqueeze(1)
-        whole = _as_given(found, known)
+        whole = as_given(found, known)
         tables = [self._frames(whole[:, draw], known.source, averaged) for draw in range(draws)]
         return tables if draws > 1 else tables[0]
 
@@ -308,7 +313,7 @@ class Questions:
         """
         known = self._read(given)
         found = queries.most_probable(self._target, known.evidence)
-        values = _as_given(found.values, known)  # (R, N, V)
+        values = as_given(found.values, known)  # (R, N, V)
         score, bound = (part.double().cpu().numpy() for part in (found.log_prob, found.upper_bound))  # (R, N)
         exact = found.exact.cpu().numpy()
 
@@ -386,14 +391,6 @@ class Questions:
 
 def _with_share(log_prob: Tensor, asked: Given) -> Tensor:  # (R, N)
     return log_prob if asked.log_share is None else log_prob.double() + asked.log_share.to(log_prob.device)
-
-
-def _as_given(values: Tensor, known: Given) -> Array:  # (..., N, V)
-    """The values, with what was given in its own digits: the model may compute in float32."""
-    table = known.table
-    given = table.values.double().numpy()
-    observed = np.ones(given.shape, dtype=np.bool_) if table.observed is None else table.observed.numpy()
-    return np.where(observed, given, values.double().cpu().numpy())
 
 
 def _seed(seed: int | None) -> int:
