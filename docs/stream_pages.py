@@ -35,15 +35,16 @@ def large_data_page() -> str:
     rate = min(by_kind[kind]["rate_beside_memory"] for kind in ("mapped", "parquet"))
     bits = "bit by bit that of" if by_kind["mapped"]["same_bits_as_in_memory"] else "close to that of"
     size = f"{found['rows']:,} rows x {found['variables']} columns"
+    wide = load("wide_tree")["results"]
     heads = ["source", "peak memory", "rows per CPU second", "rate", "same tree", "train log-likelihood"]
     return f"""# Data larger than memory
 
 <!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
 
-1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow file,
-   a folder of them, a torch `DataLoader`, or any iterable of batches.
-2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rate in memory. The result of a mapped array
-   is {bits} the array in memory with the same seed.
+1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow
+   file, a folder of them, a torch `DataLoader`, or any iterable of batches.
+2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rate in memory. The result of a
+   mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
    an error that says what needs it and what to change.
 
@@ -75,16 +76,17 @@ circurve evaluate model.safetensors folder/ --scores scores.parquet
 | Parquet (row groups), Arrow (record batches) | blocks in random order; rows mixed within windows of blocks |
 | `DataLoader`, iterables | as they come: let the loader shuffle |
 
-A window is as many blocks as half of `buffer` holds (`open_stream(buffer=...)`, 256 MiB by default), and two windows are
-in memory at a time. Data that fit into one window are mixed as in memory. `open_stream(array, block_rows=N)` shuffles an
-array like a file, which suits arrays that are larger than memory: a disk reads blocks faster than single rows. Runs of a
-fleet with different seeds read different blocks at the same time, and each needs its own windows.
+A window is as many blocks as half of `buffer` holds (`open_stream(buffer=...)`, 256 MiB by default), and two windows
+are in memory at a time. Data that fit into one block are mixed as in memory. `open_stream(array, block_rows=N)`
+shuffles an array like a file, which suits arrays that are larger than memory: a disk reads blocks faster than single
+rows. Runs of a fleet with different seeds read different blocks at the same time, and each needs its own windows.
 
 ## What is read when
 
-The schema comes from a pass over all rows; for batches with column names, from 100,000 evenly spaced rows. The tree comes
-from a pass over all rows. Of streams with more than about 4,000 columns it comes from evenly spaced rows, 256 MiB of
-them. A line on standard error says which. `fit` reads all rows once more to check them, then once in each epoch.
+The schema comes from a pass over all rows; for batches with column names, from 100,000 evenly spaced rows. The tree
+comes from a pass over all rows; for files and batches with more than about 4,000 columns, from evenly spaced rows,
+256 MiB of them. A line on standard error says which. `fit` reads all rows once more to check them, then once in each
+epoch.
 
 Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the
 command line, folders are streamed, and files with more than {1 << 27:,} values.
@@ -96,6 +98,6 @@ source in a process of its own. {origin(file["environment"])}
 
 {table(heads, _rows(found))}
 
-Chow-Liu trees of many columns are bounded too: the matrix of mutual information is made block by block, and 20,000 binary
-columns x 10,000 rows stay below 1 GiB (`tests/structures/test_chow_liu.py` compares the trees).
+Chow-Liu trees of many columns are bounded too, because the matrix of mutual information is made block by block:
+{wide["columns"]:,} binary columns x {wide["rows"]:,} rows take {wide["peak_gib"]:.2f} GiB, the data included. {origin(load("wide_tree")["environment"])}
 """

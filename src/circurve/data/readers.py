@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from circurve.data.convert import Array, Names, native
 from circurve.data.entry import as_table
 from circurve.data.table import Table, table_of
-from circurve.errors import DataError
+from circurve.errors import DataError, needs
 
 __all__ = ["ArrayReader", "ArrowReader", "BatchReader", "ParquetReader"]
 
@@ -91,8 +91,8 @@ class _FrameReader:
     access = "blocks"
 
     def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None, name: str) -> None:
-        if find_spec("pyarrow") is None:
-            raise DataError(f"{name}: streams of Parquet and Arrow files need pyarrow: pip install pyarrow")
+        with needs("pyarrow", "streaming Parquet and Arrow files"):
+            import_module("pyarrow")
         self.name = name
         self.files = [self._open(path) for path in paths]
         found = list(self._names(self.files[0]))
