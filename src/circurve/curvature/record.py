@@ -19,7 +19,7 @@ from circurve.data.array_files import read_npz
 from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     import pandas as pd
