@@ -255,7 +255,8 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
 
 def test_missing_permissions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_file(tmp_path / "m")
-    monkeypatch.setattr(whole_files, "open", failing(errno.EACCES), raising=False)  # chmod does not stop root
+    for module in (whole_files, persistence):
+        monkeypatch.setattr(module, "open", failing(errno.EACCES), raising=False)  # chmod does not stop root
     assert_write_fails(path, "Permission denied")
     with pytest.raises(FileAccessError, match=r"cannot read .*m: Permission denied"):
         read_model(path)
