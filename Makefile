@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests coverage docs gpu-check format web clean
+.PHONY: demo test lint types contracts tests coverage docs gpu-check stress format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -58,6 +58,10 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/mixture.py --units 32,100 --name mixture_cuda $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/queries.py --device cuda --repeats 15 $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/scaling.py
+
+# An hour of damaged files for every loader; records go to stress/results.
+stress: $(STAMP)
+	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/fuzz.py --seconds 3600
 
 format: $(STAMP)
 	$(BIN)/ruff format .

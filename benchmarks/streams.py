@@ -4,7 +4,8 @@
 
 Rows of a random tree of 64 binary variables are written once, as a .npy file that is mapped and as a Parquet file.
 Each training runs in a process of its own, so that its peak is its own; the kinds take turns. The rate is that of the
-epochs, by CPU time of the process (one thread), which a busy machine disturbs less than the clock does.
+epochs after the first, by the clock, waiting for the disk included, and by CPU time of the process (one thread), which
+leaves waiting out and which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def write_data(folder: Path, rows: int) -> None:
 def train(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """One training: structure, then epochs; in a process of its own."""
     import circurve as cc
+    from circurve.learning.fingerprint import circuit_digest  # of the nodes, whatever they are called
 
     data: Any = folder / "rows.parquet"
     if kind != "parquet":
@@ -77,10 +79,11 @@ def train(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, Any
         "kind": kind,
         "structure_seconds": round(seconds[1] - seconds[0], 2),
         "seconds": round(seconds[-1] - seconds[0], 2),
+        "rows_per_second": round(rows / (seconds[-2] - seconds[first])),
         "rows_per_cpu_second": round(rows / (cpu[-2] - cpu[first])),
         "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3),
         "train_ll": result.train_ll,
-        "tree": zlib.crc32(repr([node.name for node in circuit.nodes]).encode()),
+        "tree": circuit_digest(circuit)[-16:],
         "weights": zlib.crc32(weights),
     }
 
@@ -90,18 +93,26 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_kind = {kind: [run for run in found if run["kind"] == kind] for kind in KINDS}
     listed = []
     for runs in by_kind.values():
-        ratios = [
-            a["rows_per_cpu_second"] / b["rows_per_cpu_second"] for a, b in zip(runs, by_kind["memory"], strict=True)
-        ]
-        first, memory = runs[0], by_kind["memory"][0]
+        first, memory = runs[0], by_kind["memory"]
+        beside = {
+            f"{rate}_beside_memory": round(
+                statistics.median(a[rate] / b[rate] for a, b in zip(runs, memory, strict=True)), 3
+            )
+            for rate in ("rows_per_second", "rows_per_cpu_second")
+        }
+        medians = {
+            name: statistics.median(run[name] for run in runs)
+            for name in ("structure_seconds", "seconds", "rows_per_second", "rows_per_cpu_second")
+        }
         listed.append(
             {
                 **first,
-                "rows_per_cpu_second": statistics.median(run["rows_per_cpu_second"] for run in runs),
-                "rate_beside_memory": round(statistics.median(ratios), 3),
+                **medians,
+                **beside,
+                "turns": len(runs),
                 "peak_gib": max(run["peak_gib"] for run in runs),
-                "same_tree_as_in_memory": first["tree"] == memory["tree"],
-                "same_bits_as_in_memory": first["weights"] == memory["weights"],
+                "same_tree_as_in_memory": first["tree"] == memory[0]["tree"],
+                "same_bits_as_in_memory": first["weights"] == memory[0]["weights"],
             }
         )
     return listed

@@ -132,6 +132,7 @@ CASES: dict[str, Callable[[str], Any]] = {
     "local_hessian": lambda device: cc.local_hessian(model(device), X[:5], circuit().sums[0]),
     "mix": lambda device: cc.mix([model(device), model(device)]).log_prob(X),
     "per_sample": lambda device: cc.per_sample(model(device), X).total,
+    "report": lambda device: len(cc.report(model(device), X, valid=X[:30]).findings),
     "top_eigenvalues": lambda device: cc.top_eigenvalues(model(device), X, 2),
     "torch_module": gradient,
 }

@@ -26,9 +26,9 @@ RECORDS = ("Curvature", "Table")
 
 
 def public(name):
-    """What a public name stands for; the package `curvature` is called like its function."""
+    """What a public name stands for; the packages `curvature` and `report` are called like their functions."""
     found = getattr(cc, name)
-    return cc.curvature.curvature if found is cc.curvature else found
+    return getattr(found, name) if name in ("curvature", "report") else found
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeGuard
 
@@ -41,11 +39,11 @@ from circurve.engine.params import SAVED_TOLERANCE, check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
-from circurve.leftovers import clean_leftovers, temporary_name
 from circurve.model_checks import check_cost
 from circurve.schema import Schema
+from circurve.whole_files import reason_of, refuse_special, replace_file
 
-__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "replace_file", "write_model"]
+__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
 
 FORMAT_VERSION = 1
 """The version that is written, and the newest that is read."""
@@ -53,8 +51,8 @@ FORMAT_VERSION = 1
 DTYPES = {"parameters": ("F32", "F64"), "weights": ("F32", "F64"), "mask": ("BOOL",), "select": ("I64",)}
 """What a tensor may hold, by the first part of its name."""
 
-MAX_POSITION = 2**53
-"""A count beyond this is damage, and would only make messages long."""
+MAX_HEADER, MAX_POSITION = 100_000_000, 2**53
+"""The longest header that safetensors allow, and the largest count of anything: beyond, a file is damaged."""
 
 Array = NDArray[Any]
 Record = dict[str, Any]
@@ -91,11 +89,7 @@ def write_model(
         structure["schema"] = schema.to_json()
     texts = [json.dumps(structure, separators=(",", ":")), json.dumps(_checked_extra(extra))]
     metadata = {"circurve": texts[0], "extra": texts[1], "crc32": str(_crc32(text.encode() for text in texts))}
-    try:
-        content = save(arrays, metadata)
-    except SafetensorError as error:
-        raise StructureError(f"{circuit!r} does not fit into a safetensors file: {error}") from error
-    replace_file(path, content)
+    replace_file(path, _file_content(arrays, metadata, circuit))
 
 
 def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit, dict[Node, Tensor]]:
@@ -137,6 +131,22 @@ def _crc32(parts: Iterable[Any]) -> int:
 
 
 # Writing: circuit -> records and arrays -> bytes -> file
+
+
+def _file_content(arrays: Mapping[str, Array], metadata: Mapping[str, str], circuit: Circuit) -> bytes:
+    """A safetensors file with its metadata in front, in their order: the library itself writes them in any order."""
+    try:
+        plain = save(dict(arrays))
+    except SafetensorError as error:
+        raise StructureError(f"{circuit!r} does not fit into a safetensors file: {error}") from error
+    length = int.from_bytes(plain[:8], "little")
+    tensors = plain[8 : 8 + length].strip()[1:]
+    head = b'{"__metadata__":' + json.dumps(metadata, separators=(",", ":")).encode()
+    head += (b"," if tensors != b"}" else b"") + tensors
+    head += b" " * (-len(head) % 8)  # tensors begin at a multiple of 8
+    if len(head) > MAX_HEADER:
+        raise StructureError(f"{circuit!r} does not fit into a safetensors file: its header has {len(head):,} bytes")
+    return b"".join((len(head).to_bytes(8, "little"), head, memoryview(plain)[8 + length :]))
 
 
 def _record(node: Node, position: Mapping[Node, int], circuit: Circuit) -> Record:
@@ -203,44 +213,6 @@ def _checked_extra(extra: Mapping[str, str] | None) -> dict[str, str]:
     return dict(extra or {})
 
 
-def replace_file(path: str | PathLike[str], content: bytes) -> None:
-    """Write beside the target, then rename over it; a link is followed, and its target replaced.
-
-    Leftovers of processes that were killed while they wrote to the same folder are removed first.
-    """
-    try:
-        target = os.path.realpath(path)
-        _refuse_special(target)
-        clean_leftovers(os.path.dirname(target))
-        temporary = os.path.join(os.path.dirname(target), temporary_name())
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(OSError):  # no file yet, or a file system without modes
-                shutil.copymode(target, temporary)
-            os.replace(temporary, target)
-        except BaseException:  # also an interrupt from the keyboard
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise FileAccessError(f"cannot write {os.fspath(path)}: {_reason(error)}") from error
-
-
-def _refuse_special(path: str) -> None:
-    """Raise OSError for anything that exists but is not a plain file: renaming over /dev/null would destroy it."""
-    if os.path.isdir(path):
-        raise IsADirectoryError("it is a folder")
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError("it is not a regular file")
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
 # Reading: file -> checked texts -> arrays and nodes -> circuit
 
 
@@ -259,17 +231,17 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     except RecursionError as error:
         raise FileFormatError(f"{os.fspath(path)}: the structure is nested too deeply") from error
     except OSError as error:
-        raise FileAccessError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {reason_of(error)}") from error
 
 
 def _check_readable(path: str | PathLike[str]) -> None:
     """Raise the errors of opening a file here: safetensors would report them in words of its own."""
     try:
-        _refuse_special(os.fspath(path))
+        refuse_special(os.fspath(path))
         with open(path, "rb") as file:
             empty = not file.read(1)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise FileAccessError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {reason_of(error)}") from error
     if empty:
         raise FileFormatError(f"{os.fspath(path)}: the file is empty")
 

@@ -24,7 +24,8 @@ from circurve.cli.show import document
 from circurve.errors import MissingPackageError, OptionError
 from circurve.learning.parallel import worker
 from circurve.model import Model
-from circurve.persistence import read_metadata, replace_file
+from circurve.persistence import read_metadata
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

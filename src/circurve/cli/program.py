@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from circurve._version import __version__
-from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, sweep
+from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, shards, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
 from circurve.cli.signals import exit_code, ignore_signals, listen
 from circurve.cli.workers import leave_workers
@@ -133,6 +133,8 @@ COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., None]], ...] = (
     (app, "impute", rows.impute),
     (app, "sweep", sweep.sweep),
     (app, "reproduce", reproduce.reproduce_command),
+    (app, "statistics", shards.statistics),
+    (app, "merge", shards.merge),
     (app, "info", info.info),
     (data_app, "list", data.list_known),
     (data_app, "info", data.describe),

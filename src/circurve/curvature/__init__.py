@@ -35,6 +35,7 @@ from circurve.curvature.analysis import (
 from circurve.curvature.hessian import Edge, Hessian, hessian, hessian_diagonal, local_hessian, top_eigenvalues
 from circurve.curvature.measure import curvature, hessian_trace, per_sample
 from circurve.curvature.record import Curvature, NodeRef, PerSample, load_curvature
+from circurve.curvature.shards import ShardStatistics, load_statistics, merge_statistics, statistics
 
 __all__ = [
     "Attenuation",
@@ -47,6 +48,7 @@ __all__ = [
     "PerSample",
     "Reversal",
     "Reversals",
+    "ShardStatistics",
     "attenuation",
     "concentration",
     "curvature",
@@ -55,10 +57,13 @@ __all__ = [
     "hessian_diagonal",
     "hessian_trace",
     "load_curvature",
+    "load_statistics",
     "local_hessian",
+    "merge_statistics",
     "per_sample",
     "rank_by",
     "reversals",
+    "statistics",
     "top_eigenvalues",
 ]
 

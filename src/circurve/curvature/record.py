@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from circurve.bounds import cut, parse_json
 from circurve.cards import card, facts_table, rows_table
+from circurve.data.array_files import read_npz
 from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,13 +256,17 @@ class Curvature:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one .npz file, all or nothing."""
+        replace_file(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes."""
         refs = json.dumps([[n.node, n.name, n.unit] for n in self.nodes])
         arrays: dict[str, Any] = {name: getattr(self, name) for name in self.columns}
         arrays |= {f"mean_ratio.{i}": ratio for i, ratio in enumerate(self.mean_ratio)}
         arrays |= {"weight": self.weight, "impossible": self.impossible, "nodes": refs, "format": FORMAT}
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
-        replace_file(path, content.getvalue())
+        return content.getvalue()
 
     def _repr_html_(self) -> str:
         rows = [
@@ -310,13 +316,15 @@ def squared_ratios(mean_ratio: Sequence[NDArray[np.float64]]) -> Vector:
     return np.concatenate([np.zeros(0), *(np.square(layer).sum(-1).reshape(-1) for layer in mean_ratio)])
 
 
-def load_curvature(path: str | PathLike[str]) -> Curvature:
+def load_curvature(path: str | PathLike[str], *, trust: bool = False) -> Curvature:
     """Read a file written by `Curvature.save`.
 
     Parameters
     ----------
     path : str or path
         A .npz file.
+    trust : bool, default False
+        Also take a file that needs more than ten times its size in memory (and more than 256 MB).
 
     Returns
     -------
@@ -345,16 +353,20 @@ def load_curvature(path: str | PathLike[str]) -> Curvature:
         content = Path(path).read_bytes()
     except OSError as error:
         raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+    return curvature_from_bytes(content, path, trust)
+
+
+def curvature_from_bytes(content: bytes, path: str | PathLike[str], trust: bool) -> Curvature:
+    """The record that `Curvature.to_bytes` wrote; `path` is for messages."""
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            stored = {name: file[name] for name in file.files}
+        stored: dict[str, Any] = dict(read_npz(io.BytesIO(content), len(content), trust, as_table=False))
         if str(stored["format"]) != FORMAT:
-            raise FileFormatError(f"{path}: not a curvature file of this version ({stored['format']})")
+            raise FileFormatError(f"not a curvature file of this version ({cut(str(stored['format']))})")
         layers = sum(name.startswith("mean_ratio.") for name in stored)
         robust = [name for name in ROBUST if name in stored]
         record = Curvature(
             **{name: stored[name] for name in (*COLUMNS, *robust)},
-            nodes=tuple(NodeRef(*ref) for ref in json.loads(str(stored["nodes"]))),
+            nodes=tuple(NodeRef(*ref) for ref in parse_json(str(stored["nodes"]), len(content), trust)),
             weight=float(stored["weight"]),
             impossible=int(stored["impossible"]),
             mean_ratio=tuple(stored[f"mean_ratio.{i}"] for i in range(layers)),
@@ -363,7 +375,7 @@ def load_curvature(path: str | PathLike[str]) -> Curvature:
         if any(column.dtype != np.float64 or column.shape != (len(record),) for column in columns):
             raise ValueError("its columns do not fit together")
         return record
-    except FileFormatError:
-        raise
+    except CircurveError as error:
+        raise FileFormatError(f"{path}: ", *error.parts) from error
     except Exception as error:
-        raise FileFormatError(f"{path}: not a readable curvature file ({error})") from error
+        raise FileFormatError(f"{path}: not a readable curvature file ({cut(str(error))})") from error

@@ -18,33 +18,50 @@ __all__ = ["read_npy", "read_npz"]
 MAX_HEADER = 10_000
 """Bytes of the header of an array; numpy's own limit for headers that it evaluates."""
 
+MAX_CHARACTER = 0x10FFFF
+"""The last code point of Unicode."""
+
 COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 """How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
 
 
 def read_npy(file: IO[bytes], size: int, trust: bool) -> Array:
     """The array of an .npy file of `size` bytes."""
-    _check_header(file, size, size, trust)
-    return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    _check_header(file, size, size, trust, as_table=True)
+    return _read(file)
 
 
-def read_npz(file: IO[bytes], size: int, trust: bool) -> dict[str, Array]:
-    """The arrays of an .npz file of `size` bytes, by name; none is unpacked before all of them are found to fit."""
+def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> dict[str, Array]:
+    """The arrays of an .npz file of `size` bytes, by name; none is unpacked before all of them are found to fit.
+
+    as_table: whether they are to become tables, which takes more memory than the arrays themselves.
+    """
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         needed = 0
         for info in entries.values():
             with archive.open(info) as packed:
-                needed += _check_header(packed, info.file_size, size, trust)
+                needed += _check_header(packed, info.file_size, size, trust, as_table)
         check_expansion(needed, size, trust, DataError)
         found: dict[str, Array] = {}
         for name, info in entries.items():
             with archive.open(info) as packed:
-                found[name] = np.asarray(np.lib.format.read_array(packed, allow_pickle=False))
+                found[name] = _read(packed)
         return found
 
 
-def _check_header(file: IO[bytes], held: int, size: int, trust: bool) -> int:
+def _read(file: IO[bytes]) -> Array:
+    array = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+    if array.dtype.kind == "U":  # numpy does not look whether these are characters
+        points = np.ascontiguousarray(array).view(
+            np.uint32 if array.dtype.isnative else np.dtype(np.uint32).newbyteorder()
+        )
+        if array.size and (points > MAX_CHARACTER).any():
+            raise ValueError("its text holds numbers that are no characters")
+    return array
+
+
+def _check_header(file: IO[bytes], held: int, size: int, trust: bool, as_table: bool) -> int:
     """The memory that an array takes by its header; an error if `held` bytes cannot hold it, or if it is too much.
 
     The file is left at its beginning where it can be; an entry of an archive is opened again.
@@ -58,7 +75,7 @@ def _check_header(file: IO[bytes], held: int, size: int, trust: bool) -> int:
     declared = math.prod(shape) * dtype.itemsize
     if declared > held - head.tell():
         raise ValueError(f"its header declares {declared:,} bytes, of which {held:,} are there")
-    needed = declared * COPIES.get(dtype.kind, 3)
+    needed = declared * (COPIES.get(dtype.kind, 3) if as_table else 1)
     check_expansion(needed, size, trust, DataError)
     if file.seekable() and not isinstance(file, zipfile.ZipExtFile):
         file.seek(0)

@@ -292,11 +292,14 @@ def _by_pyarrow(raw: bytes, trust: bool) -> Any:
         file = parquet.ParquetFile(source, **limits)
         check_parquet(file, len(raw), trust)
         texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-        return parquet.ParquetFile(source, read_dictionary=texts, **limits).read()
+        table = parquet.ParquetFile(source, read_dictionary=texts, **limits).read()
+        table.validate(full=True)
+        return table
     if not raw.startswith(b"FEA1"):
         check_arrow(raw, trust)
     read = feather.read_table if raw.startswith((b"ARROW1", b"FEA1")) else lambda s: ipc.open_stream(s).read_all()
     table = read(source)
+    table.validate(full=True)  # offsets and codes that point outside would end the process later
     check_table(table, len(raw), trust)
     return table
 

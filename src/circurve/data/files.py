@@ -25,6 +25,8 @@ TEXT = (".csv", ".tsv", ".txt", ".data")
 FRAMES = (".parquet", ".arrow", ".feather")
 ARRAYS = (".npy", ".npz")
 STANDARD_INPUT = "-"
+MAX_MESSAGE = 600
+"""Characters of each part of a message about a file."""
 
 
 def read_table(
@@ -38,6 +40,14 @@ def read_table(
     A file that needs more than ten times its size in memory (and more than 256 MB) is refused before that memory is
     taken; trust=True takes it.
     """
+    try:
+        return _read_any(path, header, categorical, trust)
+    except DataError as error:  # a file may hold names and values of any length
+        short = (part if len(str(part)) <= MAX_MESSAGE else cut(str(part), MAX_MESSAGE) for part in error.parts)
+        raise DataError(*short) from None
+
+
+def _read_any(path: str | Path, header: bool | None, categorical: Collection[str], trust: bool) -> Table | Dataset:
     if str(path) == STANDARD_INPUT:
         return _read_standard_input(header, categorical, trust)
     path = Path(path).expanduser()
@@ -90,6 +100,8 @@ def load_data(
         Whether the first line of a text file has names; None finds out.
     categorical : collection of str, default ()
         Columns whose numbers are names of categories.
+    trust : bool, default False
+        Also read a compressed array file that unpacks to far more than its own size.
 
     Returns
     -------

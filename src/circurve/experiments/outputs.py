@@ -50,7 +50,7 @@ from circurve.experiments.table_estimators import report_estimators, study_estim
 from circurve.experiments.table_pseudocounts import report_pseudocounts, study_pseudocounts
 from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.experiments.tables_beyond import report_d, report_readings, study_d, study_readings
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     from circurve.experiments.figures import FigureSpec

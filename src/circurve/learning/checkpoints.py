@@ -33,7 +33,7 @@ from circurve.learning.fingerprint import Facts, differences
 from circurve.learning.options import Settings
 from circurve.learning.parallel import wait_for_workers, worker, workers
 from circurve.learning.state import Array, TrainerState, from_arrays, to_arrays
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 __all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints"]
 

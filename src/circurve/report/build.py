@@ -21,7 +21,6 @@ from circurve.learning.history import FitResult, FleetResult
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.learning.methods import describe
 from circurve.model import Model
-from circurve.persistence import replace_file
 from circurve.queries.target import Target
 from circurve.report.columns import column_infos
 from circurve.report.conditionals import conditionals
@@ -33,6 +32,7 @@ from circurve.report.playground import small_circuit, small_enough
 from circurve.report.record import Conditionals, Finding, Page, SmallCircuit, Tile
 from circurve.report.surprises import Scored, surprises
 from circurve.report.training import Histories, training_runs
+from circurve.whole_files import replace_file
 
 __all__ = ["Report", "ReportOptions", "conclusion", "report"]
 
@@ -110,11 +110,11 @@ def report(
     ----------
     model : Model or FitResult
         What to report on. A FitResult also brings its training curves.
-    data
+    data : array, data frame or Table
         The rows to measure, in any form that `Model.log_prob` takes; best the training rows.
     path : path, optional
         Where to write the page. Without it, call `save` of what is returned.
-    valid
+    valid : array, data frame or Table, optional
         Validation rows, to see whether the model overfits. Of a FitResult that set some rows of `data` aside in
         training, these are taken.
     history : FitResult or FleetResult, optional

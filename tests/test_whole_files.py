@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from circurve import leftovers
+from circurve import whole_files
 from circurve.early import is_command
-from circurve.leftovers import MAX_AGE, clean_leftovers, temporary_name
-from circurve.persistence import replace_file
+from circurve.whole_files import MAX_AGE, clean_leftovers, replace_file, temporary_name
 
 posix = pytest.mark.skipif(os.name != "posix", reason="process numbers are looked up on POSIX systems only")
 
@@ -64,7 +63,7 @@ def test_a_folder_that_cannot_be_read_is_left_alone(tmp_path, monkeypatch):
     assert clean_leftovers(tmp_path / "none") == 0
     (tmp_path / name_of(1)).write_bytes(b"x")
     make_old(tmp_path / os.listdir(tmp_path)[0])
-    monkeypatch.setattr(leftovers.os, "unlink", _refuse)
+    monkeypatch.setattr(whole_files.os, "unlink", _refuse)
     assert clean_leftovers(tmp_path) == 0
 
 

@@ -1,0 +1,242 @@
+"""Statistics of a share of the rows as a file: shares are measured apart, anywhere, and added up.
+
+An E-step returns sums over samples, and a curvature record holds means with the weight behind them; both add up over
+rows. So a table that is cut into n shards gives, shard by shard on any machine, the statistics of the whole: rows never
+leave the machine that holds them, and no framework connects the machines. Sums are in float64, whatever the precision
+of the model, so that merged statistics differ from those of one pass by rounding of float64 alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.bounds import cut, parse_json
+from circurve.curvature.measure import curvature, samples_of
+from circurve.curvature.record import Curvature, curvature_from_bytes
+from circurve.data import as_table
+from circurve.data.array_files import read_npz
+from circurve.engine import CurvatureSums, Request, Statistics, chunks
+from circurve.engine.memory import chunk_size, within_memory
+from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.learning.methods import Method, Vanilla
+from circurve.learning.plan import Plan
+from circurve.model import Model
+from circurve.whole_files import replace_file
+
+__all__ = ["ShardStatistics", "load_statistics", "merge_statistics", "shard_rows", "statistics"]
+
+FORMAT = "circurve statistics 1"
+
+EVERYTHING = Request(curvature=True, mean_ratio=True, second_moment=True, flow_weighted=True, squared_ratio=True)
+"""What an M-step of any method reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShardStatistics:
+    """The sums of an E-step over some rows under one model, and the curvature of that model on them.
+
+    Those of different shards add up: `merge_statistics`.
+    """
+
+    model: str
+    """The fingerprint of the model: statistics of different models do not add up."""
+
+    shards: tuple[str, ...]
+    """Which shares of the rows are in it, as `2/4` or, for rows that were not cut, as the fingerprint of the rows."""
+
+    rows: int
+    sums: Statistics
+    """On the CPU, in float64, for one run."""
+
+    curvature: Curvature
+
+    @property
+    def mean_log_likelihood(self) -> float:
+        """Of all rows; -inf if one of them has probability zero."""
+        return float(self.sums.mean_log_likelihood[0])
+
+    def maximize(self, model: Model, method: Method | None = None, step_size: float = 1.0) -> Model:
+        """One full-batch M-step of `model` with these statistics: theta <- (1 - step) theta + step theta~.
+
+        method: Vanilla(), Global(...) or Gated(...) with a number for mu; plain EM by default.
+        """
+        self.check_model(model)
+        chosen: Method = Vanilla() if method is None else method
+        mu = 0.0 if isinstance(chosen, Vanilla) else chosen.mu
+        if not isinstance(mu, int | float):
+            raise OptionError(f"mu must be a number for an M-step of merged statistics, not {mu!r}")
+        old = model.params.to("cpu", torch.float64)
+        weight = float(self.sums.weight[0])
+        plan = Plan(model.program, [chosen], old.weights[0] if old.weights else old.inputs[0], data_weight=weight)
+        new = plan.maximize(old, self.sums, [step_size], [float(mu)])
+        return Model(model.circuit, new.to(model.device, model.dtype), model.program, model.schema)
+
+    def check_model(self, model: Model) -> None:
+        """OptionError if the statistics were not measured under this model."""
+        if fingerprint(model) != self.model:
+            raise OptionError("the statistics are those of another model; measure them under this one")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to one .npz file, all or nothing."""
+        arrays: dict[str, Any] = {
+            "format": FORMAT,
+            "model": self.model,
+            "shards": json.dumps(self.shards),
+            "rows": self.rows,
+            "curvature": np.frombuffer(self.curvature.to_bytes(), np.uint8),
+            **{name: values.numpy() for name, values in _tensors(self.sums).items()},
+        }
+        content = io.BytesIO()
+        np.savez(content, **arrays)
+        replace_file(path, content.getvalue())
+
+
+def statistics(
+    model: Model, x: Any, *, shard: tuple[int, int] | None = None, missing: int | None = None
+) -> ShardStatistics:
+    """The statistics of the rows of x, or of shard i of n of them (`shard=(i, n)`, from 1), under a model.
+
+    All machines cut the same table in the same way, or each has rows of its own and gives no `shard`. Two E-steps in
+    float64.
+    """
+    table = as_table(x, missing=missing)
+    name = f"rows {_hash(table.values)}" if shard is None else f"{shard[0]}/{shard[1]}"
+    part = table if shard is None else table[shard_rows(len(table), *shard)]
+    exact = model.to(dtype=torch.float64)
+    samples = samples_of(exact, part)
+    record = curvature(exact, part)
+    backend = exact.backend
+
+    def measured(size: int) -> Statistics:
+        return backend.statistics(exact.params, chunks(samples, size, torch.float64), EVERYTHING)
+
+    sums = within_memory(backend, min(len(samples), chunk_size(backend, backward=True)), measured)
+    return ShardStatistics(fingerprint(model), (name,), len(samples), _on_cpu(sums), record)
+
+
+def shard_rows(rows: int, number: int, shards: int) -> slice:
+    """The rows of shard `number` of `shards`, from 1: as equal as can be, in their order, each row in one of them."""
+    if not 1 <= number <= shards:
+        raise OptionError(f"shard must be i/n with 1 <= i <= n, not {number}/{shards}")
+    if shards > rows:
+        raise OptionError(f"shard {number}/{shards}: there are only {rows} rows")
+    return slice(rows * (number - 1) // shards, rows * number // shards)
+
+
+def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
+    """The statistics of all parts together; in the order of their shards, so that the order of files does not matter.
+
+    OptionError for no parts, for parts of different models, and for a shard that is there twice.
+    """
+    if not parts:
+        raise OptionError("there are no statistics to merge")
+    models = {part.model for part in parts}
+    if len(models) > 1:
+        raise OptionError("the statistics are those of different models: measure all shards under one model")
+    names = [name for part in parts for name in part.shards]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"shard {twice} is there twice; it would count double")
+    counts = {name.partition("/")[2] for name in names if "/" in name}
+    if len(counts) > 1:
+        raise OptionError(f"shards of different numbers are mixed: {', '.join(sorted(counts))}; some rows count double")
+    return reduce(_added, sorted(parts, key=lambda part: [_order(name) for name in part.shards]))
+
+
+def _added(one: ShardStatistics, other: ShardStatistics) -> ShardStatistics:
+    return ShardStatistics(
+        one.model,
+        tuple(sorted((*one.shards, *other.shards), key=_order)),
+        one.rows + other.rows,
+        one.sums + other.sums,
+        one.curvature + other.curvature,
+    )
+
+
+def _order(name: str) -> tuple[int, str]:
+    number = name.partition("/")[0]
+    return (int(number), "") if number.isdigit() else (0, name)
+
+
+def fingerprint(model: Model) -> str:
+    """The hash of a model's structure and parameters, whatever file or machine it is on."""
+    found = hashlib.sha256(model.program.describe().encode())
+    for values in (*model.params.weights, *model.params.inputs):
+        found.update(_hash(values).encode())
+    return found.hexdigest()[:20]
+
+
+def _hash(values: Tensor) -> str:
+    array = np.ascontiguousarray(values.detach().cpu().numpy())
+    return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()[:20]
+
+
+def _on_cpu(sums: Statistics) -> Statistics:
+    whole = {
+        name: values.cpu() if values.dtype == torch.int64 else values.double().cpu()
+        for name, values in _tensors(sums).items()
+    }
+    return _statistics(whole)
+
+
+def _tensors(sums: Statistics) -> dict[str, Tensor]:
+    """All tensors of the sums by name; `counts.0` is that of the first layer."""
+    named = {"log_likelihood": sums.log_likelihood, "weight": sums.weight}
+    named |= {"impossible": sums.impossible, "broken": sums.broken}
+    layers: dict[str, Sequence[Tensor] | None] = {"counts": sums.counts, "inputs": sums.inputs}
+    if sums.curvature is not None:
+        layers |= {f"curvature.{f.name}": getattr(sums.curvature, f.name) for f in fields(CurvatureSums)}
+    for name, tensors in layers.items():
+        named |= {f"{name}.{number}": tensor for number, tensor in enumerate(tensors or ())}
+    return named
+
+
+def _statistics(named: dict[str, Tensor]) -> Statistics:
+    """The inverse of `_tensors`."""
+
+    def layers(name: str) -> tuple[Tensor, ...]:
+        count = sum(key.rpartition(".")[0] == name for key in named)
+        return tuple(named[f"{name}.{number}"] for number in range(count))
+
+    sums = CurvatureSums(**{f.name: layers(f"curvature.{f.name}") or None for f in fields(CurvatureSums)})
+    single = {name: named[name] for name in ("log_likelihood", "weight", "impossible", "broken")}
+    return Statistics(layers("counts"), layers("inputs"), **single, curvature=sums)
+
+
+def load_statistics(path: str | PathLike[str], *, trust: bool = False) -> ShardStatistics:
+    """Read a file written by `ShardStatistics.save`."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        stored = read_npz(io.BytesIO(content), len(content), trust, as_table=False)
+        if str(stored.pop("format", "")) != FORMAT:
+            raise FileFormatError("not a file of statistics of this version")
+        shards = parse_json(str(stored.pop("shards")), len(content), trust)
+        if not isinstance(shards, list) or not all(isinstance(name, str) for name in shards):
+            raise ValueError("its shards are not a list of names")
+        record = curvature_from_bytes(stored.pop("curvature").tobytes(), path, trust)
+        model, rows = str(stored.pop("model")), int(stored.pop("rows"))
+        if any(values.dtype.kind not in "fi" or not np.isfinite(values).all() for values in stored.values()):
+            raise ValueError("its sums are not finite numbers")
+        sums = _statistics({name: torch.from_numpy(values) for name, values in stored.items()})
+        if any(values.shape != (1,) for values in (sums.log_likelihood, sums.weight, sums.impossible, sums.broken)):
+            raise ValueError("its sums do not fit together")
+        return ShardStatistics(model, tuple(shards), rows, sums, record)
+    except CircurveError as error:
+        raise FileFormatError(f"{path}: ", *error.parts) from error
+    except Exception as error:
+        raise FileFormatError(f"{path}: not a readable file of statistics ({cut(str(error))})") from error
