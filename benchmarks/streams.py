@@ -74,6 +74,7 @@ def train(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, Any
     tick(None)
     rows = options.rows * (options.epochs - 1 or 1)
     first = 2 if options.epochs > 1 else 1  # the first epoch follows the check of all rows
+    used = resource.getrusage(resource.RUSAGE_SELF)
     weights = b"".join(w.numpy().tobytes() for w in result.model.params.weights)
     return {
         "kind": kind,
@@ -81,7 +82,8 @@ def train(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, Any
         "seconds": round(seconds[-1] - seconds[0], 2),
         "rows_per_second": round(rows / (seconds[-2] - seconds[first])),
         "rows_per_cpu_second": round(rows / (cpu[-2] - cpu[first])),
-        "peak_gib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3),
+        "peak_gib": round(used.ru_maxrss / 2**20, 3),
+        "reads_from_disk": used.ru_majflt,
         "train_ll": result.train_ll,
         "tree": circuit_digest(circuit)[-16:],
         "weights": zlib.crc32(weights),

@@ -18,8 +18,8 @@ def _rows(large: dict[str, Any], timed: dict[str, Any]) -> list[list[str]]:
         [
             NAMES[kind["kind"]],
             f"{kind['peak_gib']:.2f} GiB",
-            f"{kind['rows_per_second_beside_memory']:.0%}",
-            f"{rates[kind['kind']]['rows_per_second']:,.0f}",
+            f"{kind['rows_per_cpu_second_beside_memory']:.0%}",
+            f"{rates[kind['kind']]['rows_per_cpu_second_beside_memory']:.0%}",
             f"{rates[kind['kind']]['rows_per_second_beside_memory']:.0%}",
             "yes" if kind["same_tree_as_in_memory"] else "no",
             "yes" if kind["same_bits_as_in_memory"] else "no",
@@ -35,13 +35,13 @@ def large_data_page() -> str:
     found, timed = file["results"], timed_file["results"]
     by_kind = {kind["kind"]: kind for kind in found["kinds"]}
     peak = max(by_kind[kind]["peak_gib"] for kind in ("mapped", "parquet"))
-    rate = min(kind["rows_per_second_beside_memory"] for run in (found, timed) for kind in run["kinds"])
+    rate = min(kind["rows_per_cpu_second_beside_memory"] for run in (found, timed) for kind in run["kinds"])
     bits = "bit by bit that of" if by_kind["mapped"]["same_bits_as_in_memory"] else "close to that of"
     size = f"{found['rows']:,} rows x {found['variables']} columns"
     wide = load("wide_tree")["results"]
     heads = [
         *("source", f"peak, {found['rows']:,} rows", f"rate, {found['rows']:,} rows"),
-        *(f"rows per second, {timed['rows']:,} rows", "rate", "same tree", "same bits", "train log-likelihood"),
+        *(f"rate, {timed['rows']:,} rows", "by the clock", "same tree", "same bits", "train log-likelihood"),
     ]
     return f"""# Data larger than memory
 
@@ -49,8 +49,8 @@ def large_data_page() -> str:
 
 1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow
    file, a folder of them, a torch `DataLoader`, or any iterable of batches.
-2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rate in memory. The result of a
-   mapped array is {bits} the array in memory with the same seed.
+2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second of CPU time
+   that training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
    an error that says what needs it and what to change.
 
@@ -101,9 +101,10 @@ command line, folders are streamed, and files with more than {1 << 27:,} values.
 
 {size}, hidden Chow-Liu tree of {found["units"]} units, batches of {found["batch"]:,}, {found["epochs"]} epochs, each
 source in a process of its own, and {timed["rows"]:,} rows in {timed["kinds"][0]["turns"]} turns, of which the table has
-the medians. Rates are those of the epochs after the first, by the clock, beside the rate in memory; the files were
-in the cache of the system, so they say what decoding and picking rows cost, not what a slow disk does. The order of the
-rows of a Parquet file is another one than in memory, so its log-likelihood differs in the last digits.
+the medians. Rates are those of the epochs after the first, beside the rate in memory, by CPU time of one thread: they
+say what decoding and picking rows cost. The rate by the clock was taken while other programs used both cores, and is
+as uneven as that; it was not controlled how much of the files the system had in its cache. Rows of a Parquet file come
+in another order than in memory, so its log-likelihood differs in the last digits.
 {origin(file["environment"])} {origin(timed_file["environment"])}
 
 {table(heads, _rows(found, timed))}
