@@ -99,6 +99,6 @@ source in a process of its own. {origin(file["environment"])}
 {table(heads, _rows(found))}
 
 Chow-Liu trees of many columns are bounded too, because the matrix of mutual information is made block by block:
-{wide["columns"]:,} binary columns x {wide["rows"]:,} rows take {wide["peak_gib"]:.2f} GiB, the data included.
-{origin(load("wide_tree")["environment"])}
+{wide["columns"]:,} binary columns x {wide["rows"]:,} rows take {wide["peak_gib"]:.2f} GiB,
+the data included. {origin(load("wide_tree")["environment"])}
 """
