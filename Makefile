@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: stress demo test lint types contracts tests docs gpu-check format clean
+.PHONY: demo test lint types contracts tests coverage docs gpu-check stress format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -14,6 +14,8 @@ test: lint types contracts tests
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/repo-review --show err .
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -24,6 +26,10 @@ contracts: $(STAMP)
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one.
 tests: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+
+# The same tests, and an error if they reach less of the package than pyproject.toml demands.
+coverage: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term
 
 # The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
 docs: $(STAMP)
@@ -37,7 +43,7 @@ GPU_DATA = $(if $(DEBD),--data-dir $(DEBD))
 GPU_PEER = $(if $(PYJUICE),--pyjuice $(PYJUICE))
 
 gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
-	PYTHONPATH=src $(GPU_RUN) -m pytest tests/test_gpu_arithmetic.py tests/engine/test_backend_contract.py tests/engine/test_extreme_inputs.py tests/engine/test_fused.py tests/learning/cuda tests/learning/test_graph_steps.py tests/learning/test_failures.py
+	PYTHONPATH=src $(GPU_RUN) -m pytest tests/test_gpu_arithmetic.py tests/engine/test_backend_contract.py tests/engine/test_extreme_inputs.py tests/engine/test_fused.py tests/learning/cuda tests/learning/test_graph_steps.py tests/learning/test_checkpoints_cuda.py tests/learning/test_failures.py
 	PYTHONPATH=src $(GPU_RUN) -m pytest -m gpu tests
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_precision.py $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/curvature_overhead.py --name curvature_overhead_cuda
@@ -60,6 +66,10 @@ stress: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The script of report pages, bundled from web/ with node and npm; the result is committed.
+web:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 # The environment is rebuilt only when what it is made of has changed.
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt

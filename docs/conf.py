@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -16,7 +17,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     path for path in (str(DOCS.parent / "src"), os.environ.get("PYTHONPATH")) if path
 )
 
-from circurve import __version__  # noqa: E402
+from circurve import __version__, curvature  # noqa: E402
 
 project = "Circurve"
 author = "The Circurve developers"
@@ -61,8 +62,13 @@ ATTRIBUTE = re.compile(r"(?<!`)`(\.\w[^`]*)`(?!`)")
 """`.model`: an attribute of what a function returns, not a name to link."""
 
 
-def tidy(_app: Any, what: str, _name: str, _found: Any, _options: Any, lines: list[str]) -> None:
-    """Docstrings as Sphinx can read them: no links for attributes, and no sections inside those of modules."""
+def tidy(_app: Any, what: str, name: str, _found: Any, _options: Any, lines: list[str]) -> None:
+    """Docstrings as Sphinx can read them: no links for attributes, and no sections inside those of modules.
+
+    The package `circurve.curvature` is called like its function, whose docstring is shown.
+    """
+    if name == "circurve.curvature":
+        lines[:] = (inspect.getdoc(curvature.curvature) or "").splitlines()
     lines[:] = [ATTRIBUTE.sub(r"``\1``", line) for line in lines]
     if what == "module":
         for number, line in enumerate(lines):
@@ -78,5 +84,5 @@ def without_missing_pages(_app: Any, docname: str, source: list[str]) -> None:
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", tidy)
+    app.connect("autodoc-process-docstring", tidy, priority=400)  # before numpydoc
     app.connect("source-read", without_missing_pages)

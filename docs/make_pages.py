@@ -14,6 +14,7 @@ from comparison import span
 from gpu_pages import gpu_section
 from option_pages import options_page
 from pages import load, origin, table
+from stream_pages import large_data_page
 
 DOCS = Path(__file__).parent
 
@@ -245,8 +246,8 @@ def gpu_finding() -> str:
     one, fleet = (
         span(row["times_slower"]["graph"] for row in rows if (row["runs"] > 1) is several) for several in (False, True)
     )
-    return f"""On a GPU, a step of one model is {one} times faster than in PyJuice with its CUDA graph; in a fleet of 16 or
-   64 models, {fleet} times for each model."""
+    return f"""On a GPU, a step of one model is {one} times faster than in PyJuice with its CUDA graph; in a fleet of 16
+   or 64 models, {fleet} times for each model."""
 
 
 def slowest_conditional() -> float:
@@ -266,6 +267,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "curvature.md": curvature_page,
     "performance.md": performance_page,
     "options.md": options_page,
+    "large-data.md": large_data_page,
 }
 
 

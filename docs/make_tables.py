@@ -109,7 +109,7 @@ def findings() -> str:
     for what, file, score, best, own in asked:
         won, lost = outcome(load(file), score, best, own)
         said.append(f"{what} {len(won)} of {len(won) + len(lost)}")
-    return f"""3. Beside tuned estimators of scikit-learn, these are best on some tables and behind on others:
+    return f"""3. Compared with tuned estimators of scikit-learn, these are best on some tables and behind on others:
    {listed(said)}.
    They suit mixed columns, clusters and curves; linear methods are better where columns depend on each other linearly,
    and the classifier is often too sure of itself."""

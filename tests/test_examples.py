@@ -29,11 +29,10 @@ def test_every_script_and_page_is_here(examples):
     assert tuple(page.name for page in examples.PAGES) == PAGES
 
 
-@pytest.mark.parametrize("number", range(len(SCRIPTS)), ids=SCRIPTS)
-def test_a_script_prints_what_is_written_beside_it(examples, number, tmp_path):
-    script = examples.SCRIPTS[number]
-    wrong = difference(examples.run_script(script, tmp_path), examples.output_file(script).read_text())
-    assert wrong is None, f"{wrong}\n{AGAIN}"
+def test_a_script_prints_what_is_written_beside_it(examples, tmp_path):
+    for script, printed in examples.run_scripts(tmp_path).items():
+        wrong = difference(printed, examples.output_file(script).read_text())
+        assert wrong is None, f"{script.name}: {wrong}\n{AGAIN}"
     assert list(tmp_path.iterdir()) == []
 
 

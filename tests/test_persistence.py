@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from circurve import persistence
+from circurve import persistence, whole_files
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
@@ -220,7 +220,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
 
 @pytest.mark.linux
 def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistence, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
+    monkeypatch.setattr(whole_files, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
     assert_write_fails(tmp_path / "m", "No space left on device")
     assert not list(tmp_path.iterdir())
 
@@ -255,7 +255,8 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path) -> None:
 
 def test_missing_permissions_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_file(tmp_path / "m")
-    monkeypatch.setattr(persistence, "open", failing(errno.EACCES), raising=False)  # chmod does not stop root
+    for module in (whole_files, persistence):
+        monkeypatch.setattr(module, "open", failing(errno.EACCES), raising=False)  # chmod does not stop root
     assert_write_fails(path, "Permission denied")
     with pytest.raises(FileAccessError, match=r"cannot read .*m: Permission denied"):
         read_model(path)

@@ -1,5 +1,6 @@
 """Circurve: curvature-aware learning of probabilistic circuits."""
 
+from circurve import early  # noqa: F401, I001 - before all others: it handles Ctrl-C while they are imported
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,18 @@ from circurve.curvature import (
     per_sample,
     top_eigenvalues,
 )
-from circurve.data import Dataset, Examples, Table, infer_families, infer_schema, load_data, load_dataset, take_fraction
+from circurve.data import (
+    Dataset,
+    Examples,
+    Stream,
+    Table,
+    infer_families,
+    infer_schema,
+    load_data,
+    load_dataset,
+    open_stream,
+    take_fraction,
+)
 from circurve.errors import (
     CircurveError,
     CircurveWarning,
@@ -23,10 +35,13 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MemoryLimitError,
+    MissingPackageError,
     OptionError,
     ParameterError,
     StructureError,
     TrainingError,
+    WorkerError,
 )
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson, register_family
@@ -63,6 +78,7 @@ if TYPE_CHECKING:  # the package circurve.curvature is this function: see its do
     from circurve import plots as plots
     from circurve.curvature import curvature
     from circurve.estimators import CircuitClassifier, CircuitImputer, DensityEstimator, OutlierDetector
+    from circurve.report import report
 else:
     from circurve import curvature
 
@@ -92,6 +108,8 @@ __all__ = [
     "Grid",
     "Indicator",
     "Input",
+    "MemoryLimitError",
+    "MissingPackageError",
     "Model",
     "Models",
     "OptionError",
@@ -101,11 +119,13 @@ __all__ = [
     "Product",
     "Run",
     "Schema",
+    "Stream",
     "StructureError",
     "Sum",
     "Table",
     "TrainingError",
     "Vanilla",
+    "WorkerError",
     "__version__",
     "chow_liu",
     "chow_liu_tree",
@@ -131,9 +151,11 @@ __all__ = [
     "local_hessian",
     "mix",
     "mixture",
+    "open_stream",
     "per_sample",
     "random_binary_trees",
     "register_family",
+    "report",
     "schedules",
     "take_fraction",
     "top_eigenvalues",
@@ -147,11 +169,8 @@ def __getattr__(name: str) -> Any:
     """`circurve.plots` and the estimators are imported when first used: matplotlib and scikit-learn take a while."""
     if name in ESTIMATORS:
         return getattr(import_module("circurve.estimators"), name)
-    if name != "plots":
-        raise AttributeError(f"module 'circurve' has no attribute {name!r}")
-    try:
+    if name == "report":  # the package circurve.report is this function: see its docstring
+        return import_module("circurve.report")
+    if name == "plots":
         return import_module("circurve.plots")
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        raise OptionError("circurve.plots needs matplotlib: pip install matplotlib") from error
+    raise AttributeError(f"module 'circurve' has no attribute {name!r}")

@@ -1,6 +1,21 @@
-"""`python -m circurve` is the command `circurve`."""
+"""The command `circurve`, also `python -m circurve`."""
 
-from circurve.cli import main
+import sys
+
+from circurve.errors import MissingPackageError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line, or say in one line what to install for it."""
+    try:
+        from circurve import cli  # noqa: PLC0415 - its packages are an extra
+    except MissingPackageError as error:
+        print(f"circurve: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -15,10 +17,14 @@ __all__ = [
     "DownloadError",
     "FileAccessError",
     "FileFormatError",
+    "MemoryLimitError",
+    "MissingPackageError",
     "OptionError",
     "ParameterError",
     "StructureError",
     "TrainingError",
+    "WorkerError",
+    "needs",
     "warn_user",
 ]
 
@@ -42,6 +48,11 @@ class Argument:
 class CircurveError(Exception):
     """Base class of all errors that Circurve raises on purpose.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -60,6 +71,11 @@ class CircurveError(Exception):
 class StructureError(CircurveError, ValueError):
     """A circuit that is not smooth, not decomposable, or not well formed; it names the nodes at fault.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -71,6 +87,11 @@ class StructureError(CircurveError, ValueError):
 
 class DataError(CircurveError, ValueError):
     """Data that do not fit: wrong columns, values out of range, nothing observed, unreadable.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -84,6 +105,11 @@ class DataError(CircurveError, ValueError):
 class ParameterError(CircurveError, ValueError):
     """Circuit parameters of the wrong shape or outside their range; it names the node.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -96,11 +122,51 @@ class ParameterError(CircurveError, ValueError):
 class OptionError(CircurveError, ValueError):
     """An option outside its range; it names the option and the value.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
     >>> cc.Gated(mu=-1)
     OptionError: mu must be a finite number >= 0, not -1
+    """
+
+
+class MissingPackageError(OptionError, ImportError):
+    """A feature needs a package that is not installed; it names the extra to install.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> raise cc.MissingPackageError("circurve.plots needs matplotlib: pip install 'circurve[plots]'")
+    MissingPackageError: circurve.plots needs matplotlib: pip install 'circurve[plots]'
+    """
+
+
+class MemoryLimitError(CircurveError, MemoryError):
+    """More memory would be needed than there is, or than the budget allows; it says what for, and what to change.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> try:
+    ...     cc.chow_liu_tree([[0, 1], [1, 1]], memory_budget=100)
+    ... except cc.MemoryLimitError as error:
+    ...     print(str(error).partition(":")[0])
+    mutual information needs 1.12 kB (blocks 1.12 kB), but memory_budget=100 is less
     """
 
 
@@ -129,8 +195,24 @@ class TrainingError(CircurveError):
         self.failures = failures
 
 
+class WorkerError(CircurveError, RuntimeError):
+    """Another process of a data-parallel training is gone.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> issubclass(cc.WorkerError, RuntimeError)
+    True
+    """
+
+
 class FileFormatError(CircurveError, ValueError):
     """A model or data file that is damaged, truncated, of another kind, or from a newer version.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -151,6 +233,11 @@ class FileFormatError(CircurveError, ValueError):
 class FileAccessError(CircurveError, OSError):
     """A file that cannot be read or written: not there, not allowed, a folder, no space left; it names the file.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     >>> import circurve as cc
@@ -161,6 +248,11 @@ class FileAccessError(CircurveError, OSError):
 
 class DownloadError(CircurveError, OSError):
     """A file that could not be downloaded, or that arrived with the wrong content; it names the address.
+
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
 
     Examples
     --------
@@ -180,6 +272,11 @@ class DownloadError(CircurveError, OSError):
 class CircurveWarning(UserWarning):
     """Something was left out or changed, and the result is still valid.
 
+    Parameters
+    ----------
+    *parts : str or Argument
+        The pieces of the message; arguments are spelled differently in Python and on the command line.
+
     Examples
     --------
     Turn these warnings into errors, for instance in tests:
@@ -195,6 +292,18 @@ class CircurveWarning(UserWarning):
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))
         self.parts = parts
+
+
+@contextmanager
+def needs(extra: str, feature: str) -> Iterator[None]:
+    """Within it, an import of a package that is not installed says what to install: `circurve[extra]`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == __package__:
+            raise
+        raise MissingPackageError(f"{feature} needs {package}: pip install 'circurve[{extra}]'") from error
 
 
 def warn_user(*parts: str | Argument) -> None:

@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import QuickCheck, Table, align, as_table, log_unseen
+from circurve.budget import Need
+from circurve.cards import card, facts_table
+from circurve.data import QuickCheck, Table, align, answer_in_pieces, as_table, is_streamed, log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import (
     Backend,
     BackendName,
-    Batch,
     Params,
     Program,
     Reference,
@@ -31,7 +32,6 @@ from circurve.engine import (
     refuse_discrete,
     wants_gradient,
 )
-from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.params import SAVED_TOLERANCE
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
@@ -40,16 +40,17 @@ from circurve.inputs.family import same_values
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
+from circurve.scoring import finish_scores, score_rows
 
-__all__ = ["Model", "as_device", "load", "score_rows"]
+__all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
 
-MAX_KEPT_BYTES = 64 << 20
-"""Buffers up to this size stay with a model between calls."""
-
 MADE_AGAIN = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
+
+SHOWN_COLUMNS = 8
+"""How many columns a notebook names."""
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""
@@ -196,7 +197,7 @@ class Model(Questions):
         families = self.circuit.families
         return any(_takes_others(node.family, families[node.variable]) for node in self.circuit.inputs)
 
-    def log_prob(
+    def log_prob(  # noqa: PLR0913 - each parameter is an option
         self,
         x: Any,
         *,
@@ -205,6 +206,7 @@ class Model(Questions):
         missing_columns: MissingColumns = "error",
         memory_budget: int | None = None,
         backend: BackendName = "auto",
+        out: Any = None,
     ) -> Any:
         """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
 
@@ -217,10 +219,23 @@ class Model(Questions):
         unseen: a value that training did not see makes a row impossible (-inf, with one warning), or is taken as
         "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing".
         backend: "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
+
+        A stream (`open_stream`; a `numpy.memmap`, a Parquet or Arrow file or folder) is read piece by piece. `out` is
+        an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
+        data, result and buffers.
         """
+        if is_streamed(x) or out is not None:
+            options: Any = {"unseen": unseen, "missing_columns": missing_columns, "backend": backend}
+            options["memory_budget"] = memory_budget
+            rows = None if memory_budget is None else max(1, memory_budget // (4 * self._row_bytes))
+            return answer_in_pieces(x, missing, lambda part: self.log_prob(part, **options), out, rows)
         if wants_gradient(x, self.params):
             return self._differentiable(x, missing, memory_budget, backend)
         short = backend == "auto" and memory_budget is None
+        if memory_budget is not None:
+            parts = {"data and result": len(as_table(x)) * self._row_bytes}
+            cure = "pass open_stream(x), which reads some rows at a time"
+            memory_budget = Need("log_prob", parts, cure).left(memory_budget)
         plain = missing is None and self.schema.numbers_only and isinstance(x, np.ndarray | Tensor)
         few = self._few_rows(x) if short and plain else None
         if few is None:
@@ -232,6 +247,11 @@ class Model(Questions):
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
         values = score_rows(computing, self.params, table.to(self.device), memory_budget)[0].T  # (N, outputs)
         return finish_scores(values, extra, x)
+
+    @property
+    def _row_bytes(self) -> int:
+        """Of a row and its result, at most."""
+        return 8 * (len(self.schema) + self.circuit.outputs)
 
     def _few_rows(self, x: Any) -> Array | None:
         """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.
@@ -292,38 +312,21 @@ class Model(Questions):
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
 
+    def _repr_html_(self) -> str:
+        counts = self.circuit.describe()
+        shown = ", ".join(column.name or str(v) for v, column in enumerate(self.schema.columns[:SHOWN_COLUMNS]))
+        more = f" and {len(self.schema) - SHOWN_COLUMNS:,} more" if len(self.schema) > SHOWN_COLUMNS else ""
+        facts = {
+            "columns": f"{counts.variables:,}: {shown}{more}",
+            "sum nodes": f"{counts.sum_units:,} in {len(self.program.sums):,} layers",
+            "parameters": f"{counts.parameters:,}",
+            "outputs": f"{self.circuit.outputs:,}" if self.circuit.outputs > 1 else None,
+            "computes in": f"{str(self.dtype).removeprefix('torch.')} on {self.device}",
+        }
+        return card("Model", facts_table(facts))
+
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
-
-
-def score_rows(backend: Backend, params: Params, table: Table, memory_budget: int | None) -> Tensor:  # (R, outputs, N)
-    """log p of the rows of a checked table, as many at once as memory holds.
-
-    Buffers of a few rows stay with the backend for the next call; large ones go, since a person may hold many models.
-    """
-    rows = len(table)
-    chunk = chunk_size(backend, backward=False, memory_budget=memory_budget, samples=rows)
-
-    def score(size: int) -> Tensor:  # (R, outputs, N)
-        parts = (Batch.rows(table, start, min(start + size, rows), params.dtype) for start in range(0, rows, size))
-        return torch.cat([backend.log_prob(params, part) for part in parts], dim=2)
-
-    found = within_memory(backend, max(1, min(chunk, rows)), score)
-    if rows * backend.bytes_per_sample(backward=False) > MAX_KEPT_BYTES:
-        with backend.lock:
-            backend.release()
-    return found
-
-
-def finish_scores(values: Tensor, extra: Tensor | None, x: Any) -> Any:  # (..., N, outputs), (N,)
-    """Log-probabilities as a user gets them: `extra` added to each row, and no axis for a single output.
-
-    A torch tensor, on the device of x, if x is one; else a numpy array.
-    """
-    if extra is not None:
-        values = values + extra[:, None].to(values)
-    values = values[..., 0] if values.shape[-1] == 1 else values
-    return values.to(x.device) if isinstance(x, Tensor) else values.double().cpu().numpy()
 
 
 def _on_the_simplex(weights: Tensor) -> Tensor:

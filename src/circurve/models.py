@@ -13,8 +13,9 @@ from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import Backend, BackendName, Params, choose_backend, stack, wants_gradient
 from circurve.errors import OptionError
-from circurve.model import Model, finish_scores, score_rows
+from circurve.model import Model
 from circurve.queries.questions import Questions
+from circurve.scoring import finish_scores, score_rows
 
 __all__ = ["Models"]
 

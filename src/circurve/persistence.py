@@ -21,12 +21,9 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import shutil
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeGuard
 
@@ -44,8 +41,9 @@ from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
 from circurve.model_checks import check_cost
 from circurve.schema import Schema
+from circurve.whole_files import reason_of, refuse_special, replace_file
 
-__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "replace_file", "write_model"]
+__all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
 
 FORMAT_VERSION = 1
 """The version that is written, and the newest that is read."""
@@ -215,40 +213,6 @@ def _checked_extra(extra: Mapping[str, str] | None) -> dict[str, str]:
     return dict(extra or {})
 
 
-def replace_file(path: str | PathLike[str], content: bytes) -> None:
-    """Write beside the target, then rename over it; a link is followed, and its target replaced."""
-    try:
-        target = os.path.realpath(path)
-        _refuse_special(target)
-        temporary = os.path.join(os.path.dirname(target), f".circurve-{secrets.token_hex(8)}.tmp")
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(OSError):  # no file yet, or a file system without modes
-                shutil.copymode(target, temporary)
-            os.replace(temporary, target)
-        except BaseException:  # also an interrupt from the keyboard
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise FileAccessError(f"cannot write {os.fspath(path)}: {_reason(error)}") from error
-
-
-def _refuse_special(path: str) -> None:
-    """Raise OSError for anything that exists but is not a plain file: renaming over /dev/null would destroy it."""
-    if os.path.isdir(path):
-        raise IsADirectoryError("it is a folder")
-    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError("it is not a regular file")
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
 # Reading: file -> checked texts -> arrays and nodes -> circuit
 
 
@@ -267,17 +231,17 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
     except RecursionError as error:
         raise FileFormatError(f"{os.fspath(path)}: the structure is nested too deeply") from error
     except OSError as error:
-        raise FileAccessError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {reason_of(error)}") from error
 
 
 def _check_readable(path: str | PathLike[str]) -> None:
     """Raise the errors of opening a file here: safetensors would report them in words of its own."""
     try:
-        _refuse_special(os.fspath(path))
+        refuse_special(os.fspath(path))
         with open(path, "rb") as file:
             empty = not file.read(1)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise FileAccessError(f"cannot read {os.fspath(path)}: {_reason(error)}") from error
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {reason_of(error)}") from error
     if empty:
         raise FileFormatError(f"{os.fspath(path)}: the file is empty")
 

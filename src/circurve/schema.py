@@ -17,6 +17,7 @@ from circurve.inputs import Categorical, Family, family_from_json, family_to_jso
 __all__ = ["Coding", "Column", "Kind", "Schema", "Value", "nearest"]
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date"]
+KINDS = get_args(Kind)
 Value: TypeAlias = str | int | float | bool
 """The original value of a category."""
 
@@ -82,8 +83,8 @@ class Column:
 
     def __post_init__(self) -> None:
         what = f"column {self.name!r}"
-        if self.kind not in get_args(Kind):
-            raise OptionError(f"{what}: kind must be one of {', '.join(get_args(Kind))}, not {shortened(self.kind)}")
+        if self.kind not in KINDS:
+            raise OptionError(f"{what}: kind must be one of {', '.join(KINDS)}, not {shortened(self.kind)}")
         if (self.kind == "category") != (self.categories is not None):
             raise OptionError(f"{what}: categories go with kind 'category', and only with it")
         if (self.kind == "date") != (self.origin is not None):

@@ -220,7 +220,7 @@ def test_a_disk_that_fills_up_costs_the_file_but_not_the_numbers(invoke, table, 
     def full(*_):
         raise cc.errors.FileAccessError("cannot write m: No space left on device")
 
-    monkeypatch.setattr("circurve.cli.fit.save_model", full)
+    monkeypatch.setattr("circurve.cli.saving.save_model", full)
     result = invoke(f"fit {table} {TINY} --json --out m")
     assert result.exit_code == 1
     assert result.stderr == "circurve: error: cannot write m: No space left on device\n"

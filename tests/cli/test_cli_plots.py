@@ -59,7 +59,7 @@ def test_a_picture_that_cannot_be_written_is_refused_first(invoke, model, monkey
 def test_a_picture_needs_matplotlib(invoke, table, monkeypatch):
     monkeypatch.setattr("circurve.cli.files.find_spec", lambda name: None)
     line = error_line(invoke(f"fit {table} --plot a.png"))
-    assert line == "--plot needs matplotlib (pip install matplotlib)"
+    assert line == "--plot needs matplotlib: pip install 'circurve[plots]'"
 
 
 def test_there_must_be_something_to_draw(invoke, table):

@@ -7,6 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from cli_helpers import strict_json
@@ -15,6 +18,16 @@ import circurve as cc
 
 PROGRAM = (sys.executable, "-m", "circurve")
 PATIENCE = 60
+
+
+@contextmanager
+def started(*words: str, **streams: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process that heeds signals even where those who started the tests ignore them; killed if it is left running."""
+    with subprocess.Popen(["env", "--default-signal=INT,HUP,TERM", *words], **streams) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_streams_are_kept_apart_where_there_is_no_terminal(table):
@@ -37,7 +50,7 @@ def test_progress_on_a_terminal_and_ctrl_c(table):
 
     ours, theirs = pty.openpty()
     words = ["fit", table, "--units", "3", "--epochs", "1000000", "--json", "--out", "m.safetensors"]
-    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
+    with started(*PROGRAM, *words, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
         os.close(theirs)
         shown = _read_until(ours, "train -")  # the first epoch is done
         process.send_signal(signal.SIGINT)
@@ -57,14 +70,55 @@ def test_to_be_ended_by_the_system_keeps_what_was_learned(table):
 
     ours, theirs = pty.openpty()
     words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]
-    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=theirs) as process:
+    with started(*PROGRAM, *words, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
         _read_until(ours, "train -")
         process.send_signal(signal.SIGTERM)
         _read_until(ours, "saved in")
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == 143
     os.close(ours)
     assert cc.load("m.safetensors").circuit.variables == 5
+
+
+@pytest.mark.linux
+def test_a_terminal_that_is_closed_keeps_what_was_learned(table):
+    """Its end is SIGHUP, and whatever is printed afterwards goes nowhere."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    words = ["fit", table, "--units", "3", "--epochs", "1000000", "--out", "m.safetensors"]
+    with started(*PROGRAM, *words, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        _read_until(ours, "train -")
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE) == 129
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
+@pytest.mark.linux
+def test_nohup_goes_on_without_a_terminal(table):
+    words = ["fit", table, "--units", "3", "--epochs", "300", "--out", "m.safetensors"]
+    shell = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+    with started(*shell, *PROGRAM, *words, stdout=subprocess.DEVNULL) as process:
+        time.sleep(0.5)  # the shell has begun to ignore it
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.linux
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(folder):
+    words = [sys.executable, "-X", "importtime", "-m", "circurve", "fit", "digits"]
+    with started(*words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "numpy" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(PATIENCE) == 130
+    assert "Traceback" not in rest
+    assert "circurve: interrupted\n" in rest
 
 
 def test_numbers_come_out_where_only_ascii_does(table):

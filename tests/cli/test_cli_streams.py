@@ -113,7 +113,7 @@ def test_columns_that_the_model_does_not_know_are_copied_on_request(people):
 def test_parquet_needs_pyarrow(people, monkeypatch):
     monkeypatch.setattr("circurve.cli.files.find_spec", lambda name: None)
     line = error_line(run("sample", "m.safetensors", "--out", "rows.parquet"))
-    assert line == "--out rows.parquet: Parquet files need pyarrow (pip install pyarrow); or write .csv"
+    assert line == "--out rows.parquet: Parquet files need pyarrow: pip install 'circurve[pyarrow]', or write .csv"
 
 
 @pytest.mark.parametrize(

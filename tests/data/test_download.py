@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -139,9 +138,12 @@ class TestDownload:
                 check_rows(data)
         assert len(files(cache)) == 6
 
+    @pytest.mark.linux
     def test_progress_is_shown_on_a_terminal_only(
         self, server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
+        import pty
+
         load_dataset("tiny")
         assert capfd.readouterr() == ("", "")
         ours, theirs = pty.openpty()

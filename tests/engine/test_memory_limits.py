@@ -11,7 +11,7 @@ import torch
 import circurve as cc
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.reference import FRESH, Memory, UpwardPass
-from circurve.errors import CircurveWarning
+from circurve.errors import CircurveWarning, MemoryLimitError
 
 pytestmark = pytest.mark.filterwarnings("ignore:out of memory")
 
@@ -58,7 +58,7 @@ def test_training_goes_on_and_keeps_in_mind_what_was_too_much(short_of_memory):
     assert len(texts) <= 4  # once in training, a few times for the final scores of an engine of their own
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        wanted = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False, memory_budget=2_000)
+        wanted = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False, memory_budget=4_200)
     assert found.train_ll == pytest.approx(wanted.train_ll, rel=1e-5)
     assert found.valid_ll == pytest.approx(wanted.valid_ll, rel=1e-5)
 
@@ -81,3 +81,16 @@ def test_a_single_sample_that_does_not_fit_is_an_error(monkeypatch):
     monkeypatch.setattr("circurve.engine.choice.tree_layout", lambda _: None)
     with pytest.warns(CircurveWarning), pytest.raises(torch.OutOfMemoryError):
         trained.log_prob(ROWS, backend="reference")
+
+
+def test_too_many_units_are_refused_before_memory_is_taken():
+    circuit = cc.hclt(ROWS, units=200_000)
+    with pytest.raises(MemoryLimitError, match=r"training needs [\d.]+ TB \(parameters .*: use fewer units"):
+        cc.fit(circuit, ROWS, epochs=1, progress=False)
+
+
+def test_a_budget_covers_parameters_and_data_and_says_what_they_take():
+    circuit = cc.hclt(ROWS, units=3)
+    with pytest.raises(MemoryLimitError, match=r"parameters .* kB.*data .*but memory_budget=2000 is less"):
+        cc.fit(circuit, ROWS, epochs=1, progress=False, memory_budget=2000)
+    assert issubclass(MemoryLimitError, MemoryError)

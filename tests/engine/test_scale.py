@@ -1,5 +1,7 @@
 """Circuits that are long, deep or wide: they compile, evaluate and give finite statistics in linear time."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -148,3 +150,23 @@ def test_folding_keeps_the_number_of_layers_at_the_depth_of_the_circuit():
     assert len(program.inputs) == 1
     assert len(program.layers) == 2 * 10
     assert all(layer.owns_children for layer in program.sums)
+
+
+def test_compiling_a_sum_is_linear_in_its_children():
+    """Calls are counted, not seconds: twice the children are twice the calls."""
+
+    def calls(children: int) -> int:
+        leaves = [Product([Input(0, Bernoulli(), 1), Input(1, Bernoulli(), 1)]) for _ in range(children)]
+        circuit, counted = Circuit(Sum(leaves, 1)), [0]
+
+        def count(*_: object) -> None:
+            counted[0] += 1
+
+        sys.setprofile(count)
+        try:
+            compile(circuit)
+        finally:
+            sys.setprofile(None)
+        return counted[0]
+
+    assert calls(400) < 2.2 * calls(200)

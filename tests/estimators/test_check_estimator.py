@@ -12,6 +12,10 @@ ROWS_ARE_DRAWN = (
 )
 
 
+KINDS = (cc.DensityEstimator, cc.CircuitClassifier, cc.CircuitImputer, cc.OutlierDetector)
+"""With few units and epochs: the checks train each of them some hundred times."""
+
+
 def explained(estimator: object) -> dict[str, str]:
     if isinstance(estimator, cc.DensityEstimator | cc.CircuitImputer):
         return {}
@@ -19,7 +23,7 @@ def explained(estimator: object) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [cc.DensityEstimator(), cc.CircuitClassifier(), cc.CircuitImputer(), cc.OutlierDetector()],
+    [kind(n_units=4, max_epochs=20) for kind in KINDS],
     expected_failed_checks=explained,
 )
 def test_scikit_learn_checks(estimator, check):

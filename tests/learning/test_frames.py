@@ -54,5 +54,5 @@ def test_the_runs_of_a_fleet():
 def test_without_pandas_the_error_says_what_to_install(monkeypatch):
     result = quick(CIRCUIT, TRAIN, epochs=1)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(OptionError, match=r"to_frame needs pandas: pip install circurve\[pandas\]"):
+    with pytest.raises(OptionError, match=r"to_frame needs pandas: pip install 'circurve\[pandas\]'"):
         result.to_frame()

@@ -38,7 +38,8 @@ ORDER = (
         "batch_size",
         "step_size",
     ),
-    *("tolerance", "patience", "select", "device", "precision", "backend", "memory_budget", "track", "refit", "start"),
+    *("tolerance", "patience", "select", "device", "precision", "backend", "memory_budget", "track"),
+    *("checkpoint", "checkpoint_every", "refit", "start"),
     *("callbacks", "progress"),
 )
 """The keywords of `fit` in the order in which they have always stood."""

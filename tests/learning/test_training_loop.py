@@ -34,8 +34,11 @@ from circurve import (
     gates,
     hessian_trace,
 )
-from circurve.engine import Batch
+from circurve.data import prepare
+from circurve.engine import Batch, compile
 from circurve.learning.local_curvature import ESTIMATORS
+from circurve.learning.need import training_need
+from circurve.learning.options import Settings
 from circurve.learning.plan import GateSummary
 from circurve.learning.schedules import linear
 
@@ -263,7 +266,10 @@ def test_rows_are_shared_evenly_among_the_batches_and_each_is_seen_once(monkeypa
 )
 def test_a_small_memory_budget_changes_nothing(batch_size, method):
     options = {"batch_size": batch_size, "method": method, "valid": VALID, "track": True, "epochs": 3}
-    tight, free = (quick(CIRCUIT, TRAIN, memory_budget=budget, **options) for budget in (1, None))
+    settings = Settings(batch_size=batch_size, track=True, precision="float64")
+    tables = {"train": prepare(TRAIN, CIRCUIT, "train"), "valid": prepare(VALID, CIRCUIT, "valid")}
+    least = training_need(compile(CIRCUIT), [Run(method)], settings, tables).total
+    tight, free = (quick(CIRCUIT, TRAIN, memory_budget=budget, **options) for budget in (least, None))
     assert_same_model(tight, free, 1e-10)
     assert tight.train_ll == pytest.approx(free.train_ll, rel=1e-12)
     assert tight.sharpness == pytest.approx(free.sharpness, rel=1e-10)

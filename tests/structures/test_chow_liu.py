@@ -1,6 +1,7 @@
 """The spanning tree against brute force, the centre against all eccentricities, known structures recovered."""
 
-from itertools import combinations
+from importlib import import_module
+from itertools import combinations, combinations_with_replacement, pairwise
 
 import numpy as np
 import pytest
@@ -10,8 +11,20 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from circurve.errors import DataError, StructureError
 from circurve.structures import Tree, chow_liu_tree, mutual_information
-from circurve.structures.chow_liu import maximum_spanning_tree
+from circurve.structures.spanning import Forest
 from circurve.structures.tree import root_at_centre
+
+MODULE = import_module("circurve.structures.mutual_information")
+
+
+def maximum_spanning_tree(weights, cuts=()):
+    """The links of the tree, from the blocks between the cuts."""
+    ends = [0, *cuts, len(weights)]
+    blocks = [slice(a, b) for a, b in pairwise(ends)]
+    forest = Forest.empty(len(weights))
+    for a, b in combinations_with_replacement(blocks, 2):
+        forest = forest.with_block(a, b, weights[a, b])
+    return forest.links()
 
 
 def connected(variables, links):
@@ -19,6 +32,13 @@ def connected(variables, links):
     for u, v in links:
         group = [group[u] if g == group[v] else g for g in group]
     return len(set(group)) == 1
+
+
+def joined(variables, links, u, v):
+    group = list(range(variables))
+    for a, b in links:
+        group = [group[a] if g == group[b] else g for g in group]
+    return group[u] == group[v]
 
 
 def eccentricities(variables, links):
@@ -71,20 +91,45 @@ def test_a_large_spanning_tree_has_the_weight_of_the_lightest_one_of_the_costs()
     assert sum(weights[u, v] for u, v in links) == pytest.approx(reference)
 
 
-@given(variables=st.integers(2, 7), seed=st.integers(0, 2**16))
-@settings(max_examples=40, deadline=None)
-def test_of_links_of_equal_weight_the_first_ones_are_taken(variables, seed):
+@given(
+    variables=st.integers(2, 8), cuts=st.sets(st.integers(1, 7)), levels=st.integers(1, 9), seed=st.integers(0, 2**16)
+)
+@settings(max_examples=80, deadline=None)
+def test_of_links_of_equal_weight_the_first_ones_are_taken_however_the_matrix_is_cut(variables, cuts, levels, seed):
     rng = np.random.default_rng(seed)
-    weights = rng.integers(0, 2, (variables, variables)).astype(float)
+    weights = rng.integers(0, levels, (variables, variables)).astype(float)
     weights = np.triu(weights, 1) + np.triu(weights, 1).T
     expected = []
     for u, v in sorted(combinations(range(variables), 2), key=lambda pair: -weights[pair]):  # a stable sort
-        group = list(range(variables))
-        for a, b in expected:
-            group = [group[a] if g == group[b] else g for g in group]
-        if group[u] != group[v]:
+        if not joined(variables, expected, u, v):
             expected.append((u, v))
-    assert maximum_spanning_tree(weights) == sorted(expected)
+    assert maximum_spanning_tree(weights, sorted(c for c in cuts if c < variables)) == sorted(expected)
+
+
+@given(
+    width=st.integers(2, 40),
+    missing=st.booleans(),
+    kind=st.sampled_from(["binary", "states", "real"]),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=40, deadline=None)
+def test_small_blocks_give_the_tree_of_the_whole_matrix(width, missing, kind, seed):
+    rng = np.random.default_rng(seed)
+    data = noisy_copies(rng, [-1, *(int(rng.integers(v)) for v in range(1, 9))], 40).astype(float)
+    data = data + rng.integers(0, 2, data.shape) * 2 if kind == "states" else data
+    data = data + rng.standard_normal(data.shape) if kind == "real" else data
+    data = np.where(rng.random(data.shape) < 0.1, np.nan, data) if missing else data
+    weights = mutual_information(data)
+    rounded = np.round(weights, 12)
+    expected = []
+    for link in sorted(combinations(range(9), 2), key=lambda pair: -rounded[pair]):
+        if not joined(9, expected, *link):
+            expected.append(link)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MODULE, "BLOCK_WIDTH", width)
+        tree = chow_liu_tree(data)
+    assert undirected(tree) == {frozenset(link) for link in expected}
+    np.testing.assert_allclose(tree.information[tree.order[1:]], weights[tree.order[1:], tree.parents[tree.order[1:]]])
 
 
 @given(variables=st.integers(1, 12), seed=st.integers(0, 2**16))

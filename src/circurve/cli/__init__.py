@@ -1,5 +1,8 @@
 """The command line: parses options, calls the rooms, prints tables or one JSON document."""
 
-from circurve.cli.program import app, main
+from circurve.errors import needs
+
+with needs("cli", "the command circurve"):
+    from circurve.cli.program import app, main
 
 __all__ = ["app", "main"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -13,19 +14,22 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
-from circurve.cli.files import check_plot, check_target, read_training, save_plot, write_csv
+from circurve.cli.files import check_plot, check_report, check_target, read_training, save_plot, write_csv
 from circurve.cli.loading import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
-from circurve.cli.parse import parse_dropped
-from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, significant
+from circurve.cli.parse import parse_bytes, parse_dropped
+from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, print_text, significant
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
+from circurve.data import Dataset, Table
 from circurve.data.convert import about
 from circurve.errors import CircurveError, OptionError
 from circurve.graph import Input, Node
 from circurve.model import Model
 from circurve.model import load as load_model
+from circurve.report import ReportOptions, conclusion, sentences
+from circurve.report import report as write_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,8 +77,10 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
     ] = None,
     plot: options.PlotOption = None,
+    report: options.ReportOption = None,
     device: options.DeviceOption = options.DEVICE,
     trust: options.TrustOption = False,
+    memory_budget: options.BudgetOption = None,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     unseen: options.UnseenOption = options.Unseen.impossible,
@@ -82,7 +88,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Show where in a model its sharpness sits.
+    """Show where in a model its sharpness sits, the conclusion first.
 
     The trace of the Hessian of -log p is a sum over sum nodes of
     T = F^2 t: how much a node is used (F, its flow) times how sharp its own
@@ -93,10 +99,12 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
     source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
+    budget = parse_bytes(memory_budget)
     files = (model, *files_of(source))
     if csv is not None:
         check_target("--csv", csv, files)
     check_plot(plot, (*files, csv))
+    check_report(report, (*files, csv, plot))
     loaded = load_model(model, device, trust=trust)
     check_one_output(loaded)
     if not loaded.circuit.sums:
@@ -108,20 +116,26 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
     with about(data):
-        measured = reduce(add, (measure(loaded, part) for part in parts.values()))
+        measured = reduce(add, (measure(loaded, part, memory_budget=budget) for part in parts.values()))
     curv = measured.with_local(estimator.value)
-    report = {
+    whole = Measured(
+        reduce(add, parts.values()), _held_out(loaded, dataset, split), _page_options(dataset, split, estimator)
+    )
+    found = conclusion(loaded, measured, whole.rows, valid=whole.valid, options=whole.options)
+    facts = {
         "command": "curvature",
         "model": str(model),
         "dataset": dataset.name,
         "split": split.value if len(parts_of(dataset)) > 1 else "all",
         "estimator": estimator.value,
+        "findings": sentences(found),
         **describe(curv, loaded, top),
         "floor": describe_floor(measured),
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),
         "csv": None if csv is None else str(csv),
         "plot": None if plot is None else str(plot),
+        "report": None if report is None else str(report),
     }
     failure: Exception | None = None
     try:
@@ -129,11 +143,36 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
             _write(csv, measured)
         if plot is not None:
             save_plot(plot, lambda: _draw(curv))
+        if report is not None:
+            write_page(loaded, whole.rows, report, valid=whole.valid, options=whole.options)
     except (CircurveError, OSError) as error:
-        failure, report["csv"], report["plot"] = error, None, None
-    print_json(report) if as_json else _print(report, loaded)
+        failure, facts = error, {**facts, "csv": None, "plot": None, "report": None}
+    print_json(facts) if as_json else _print(facts, loaded)
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows that were measured, validation rows beside training rows, and how a page about them is made."""
+
+    rows: Table
+    valid: Table | None
+    options: ReportOptions
+
+
+def _page_options(dataset: Dataset, split: Part, estimator: Estimator) -> ReportOptions:
+    """What the rows are is known where the data come in parts."""
+    words = {Part.train: "training", Part.valid: "validation", Part.test: "test"}
+    part = words.get(split, "") if len(parts_of(dataset)) > 1 else ""
+    return ReportOptions(title=dataset.name, estimator=estimator.value, part=part)
+
+
+def _held_out(model: Model, dataset: Dataset, split: Part) -> Table | None:
+    """The validation rows of a data set whose training rows are measured."""
+    if split is not Part.train or dataset.valid is None:
+        return None
+    return model.align(dataset.valid, unseen="missing")
 
 
 def _draw(curv: Curvature) -> Figure:
@@ -237,6 +276,7 @@ def _write(path: Path, curv: Curvature) -> None:
 
 def _print(report: dict[str, Any], model: Model) -> None:
     print_heading(f"{report['dataset']} ({report['split']}) under {report['model']}")
+    print_text(*report["findings"])
     left_out = f", {report['impossible']:,} of probability zero left out" if report["impossible"] else ""
     layers = len(model.program.sums)
     print_facts(
@@ -249,6 +289,7 @@ def _print(report: dict[str, Any], model: Model) -> None:
             "Kendall's tau {tau:.3f}".format(**report["reversals"]),
             "table": report["csv"],
             "picture": report["plot"],
+            "page": report["report"],
         }
     )
     _print_extremes(report["extreme_reversals"])

@@ -75,7 +75,7 @@ def describe(  # noqa: PLR0913 - each parameter is an option
         "variables": dataset.train.shape[1],
         "columns": dataset.columns,
         "families": dict(Counter(families)),
-        "schema": None if schema.plain else schema.to_json(),
+        "schema": schema.to_json() if as_json and not schema.plain else None,
         "read_by": dataset.train.source,
         "missing": missing_share(list(parts.values())),
         "columns_with_missing": int(columns.missing.sum()),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from circurve.cli import options
-from circurve.cli.failures import INTERRUPTED
+from circurve.cli.failures import INTERRUPTED, NotSavedError
+from circurve.cli.files import check_report
 from circurve.cli.loading import parts_of, rows_of
 from circurve.cli.methods import describe_method
 from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant, sizes
 from circurve.cli.training import train_fleet
 from circurve.curvature import concentration, curvature
 from circurve.data import Dataset, load_dataset
-from circurve.learning import FitResult, Gated, Global, Run, Vanilla
+from circurve.errors import CircurveError
+from circurve.learning import FitResult, FleetResult, Gated, Global, Run, Vanilla
 from circurve.learning.options import Settings
 from circurve.structures import hclt
 
@@ -27,6 +30,7 @@ METHODS = (Vanilla(), Global(MU), Gated(MU))
 UNITS, EPOCHS, ROWS = 32, 80, 400
 """Few rows for a model of this size: plain EM overfits them within half a minute."""
 
+PAGE = Path("circurve-demo.html")
 HELD = 0.99
 """The share of T and of t for which the fraction of nodes that hold it is shown."""
 
@@ -38,12 +42,18 @@ NOTATION = (
 )
 
 
-def demo(seed: options.SeedOption = options.SEED, as_json: options.JsonOption = False) -> None:
+def demo(
+    seed: options.SeedOption = options.SEED,
+    report: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = PAGE,
+    as_json: options.JsonOption = False,
+) -> None:
     """Train three ways on embedded data and compare, in half a minute.
 
     Plain EM, the same penalty on the curvature of every sum node, and a
-    penalty gated by each node's own curvature, from the same start.
+    penalty gated by each node's own curvature, from the same start. Writes a
+    page about the best of them, which a browser shows.
     """
+    check_report(report, ())
     whole = load_dataset("digits")
     data = replace(whole, train=whole.train[:ROWS])
     circuit = hclt(data.train, UNITS)
@@ -51,7 +61,8 @@ def demo(seed: options.SeedOption = options.SEED, as_json: options.JsonOption = 
     settings = Settings(epochs=EPOCHS, batch_size=100, step_size=0.2, select="last")
     results = train_fleet(circuit, data, [Run(method, seed) for method in METHODS], settings)
     methods = [_describe(result, data) for result in results]
-    report: dict[str, Any] = {
+    page, failure = _write_page(results, data, report)
+    facts: dict[str, Any] = {
         "command": "demo",
         "dataset": data.name,
         "rows": rows_of(parts_of(data)),
@@ -67,11 +78,28 @@ def demo(seed: options.SeedOption = options.SEED, as_json: options.JsonOption = 
         "findings": findings(methods, circuit.describe().sum_units),
         "seconds": round(results[0].seconds, 3),
         "device": str(results[0].model.device),
+        "report": page,
     }
-    print_json(report) if as_json else _print(report)
+    print_json(facts) if as_json else _print(facts)
+    if failure is not None:
+        raise NotSavedError(str(failure)) from failure
     if results[0].stopped == "interrupted":
         print("circurve: interrupted, the numbers are those of what was learned so far", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
+
+
+def _write_page(results: FleetResult, data: Dataset, path: Path) -> tuple[str | None, Exception | None]:
+    """The page about the best method by validation, with the curves of all; or why it was not written."""
+    from circurve.report import ReportOptions
+    from circurve.report import report as write
+
+    try:
+        best = results.best()
+        title = f"{data.name}: {describe_method(best.run.method)['method']}"
+        write(best, data.train, path, valid=data.valid, history=results, options=ReportOptions(title=title))
+    except (CircurveError, OSError) as error:
+        return None, error
+    return str(path), None
 
 
 def _describe(result: FitResult, data: Dataset) -> dict[str, Any]:
@@ -142,7 +170,8 @@ def _print(report: dict[str, Any]) -> None:
         {
             "parameters": f"{report['parameters']:,}",
             "time": f"{report['seconds']:.1f} s on {report['device']}, all methods at once",
+            "page": f"{report['report']} (open it in a browser)" if report["report"] else None,
             "try next": "circurve fit digits --method gated --mu 0.1 --out m.safetensors",
-            "and then": "circurve curvature m.safetensors digits",
+            "and then": "circurve curvature m.safetensors digits --report page.html",
         }
     )

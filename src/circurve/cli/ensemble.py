@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 import typer
 
 from circurve.cli.failures import INTERRUPTED, NotSavedError
-from circurve.cli.files import save_model
 from circurve.cli.loading import SplitRecord, common_schema, parts_of
 from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Structure
+from circurve.cli.saving import Target
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress, sizes
 from circurve.cli.training import Job, describe_job
 from circurve.data import Dataset
-from circurve.errors import CircurveError, OptionError
+from circurve.errors import OptionError
 from circurve.learning import Ensemble, Vanilla, fit_ensemble
 from circurve.learning.recipe import BEST_STEP
 from circurve.model import Model
@@ -164,25 +164,24 @@ class EnsembleJob:
     """The options whose defaults are not those of `fit_ensemble`."""
 
 
-def finish_ensemble(asked: EnsembleJob, parts: Parts, out: Path | None, as_json: bool) -> None:
+def finish_ensemble(asked: EnsembleJob, parts: Parts, target: Target, as_json: bool) -> None:
     """Train, write the model, print the report, and say how it ended."""
     started = time.perf_counter()
     made = train_ensemble(asked.mixture, asked.job, parts[0], asked.typed)
     report = describe_ensemble(asked.job, parts, made, asked.typed)
     report["ensemble"] |= {name: value for name, value in asdict(asked.mixture).items() if name != "members"}
     report["seconds"] = round(time.perf_counter() - started, 3)
-    failure: Exception | None = None
+    out, failure = None, None
     try:
-        if out is not None:
-            save_model(out, made.model, report)
-    except (CircurveError, OSError) as error:
-        out, failure = None, error
+        out = target.save(made.model, report)
+    except NotSavedError as error:
+        failure = error
     report["out"] = None if out is None else str(out)
     print_json(report) if as_json else _print(report)
     if failure is not None:
-        raise NotSavedError(str(failure)) from failure
+        raise failure
     if made.stopped == "interrupted":
-        kept = "nothing was saved, there is no --out" if out is None else f"the mixture so far is saved in {out}"
+        kept = target.in_words("the mixture so far", out, "there is no --out")
         print(f"circurve: interrupted; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,10 +27,12 @@ from circurve.cli.loading import (
     rows_of,
     source_for,
 )
-from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
-from circurve.cli.parse import parse_dropped
+from circurve.cli.measures import check_one_output, degree_of_overfitting, log_likelihoods, sharpness, unseen_rows
+from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
+from circurve.cli.streams import ScoredStream, scored_streams, stream_columns, streamed
+from circurve.data.convert import about
 from circurve.errors import CircurveError, OptionError
 from circurve.model import Model
 from circurve.model import load as load_model
@@ -60,6 +64,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     explain: ExplainOption = False,
     split: options.PartOption = Part.all,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     trust: options.TrustOption = False,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
@@ -77,30 +82,44 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     rows where these are scored.
     """
     source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
+    budget = parse_bytes(memory_budget)
     if scores == STANDARD and as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
     if scores is not None:
         check_rows("--scores", scores, (model, *files_of(source)))
     loaded = load_model(model, device, trust=trust)
     training = read_training(model, trust)
-    dataset = load(source_for(loaded, source))
-    read = parts_for(loaded, dataset, split, training, data)
-    started = time.perf_counter()
-    aligned = aligned_parts(loaded, read, data, unseen.value)
-    parts = {name: ScoredPart(read[name], part, log_likelihoods(loaded, part, data)) for name, part in aligned.items()}
-    columns = None if scores is None else score_columns(loaded, parts, explain)
+    stream, started = streamed(source), time.perf_counter()
+    parts: Mapping[str, ScoredPart | ScoredStream]
+    if stream is None:
+        dataset = load(source_for(loaded, source))
+        read = parts_for(loaded, dataset, split, training, data)
+        started, name = time.perf_counter(), dataset.name
+        aligned = aligned_parts(loaded, read, data, unseen.value)
+        tables = {
+            s: ScoredPart(read[s], part, log_likelihoods(loaded, part, data, budget)) for s, part in aligned.items()
+        }
+        least, parts = _least_probable(loaded, tables) if explain else None, tables
+        columns = None if scores is None else score_columns(loaded, tables, explain)
+    elif explain:
+        raise OptionError("--explain compares all rows at once, which needs them in memory; evaluate a smaller file")
+    else:
+        check_one_output(loaded)
+        with about(data):
+            streams = scored_streams(loaded, stream, training, split.value, unseen.value, budget)
+        name, least, parts = Path(data).stem, None, streams
+        columns = None if scores is None else stream_columns(streams)
     report: dict[str, Any] = {
         "command": "evaluate",
         "model": str(model),
-        "dataset": dataset.name,
+        "dataset": name,
         "split": split.value,
         "unseen": unseen.value,
         **{
-            name: training.get(name)
-            for name in ("structure", "leaves", "units", "method", "mu", "gate", "seed", "epochs")
+            key: training.get(key) for key in ("structure", "leaves", "units", "method", "mu", "gate", "seed", "epochs")
         },
         **_describe(loaded, parts),
-        **({"least_probable": _least_probable(loaded, parts)} if explain else {}),
+        **({} if least is None else {"least_probable": least}),
         "scores": scores,
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),
@@ -109,13 +128,13 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     _finish(report, columns, as_json)
 
 
-def _describe(model: Model, parts: dict[str, ScoredPart]) -> dict[str, Any]:
+def _describe(model: Model, parts: Mapping[str, ScoredPart | ScoredStream]) -> dict[str, Any]:
     """What was measured on each part."""
     aligned = {name: part.aligned for name, part in parts.items()}
     train_ll, valid_ll, test_ll = (float(np.mean(parts[s].scores)) if s in parts else None for s in SPLITS)
     traces = {name: sharpness(model, part) for name, part in aligned.items()}
     return {
-        "unseen_rows": sum(0 if p.impossible is None else int(p.impossible.any(1).sum()) for p in aligned.values()),
+        "unseen_rows": sum(unseen_rows(part) for part in aligned.values()),
         "rows": rows_of(aligned),
         "variables": model.circuit.variables,
         "train_ll": train_ll,
@@ -144,7 +163,7 @@ def _least_probable(model: Model, parts: dict[str, ScoredPart]) -> list[dict[str
     return listed
 
 
-def _finish(report: dict[str, Any], columns: dict[str, list[Any]] | None, as_json: bool) -> None:
+def _finish(report: dict[str, Any], columns: dict[str, Any] | None, as_json: bool) -> None:
     """Write the table of scores and print the report; a file that cannot be written hides no numbers."""
     failure: Exception | None = None
     scores = report["scores"]

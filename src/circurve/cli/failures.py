@@ -20,8 +20,10 @@ from circurve.errors import (
     DownloadError,
     FileAccessError,
     FileFormatError,
+    MemoryLimitError,
     OptionError,
     TrainingError,
+    WorkerError,
 )
 
 __all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "Options", "one_line_warnings", "report"]
@@ -31,7 +33,7 @@ FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 """What typer raises for unknown options and the like; from click, or from typer's own copy of it."""
 
-BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError)
+BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
 Options: TypeAlias = Mapping[str, str]
 """The options of the program, `--data-dir`, by their names in Python."""
@@ -45,7 +47,9 @@ def report(error: Exception, options: Options, debug: bool) -> int:
     """Print one line about the error, after the traceback if `debug`, and return the exit code."""
     if debug:
         traceback.print_exception(error)
-    print(f"circurve: error: {_message(error, options)}", file=sys.stderr)
+    # a worker that is silent otherwise may be the only one left
+    stream = sys.__stderr__ if isinstance(error, WorkerError) else sys.stderr
+    print(f"circurve: error: {_message(error, options)}", file=stream)
     return BAD_USE if isinstance(error, BAD_USE_ERRORS) else FAILED
 
 
@@ -73,7 +77,7 @@ def _message(error: Exception, options: Options) -> str:
     if isinstance(error, USAGE_ERROR):
         return _one_line(getattr(error, "format_message", error.__str__)())
     words = _words(error, options)
-    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError)):
+    if isinstance(error, (*BAD_USE_ERRORS, DownloadError, NotSavedError, TrainingError, WorkerError)):
         return words
     return f"{type(error).__name__}: {words} (--debug shows where)"
 

@@ -21,9 +21,11 @@ from circurve.bounds import parse_json
 from circurve.cli.loading import STANDARD
 from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
-from circurve.errors import OptionError
+from circurve.errors import MissingPackageError, OptionError
+from circurve.learning.parallel import worker
 from circurve.model import Model
-from circurve.persistence import read_metadata, replace_file
+from circurve.persistence import read_metadata
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +34,7 @@ __all__ = [
     "cells",
     "check_folder",
     "check_plot",
+    "check_report",
     "check_rows",
     "check_target",
     "csv_text",
@@ -44,6 +47,7 @@ __all__ = [
 
 ROWS = (".csv", ".tsv", ".parquet")
 PICTURES = (".png", ".svg", ".pdf")
+PAGES = (".html", ".htm")
 """The kinds of files that can be written, by their suffixes."""
 
 MAX_WHOLE = 2**53
@@ -82,7 +86,8 @@ def check_rows(option: str, out: str, sources: Iterable[str | Path | None]) -> N
         return
     _check_suffix(option, Path(out), ROWS, "; - is standard output")
     if Path(out).suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-        raise OptionError(f"{option} {out}: Parquet files need pyarrow (pip install pyarrow); or write .csv")
+        cure = "pip install 'circurve[pyarrow]', or write .csv"
+        raise MissingPackageError(f"{option} {out}: Parquet files need pyarrow: {cure}")
     check_target(option, Path(out), sources)
 
 
@@ -92,8 +97,15 @@ def check_plot(out: Path | None, sources: Iterable[str | Path | None]) -> None:
         return
     _check_suffix("--plot", out, PICTURES)
     if find_spec("matplotlib") is None:
-        raise OptionError("--plot needs matplotlib (pip install matplotlib)")
+        raise MissingPackageError("--plot needs matplotlib: pip install 'circurve[plots]'")
     check_target("--plot", out, sources)
+
+
+def check_report(out: Path | None, sources: Iterable[str | Path | None]) -> None:
+    """Refuse a page that could not be written later; None is no page."""
+    if out is not None:
+        _check_suffix("--report", out, PAGES)
+        check_target("--report", out, sources)
 
 
 def _check_suffix(option: str, out: Path, known: Sequence[str], more: str = "") -> None:
@@ -120,7 +132,9 @@ def _check_writable(option: str, given: Path, folder: Path) -> None:
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
-    """Write the model, all or nothing, with how it was trained beside it."""
+    """Write the model, all or nothing, with how it was trained beside it; of several workers, the first one does."""
+    if worker() > 0:
+        return
     kept = {key: value for key, value in document(training).items() if key not in PASSING}
     model.save(path, {TRAINING: json.dumps(kept)})
 
@@ -136,6 +150,8 @@ def read_training(path: Path, trust: bool = False) -> dict[str, Any]:
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table, all or nothing; an empty field for None."""
+    if worker() > 0:
+        return
     replace_file(path, csv_text(heads, rows).encode())
 
 
@@ -189,6 +205,8 @@ def _parquet(columns: Mapping[str, Any]) -> bytes:
 
 def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
     """Write a picture, all or nothing, in the kind that its suffix says."""
+    if worker() > 0:
+        return
     kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
     level = fonts.level
     fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from circurve.cli.ensemble import (
     typed_options,
 )
 from circurve.cli.failures import INTERRUPTED, NotSavedError
-from circurve.cli.files import check_plot, check_target, save_model, save_plot
+from circurve.cli.files import check_plot, check_report, check_target, save_plot
 from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import (
     MethodName,
@@ -32,9 +34,11 @@ from circurve.cli.methods import (
 from circurve.cli.models import WITHOUT_UNITS, Shape, Structure
 from circurve.cli.option_records import HeldOutOptions, MethodOptions, SourceOptions, TrainingOptions, takes_records
 from circurve.cli.parse import parse_units
+from circurve.cli.saving import Target
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.training import STOPPED, Job, Sized, describe_job, describe_run, load_for, train, train_sizes
-from circurve.data import Dataset
+from circurve.cli.workers import join_workers
+from circurve.data import Dataset, is_streamed
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
 from circurve.learning.options import Settings
@@ -59,6 +63,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     *,
     out: options.OutOption = None,
     plot: options.PlotOption = None,
+    report: options.ReportOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsToChooseOption = "100",
     leaves: options.LeavesOption = None,
@@ -83,6 +88,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     under Data say otherwise. Ctrl-C ends the training and keeps what was
     learned so far.
     """
+    join_workers()
     mus = None if mu is None else [parse_mu(mu)]
     gates = None if gate is None else [parse_gate(gate)]
     run = Run(build_methods([method], mus, gates, method_options)[0], training.seed, init=init.value)
@@ -94,35 +100,47 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     if out is not None:
         check_target("--out", out, files)
     check_plot(plot, (*files, out))
+    check_report(report, (*files, out, plot))
     if plot is not None and training.epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
     mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
     if mixture is not None:
         check_ensemble(mixture, job, plot, units)
+        if report is not None:
+            raise OptionError(
+                "--report shows the training of one run; with --ensemble write the model with --out, then "
+                "circurve curvature MODEL DATA --report FILE"
+            )
     elif boosted or joint_epochs:
         raise OptionError("--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out")
     elif len(sizes) > 1 and structure in WITHOUT_UNITS:
         raise OptionError(f"--units has no effect with --structure {structure}; leave it out")
     parts, record = load_for(job, source, held, 1 if mixture is not None else len(sizes))
+    if mixture is not None and is_streamed(parts.train):
+        raise OptionError("--ensemble draws rows again and again, which needs them in memory; not for streams")
+    target = Target(out, training.overwrite, training.checkpoint)
     if mixture is not None:
         check_rows(mixture, parts)
     if out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
     if mixture is not None:
-        return finish_ensemble(EnsembleJob(mixture, job, typed_options(context)), (parts, record), out, as_json)
+        return finish_ensemble(EnsembleJob(mixture, job, typed_options(context)), (parts, record), target, as_json)
     sized = train_sizes(job, sizes, parts) if len(sizes) > 1 else Sized(job, train(job, parts)[0], ())
-    report = describe(sized.job, parts, sized.result, record)
+    facts = describe(sized.job, parts, sized.result, record)
     if sized.path:
-        report["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
-    finish(sized.result, report, Outputs(out, plot), as_json)
+        facts["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
+    page = None if report is None else partial(_write_page, sized.result, parts, report)
+    finish(sized.result, facts, Outputs(target, plot, report, page), as_json)
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The files to write; None for one that was not asked for, or could not be written."""
+    """The files to write; None for one that was not asked for."""
 
-    out: Path | None
+    model: Target
     plot: Path | None
+    report: Path | None = None
+    write_page: Callable[[], object] | None = field(default=None, compare=False)
 
 
 def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | None = None) -> dict[str, Any]:
@@ -145,36 +163,46 @@ def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | No
 def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     learned = result.stopped != "interrupted" or bool(result.history)
-    if not learned:
-        outputs = Outputs(None, None)  # a model that was there before is better than one that has learned nothing
-    written, failure = _write(result, report, outputs)
-    out = written.out
-    files = {"out": out, "plot": written.plot}
+    if not learned:  # a model that was there before is better than one that has learned nothing
+        outputs = Outputs(replace(outputs.model, out=None), None)
+    files, failure = _write(result, report, outputs)
     report = {**report, **{name: None if path is None else str(path) for name, path in files.items()}}
     print_json(report) if as_json else _print(report)
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
     if result.stopped == "interrupted":
         reason = "there is no --out" if learned else "nothing was learned"
-        kept = f"nothing was saved, {reason}" if out is None else f"the model so far is saved in {out}"
+        kept = outputs.model.in_words("the model so far", files["out"], reason)
         print(f"circurve: interrupted after {report['epochs']} whole epochs; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
-def _write(result: FitResult, report: dict[str, Any], outputs: Outputs) -> tuple[Outputs, Exception | None]:
+def _write(
+    result: FitResult, report: dict[str, Any], outputs: Outputs
+) -> tuple[dict[str, Path | None], Exception | None]:
     """What was written, and why the first of the others was not."""
-    out, plot, failures = outputs.out, outputs.plot, []
+    out, plot, page, failures = None, outputs.plot, outputs.report, list[Exception]()
     try:
-        if out is not None:
-            save_model(out, result.model, report)
-    except (CircurveError, OSError) as error:
-        out, failures = None, [error]
+        out = outputs.model.save(result.model, report)
+    except NotSavedError as error:
+        failures = [error]
     try:
         if plot is not None:
             save_plot(plot, lambda: _draw(result, f"{report['dataset']}: {method_label(report)}"))
     except (CircurveError, OSError) as error:
         plot, failures = None, [*failures, error]
-    return Outputs(out, plot), next(iter(failures), None)
+    try:
+        if outputs.write_page is not None:
+            outputs.write_page()
+    except (CircurveError, OSError) as error:
+        page, failures = None, [*failures, error]
+    return {"out": out, "plot": plot, "report": page}, next(iter(failures), None)
+
+
+def _write_page(result: FitResult, data: Dataset, path: Path) -> None:
+    from circurve.report import ReportOptions, report
+
+    report(result, data.train, path, valid=data.valid, options=ReportOptions(title=data.name))
 
 
 def _draw(result: FitResult, title: str) -> Figure:
@@ -232,6 +260,7 @@ def _print(report: dict[str, Any]) -> None:
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],
             "picture": report["plot"],
+            "page": report["report"],
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from circurve.data import Dataset, Table, align, as_table, infer_schema, load_data, read_table, split_rows
+from circurve.cli.streams import stream_fingerprint, streamed, training_stream, with_splits
+from circurve.data import Dataset, Stream, Table, align, as_table, infer_schema, load_data, read_table, split_rows
 from circurve.data.align import in_order
 from circurve.data.catalogue import find_datasets
 from circurve.data.convert import Names, about
@@ -156,6 +157,9 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
     """
     if sum(str(place) == STANDARD for place in (source.data, held.valid, held.test)) > 1:
         raise OptionError("standard input (-) can be read once only; name files for the other tables")
+    stream = streamed(source)
+    if stream is not None:
+        return _streamed_parts(source, stream, held, seed)
     data = load(source)
     if held.valid or held.test:
         files = {"valid": held.valid, "test": held.test}
@@ -172,6 +176,23 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
     trains, valids, tests = split_rows(whole.train, valid, test, seed)
     record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": fingerprint(data.train)}
     return replace(whole, train=trains, valid=valids, test=tests), record
+
+
+def _streamed_parts(source: Source, stream: Stream, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
+    """The same for a stream: rows are chosen by their numbers; other files are read into memory."""
+    data = training_stream(source, stream)
+    schema = data.train.schema
+    assert schema is not None
+    if held.valid or held.test:
+        files = {"valid": held.valid, "test": held.test}
+        read = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
+        parts = {s: _in_schema(s, part, schema, source.unseen) for s, part in read.items()}
+        return cast("Dataset", replace(data, **cast("dict[str, Any]", parts))), None
+    if held.no_split:
+        return cast("Dataset", data), None
+    _, valid, test = held.shares or DEFAULT_SHARES
+    record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": stream_fingerprint(stream)}
+    return with_splits(data, valid, test, seed), record
 
 
 def parts_of(data: Dataset) -> dict[str, Table]:
@@ -192,7 +213,7 @@ def choose(data: Dataset, split: Part) -> dict[str, Table]:
     return {split.value: parts[split.value]}
 
 
-def rows_of(parts: dict[str, Table]) -> dict[str, int | None]:
+def rows_of(parts: Mapping[str, Sized]) -> dict[str, int | None]:
     """The number of rows of each part, None for one that is not there."""
     return {split: len(parts[split]) if split in parts else None for split in SPLITS}
 

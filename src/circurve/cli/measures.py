@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.curvature import curvature
-from circurve.data import Table
+from circurve.data import Stream, Table
 from circurve.data.convert import about
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.model import Model
 
-__all__ = ["check_one_output", "degree_of_overfitting", "log_likelihoods", "possible_rows", "sharpness"]
+__all__ = ["check_one_output", "degree_of_overfitting", "log_likelihoods", "possible_rows", "sharpness", "unseen_rows"]
 
 
 def check_one_output(model: Model) -> None:
@@ -23,11 +23,13 @@ def check_one_output(model: Model) -> None:
         raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
 
 
-def log_likelihoods(model: Model, values: Table, what: str) -> NDArray[np.float64]:  # (N,)
+def log_likelihoods(
+    model: Model, values: Table | Stream, what: str, memory_budget: int | None = None
+) -> NDArray[np.float64]:  # (N,)
     """log p of each row, in nats; -inf for a row of probability zero. `what` opens messages."""
     check_one_output(model)
     with about(what):
-        found: NDArray[np.float64] = model.log_prob(values)
+        found: NDArray[np.float64] = model.log_prob(values, memory_budget=memory_budget)
         return found
 
 
@@ -41,6 +43,12 @@ def possible_rows(table: Table) -> Table:
     return replace(table.rows(possible), impossible=None)
 
 
+def unseen_rows(source: Table | Stream) -> int:
+    """How many rows have a value that training did not see."""
+    pieces = source.pieces() if isinstance(source, Stream) else (source,)
+    return sum(0 if piece.impossible is None else int(piece.impossible.any(1).sum()) for piece in pieces)
+
+
 def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> float | None:
     """|L_valid - L_train| / |L_valid|, where both are known and it is a number."""
     if train_ll is None or valid_ll is None or not np.isfinite([train_ll, valid_ll]).all() or valid_ll == 0:
@@ -48,7 +56,7 @@ def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> flo
     return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
-def sharpness(model: Model, values: Table) -> float | None:
+def sharpness(model: Model, values: Table | Stream) -> float | None:
     """The mean over rows of the trace of the Hessian; rows of probability zero are left out, None if no other is there.
 
     The rows have been scored before, and whatever there was to warn about was said then.
@@ -56,6 +64,6 @@ def sharpness(model: Model, values: Table) -> float | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)
         try:
-            return curvature(model, possible_rows(values)).trace
+            return curvature(model, possible_rows(values) if isinstance(values, Table) else values).trace
         except DataError:
             return None

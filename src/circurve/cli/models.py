@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from circurve.cli.loading import common_schema
 from circurve.data import Dataset
-from circurve.engine.host_memory import available_memory
 from circurve.errors import OptionError
 from circurve.graph import Circuit
+from circurve.host_memory import available_memory
 from circurve.structures import chow_liu, fully_factorized, hclt, hmm, mixture, random_binary_trees
 
 __all__ = ["WITHOUT_UNITS", "Leaves", "Shape", "Structure", "build_circuit"]

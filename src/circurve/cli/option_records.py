@@ -18,7 +18,7 @@ from circurve.cli import options
 from circurve.cli.loading import HeldOut, Source
 from circurve.cli.methods import Estimator, MuScale, Penalty, Simplex
 from circurve.cli.options import DATA, TRAINING, Precision, Select, Unseen, option_of
-from circurve.cli.parse import parse_batch_size, parse_shares, parse_step_size, parse_types
+from circurve.cli.parse import parse_batch_size, parse_bytes, parse_shares, parse_step_size, parse_types
 from circurve.learning import Gated, Vanilla
 from circurve.learning.option_texts import help_of, shown_default
 from circurve.learning.options import Run, Settings
@@ -64,6 +64,12 @@ class TrainingOptions:
     tolerance: Annotated[float | None, option_of(Settings, "tolerance", "F")] = None
     device: options.DeviceOption = options.DEVICE
     precision: Annotated[Precision, option_of(Settings, "precision")] = options.PRECISION
+    memory_budget: Annotated[str | None, option_of(Settings, "memory_budget", "N|NMB|NGB", "what is free")] = None
+    checkpoint: Annotated[Path | None, option_of(Settings, "checkpoint", "FOLDER")] = None
+    checkpoint_every: Annotated[str, option_of(Settings, "checkpoint_every", "TIME|N epochs")] = (
+        Settings.checkpoint_every
+    )
+    overwrite: options.OverwriteOption = False
 
     def settings(self, track: bool = False) -> Settings:
         """The same, checked."""
@@ -77,6 +83,9 @@ class TrainingOptions:
             device=as_device(self.device),
             precision=self.precision.value,
             track=track,
+            memory_budget=parse_bytes(self.memory_budget),
+            checkpoint=self.checkpoint,
+            checkpoint_every=self.checkpoint_every,
         )
 
 

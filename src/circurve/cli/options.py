@@ -95,6 +95,16 @@ OutOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
 ]
 PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Let an interrupted training replace a model that is there; else it is written as NAME.interrupted.",
+    ),
+]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A page to write: one .html file that needs no network.")
+]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda", help=help_of(Settings, "device"))]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
@@ -201,6 +211,15 @@ GatesOption = Annotated[
 SeedOption = Annotated[int, option_of(Run, "seed", "N")]
 DrawSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same rows.")]
 InitOption = Annotated[Init, option_of(Run, "init")]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-budget",
+        metavar="N|NMB|NGB",
+        show_default="what is free",
+        help="Bytes for data, results and buffers; more is refused before it is taken.",
+    ),
+]
 TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
 DataDirOption = Annotated[
     Path | None,

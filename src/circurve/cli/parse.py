@@ -13,6 +13,7 @@ from circurve.learning.schedules import Schedule
 
 __all__ = [
     "parse_batch_size",
+    "parse_bytes",
     "parse_dropped",
     "parse_shares",
     "parse_step_size",
@@ -27,6 +28,10 @@ SCHEDULES: dict[str, Callable[[float, float], Schedule]] = {
 }
 
 
+BYTE_UNITS = {"K": 1, "M": 2, "G": 3, "T": 4}
+"""The powers of 1000 that a number of bytes may end with."""
+
+
 def parse_batch_size(text: str) -> int | None:
     """`200`, or `full` (None) for all rows at once."""
     if text == "full":
@@ -35,6 +40,21 @@ def parse_batch_size(text: str) -> int | None:
         return int(text)
     except ValueError:
         raise OptionError(f"--batch-size must be a whole number or 'full', not {text!r}") from None
+
+
+def parse_bytes(text: str | None) -> int | None:
+    """`2000000`, `500MB` or `2GB`, in powers of 1000; None if nothing was said."""
+    if text is None:
+        return None
+    number = text.upper().removesuffix("B")
+    power = BYTE_UNITS.get(number[-1:], 0)
+    try:
+        found = int(float(number[:-1] if power else number) * 1000**power)
+    except (ValueError, OverflowError):
+        found = 0
+    if found < 1:
+        raise OptionError(f"--memory-budget must be a number of bytes such as 500MB or 2GB, not {text!r}")
+    return found
 
 
 def parse_step_size(text: str) -> float | Schedule:

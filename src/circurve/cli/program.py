@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,6 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 from circurve._version import __version__
 from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, shards, sweep
 from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
+from circurve.cli.signals import exit_code, ignore_signals, listen
+from circurve.cli.workers import leave_workers
 
 __all__ = ["app", "main"]
 
@@ -59,6 +60,9 @@ class Program(Group):
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
                 code = report(error, options, debug)
+            except KeyboardInterrupt:  # before the command began
+                print("circurve: interrupted", file=sys.stderr)
+                code = INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -109,8 +113,9 @@ def _program(
 ) -> None:
     """Probabilistic circuits: train them on tables, ask them questions, look into them.
 
-    Exit codes: 0 done, 1 failed while working, 2 wrong options or unusable
-    data, 130 interrupted.
+    Exit codes of all commands: 0 done, 1 failed while working, 2 wrong options
+    or unusable data, 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 129 ended
+    by SIGHUP. Whatever interrupts a training, what was learned so far is saved.
     """
     _help_if_alone(ctx)
 
@@ -142,8 +147,17 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """The entry point of the installed command."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be ended by the system is like Ctrl-C: keep what is
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # rather a question mark than no results
-    app()
+    received, code = listen(), cast("object", INTERRUPTED)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # rather a question mark than no results
+        app()
+    except SystemExit as ended:
+        code = ended.code
+    except KeyboardInterrupt:
+        print("circurve: interrupted", file=sys.stderr)
+    ignore_signals()
+    if code in (0, None):  # else another worker may be gone, and nobody should wait for it
+        leave_workers()
+    sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -19,8 +19,10 @@ from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape, Structure
 from circurve.cli.option_records import HeldOutOptions, MethodOptions, SourceOptions, TrainingOptions, takes_records
+from circurve.cli.saving import elsewhere, not_saved, place_for
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.training import Job, describe_job, describe_run, load_for, train
+from circurve.cli.workers import join_workers
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
@@ -38,6 +40,9 @@ COLUMNS = (
     *("estimator", "ratio_floor", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount", "out"),
 )
 """Of the table of runs."""
+
+Mixed: TypeAlias = tuple[Model, dict[str, Any]]
+"""The model of a mixture, and what the report says about it."""
 
 
 @takes_records
@@ -77,6 +82,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     over seeds, and marks for each method the mu of the best mean validation
     log-likelihood.
     """
+    join_workers()
     if seeds < 1:
         raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
     names = parse_methods(methods)
@@ -99,7 +105,8 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     if ensemble and parts.valid is None:
         raise OptionError("--ensemble finds weights on validation rows: give --valid FILE or a share in --split")
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
-    finish(job, parts, train(job, parts), Outputs(csv, out_dir, plot, record, ensemble), as_json)
+    outputs = Outputs(csv, out_dir, plot, record, ensemble, training.overwrite)
+    finish(job, parts, train(job, parts), outputs, as_json)
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,9 @@ class Outputs:
     ensemble: bool = False
     """Whether to mix all runs into one model."""
 
+    overwrite: bool = False
+    """Whether an interrupted sweep may replace models that are there."""
+
 
 def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
@@ -124,17 +134,13 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     mixed = _mixed(results, data) if outputs.ensemble else None
     try:
         if outputs.folder is not None:
-            outputs.folder.mkdir(parents=True, exist_ok=True)
-            records = [
-                {**record, "out": None} if result.failed else _saved(outputs.folder, result, record, shared)
-                for result, record in zip(results, records, strict=True)
-            ]
-            mixed = _saved_mixture(outputs.folder, mixed, shared)
+            trained = Trained(results, records, mixed, shared)
+            records, mixed = _saved_or_kept(outputs, trained, job.settings.checkpoint)
         if outputs.csv is not None:
             write_csv(outputs.csv, COLUMNS, ([record.get(column) for column in COLUMNS] for record in records))
         if outputs.plot is not None:
             save_plot(outputs.plot, lambda: _draw(results))
-    except (CircurveError, OSError) as error:
+    except (CircurveError, OSError, NotSavedError) as error:
         failure, outputs = error, Outputs(None, None, None)
     seeds = list(dict.fromkeys(run.seed for run in job.runs))
     report = {
@@ -153,28 +159,64 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     }
     print_json(report) if as_json else _print(report)
     if failure is not None:
-        raise NotSavedError(str(failure)) from failure
+        raise failure if isinstance(failure, NotSavedError) else NotSavedError(str(failure)) from failure
     if any(result.stopped == "interrupted" for result in results):
-        print("circurve: interrupted, the numbers are those of what was learned so far", file=sys.stderr)
+        again = job.settings.checkpoint
+        more = "" if again is None else f"; the same command again continues from the checkpoint {again}"
+        print(f"circurve: interrupted, the numbers are those of what was learned so far{more}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
-def _mixed(results: FleetResult, data: Dataset) -> tuple[Model, dict[str, Any]]:
+@dataclass(frozen=True)
+class Trained:
+    """All that a sweep has to write."""
+
+    results: FleetResult
+    records: list[dict[str, Any]]
+    mixed: Mixed | None
+    shared: dict[str, Any]
+
+    def save(self, folder: Path, overwrite: bool) -> tuple[list[dict[str, Any]], Mixed | None]:
+        """Write the models of all runs that did not fail; the records then say where they are."""
+        folder.mkdir(parents=True, exist_ok=True)
+        records = [
+            {**record, "out": None if result.failed else self._save(folder, result, record, overwrite)}
+            for result, record in zip(self.results, self.records, strict=True)
+        ]
+        if self.mixed is None:
+            return records, None
+        model, about = self.mixed
+        interrupted = any(result.stopped == "interrupted" for result in self.results)
+        report = {**self.shared, **about, "stopped": "interrupted" if interrupted else "epochs"}
+        out = place_for(folder / "ensemble.safetensors", {"epochs": 0, **report}, overwrite)
+        save_model(out, model, report)
+        return records, (model, {**about, "out": str(out)})
+
+    def _save(self, folder: Path, result: FitResult, record: dict[str, Any], overwrite: bool) -> str:
+        """Write the model of one run under a name that says what it is."""
+        gate = "" if record["gate"] is None else f"-{record['gate'].replace(':', '_')}"
+        strength = "" if record["mu"] is None else f"-mu{_exact(record['mu'])}"
+        path = folder / f"{record['method']}{gate}{strength}-seed{record['seed']}.safetensors"
+        report = {**self.shared, **record}
+        out = place_for(path, report, overwrite)
+        save_model(out, result.model, report)
+        return str(out)
+
+
+def _saved_or_kept(outputs: Outputs, trained: Trained, checkpoint: object) -> tuple[list[dict[str, Any]], Mixed | None]:
+    """Write all models to the folder; if that fails, to another one, with an error that names it."""
+    assert outputs.folder is not None
+    try:
+        return trained.save(outputs.folder, outputs.overwrite)
+    except (CircurveError, OSError) as error:
+        kept = elsewhere(lambda folder: trained.save(folder, True))
+        raise NotSavedError(not_saved(error, None if kept is None else str(kept), checkpoint)) from error
+
+
+def _mixed(results: FleetResult, data: Dataset) -> Mixed:
     """The mixture of all runs, and the fields of its report."""
     made = results.ensemble(data.valid)
     return made.model, {**describe_members(made), **describe_scores(made.model, data), "out": None}
-
-
-def _saved_mixture(
-    folder: Path, mixed: tuple[Model, dict[str, Any]] | None, shared: dict[str, Any]
-) -> tuple[Model, dict[str, Any]] | None:
-    """Write the model of the mixture, where there is one."""
-    if mixed is None:
-        return None
-    model, record = mixed
-    path = folder / "ensemble.safetensors"
-    save_model(path, model, {**shared, **record})
-    return model, {**record, "out": str(path)}
 
 
 def _draw(results: FleetResult) -> Figure:
@@ -218,15 +260,6 @@ def _spread(values: list[float | None]) -> dict[str, float | None]:
         return {"mean": None, "std": None}
     deviates = len(known) > 1 and bool(np.isfinite(known).all())
     return {"mean": float(np.mean(known)), "std": float(np.std(known, ddof=1)) if deviates else None}
-
-
-def _saved(folder: Path, result: FitResult, record: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """Write the model of one run under a name that says what it is."""
-    gate = "" if record["gate"] is None else f"-{record['gate'].replace(':', '_')}"
-    strength = "" if record["mu"] is None else f"-mu{_exact(record['mu'])}"
-    path = folder / f"{record['method']}{gate}{strength}-seed{record['seed']}.safetensors"
-    save_model(path, result.model, {**shared, **record})
-    return {**record, "out": str(path)}
 
 
 def _exact(number: float) -> str:

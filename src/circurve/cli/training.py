@@ -18,6 +18,8 @@ from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning import FitResult, FleetResult, Run
 from circurve.learning.auto import needs_choice
+from circurve.learning.checkpoints import claim
+from circurve.learning.fingerprint import option_facts
 from circurve.learning.options import Settings
 from circurve.learning.units import Tried, choose_units
 
@@ -96,8 +98,14 @@ class Sized:
 
 def train_sizes(job: Job, sizes: Sequence[int], data: Dataset) -> Sized:
     """Train the job's run with each number of units, from the smallest on, and take the best by validation."""
-    choice = choose_units(sizes, lambda units: train(replace(job, shape=replace(job.shape, units=units)), data))
-    return Sized(replace(job, shape=replace(job.shape, units=choice.units)), choice.result, choice.path)
+    settings, asked = job.settings, {"units": str(list(sizes))}
+    claim(settings.checkpoint, "circurve fit --units", lambda: {**asked, **option_facts(settings)})
+    choice = choose_units(sizes, lambda units: train(_of_size(job, units, settings.part(f"units-{units}")), data))
+    return Sized(_of_size(job, choice.units, settings), choice.result, choice.path)
+
+
+def _of_size(job: Job, units: int, settings: Settings) -> Job:
+    return replace(job, shape=replace(job.shape, units=units), settings=settings)
 
 
 def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings) -> FleetResult:

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.curvature.measure import batches_of, label, report_impossible, samples_of
+from circurve.curvature.measure import batches_of, report_impossible, samples_of
+from circurve.curvature.units import label
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.memory import CPU_CHUNK
 from circurve.engine.numerics import IMPOSSIBLE

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.budget import Need
 from circurve.curvature.depth import fixed_depths, sum_depths
-from circurve.curvature.record import Curvature, NodeRef, PerSample, squared_ratios
-from circurve.data import Table, prepare
-from circurve.engine import Backend, Batch, Program, Reference, Request, Statistics, chunks
+from circurve.curvature.record import Curvature, PerSample, squared_ratios
+from circurve.curvature.units import flat, node_refs, unit_facts, wanted_units
+from circurve.data import RowSource, Stream, Table, prepare_source
+from circurve.engine import Backend, Batch, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.engine.numerics import WEIGHT_FLOOR
 from circurve.engine.reference import root_flow
 from circurve.engine.reference.sums import decomposition, weak_decomposition
-from circurve.errors import DataError, OptionError, ParameterError, warn_user
+from circurve.errors import DataError, ParameterError, warn_user
 from circurve.graph import Sum
 from circurve.learning.finite import finite_runs, first_broken_node
 from circurve.learning.local_curvature import RATIO_FLOOR, by_flow, clipped
@@ -33,11 +34,14 @@ Array = NDArray[np.float64]
 AT_FLOOR = 10 * WEIGHT_FLOOR
 """An edge of at most this weight counts as one that training has given up."""
 
+SUM_KINDS = 4
+"""How many numbers for each edge a record is made from: counts, ratios, their squares, and a copy while they add up."""
+
 EVERYTHING = Request(curvature=True, mean_ratio=True, flow_weighted=True, squared_ratio=True)
 """What a record is made from."""
 
 
-def curvature(
+def curvature(  # noqa: PLR0913 - each parameter is an option
     model: Model,
     x: Any,
     *,
@@ -45,6 +49,7 @@ def curvature(
     labels: Any = None,
     missing: int | None = None,
     per_sample: bool | Sequence[Sum | str] = False,
+    memory_budget: int | None = None,
 ) -> Curvature:
     """How much each sum unit is used, how sharp it is and what it adds to the trace, as means over the rows of x.
 
@@ -66,6 +71,8 @@ def curvature(
     per_sample : bool or sequence of Sum or str, default False
         True, or a list of sum nodes: the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a
         second pass.
+    memory_budget : int, optional
+        Bytes for sums, data and buffers; more is refused before it is taken. None is what is free.
 
     Returns
     -------
@@ -88,7 +95,8 @@ def curvature(
     ('root', 0.06)
     """
     samples = samples_of(model, x, weights, labels, missing)
-    sums, outputs = _sums(model, samples)
+    left = _need(model, samples, bool(per_sample)).left(memory_budget)
+    sums, outputs = _sums(model, samples, left)
     impossible = int(sums.impossible[0])
     weight = float(sums.weight[0])
     report_impossible(impossible, weight)
@@ -100,19 +108,19 @@ def curvature(
         return [(layer[0].double() / weight).cpu().numpy() for layer in layers]
 
     ratio = tuple(means(measured.ratio))
-    depths = fixed_depths(model.program)
+    depths, chosen = fixed_depths(model.program), None if per_sample is True else per_sample or None
     if depths is None:
         depths = sum_depths(model.program, means(sums.counts), outputs.cpu().numpy() / weight)
-    units = _units(model.program)
+    units = unit_facts(model.program)
     return Curvature(
-        flow=_flat(means(sums.unit_flow())),
-        flow_squared=_flat(means(measured.flow_squared)),
-        local=_flat(means(measured.local)),
+        flow=flat(means(sums.unit_flow())),
+        flow_squared=flat(means(measured.flow_squared)),
+        local=flat(means(measured.local)),
         local_mean_ratio=squared_ratios(ratio),
-        total=_flat(means(measured.total)),
-        depth_min=_flat([d.low for d in depths]),
-        depth_max=_flat([d.high for d in depths]),
-        depth_mean=_flat([d.mean for d in depths]),
+        total=flat(means(measured.total)),
+        depth_min=flat([d.low for d in depths]),
+        depth_max=flat([d.high for d in depths]),
+        depth_mean=flat([d.mean for d in depths]),
         layer=units.layer.copy(),  # a record's arrays are its own
         scope_size=units.scope_size.copy(),
         edges=units.edges.copy(),
@@ -120,9 +128,20 @@ def curvature(
         weight=weight,
         impossible=impossible,
         mean_ratio=ratio,
-        per_sample=_per_sample(model, samples, None if per_sample is True else per_sample) if per_sample else None,
+        per_sample=_per_sample(model, samples, chosen, left) if per_sample else None,
         **_robust(model, sums),
     )
+
+
+def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
+    """What a record takes beside buffers: sums for every edge, the data, three numbers for each row and unit."""
+    program = model.program
+    parts = {
+        "sums": SUM_KINDS * model.dtype.itemsize * program.parameters,
+        "data": samples.nbytes,
+        "values for each row": 3 * 8 * len(samples) * program.units if by_row else 0,
+    }
+    return Need("curvature", parts, "use fewer rows, or per_sample for some nodes only")
 
 
 def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
@@ -151,56 +170,9 @@ def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
     return {name: values.numpy() for name, values in found.items()}
 
 
-def node_refs(model: Model) -> tuple[NodeRef, ...]:
-    """The sum units in the order of all curvature vectors: layer after layer, node after node, unit after unit."""
-    return _units(model.program).refs
-
-
-@dataclass(frozen=True)
-class _ProgramUnits:
-    """What is known of the sum units without parameters or data."""
-
-    refs: tuple[NodeRef, ...]
-    layer: Array
-    scope_size: Array
-    edges: Array
-
-
-_UNITS: WeakKeyDictionary[Program, _ProgramUnits] = WeakKeyDictionary()
-"""The same for all models of a program: a circuit can have 100,000 units, and a fleet many models."""
-
-
-def _units(program: Program) -> _ProgramUnits:
-    if program not in _UNITS:
-        _UNITS[program] = _find_units(program)
-    return _UNITS[program]
-
-
-def _find_units(program: Program) -> _ProgramUnits:
-    circuit = program.circuit
-    position = {node: i for i, node in enumerate(circuit.nodes)}
-    nodes = [(number, node) for number, layer in enumerate(program.sums) for node in layer.nodes]
-    counts = [node.units for _, node in nodes]
-    return _ProgramUnits(
-        refs=tuple(
-            NodeRef(position[node], label(node, position[node]), unit)
-            for _, node in nodes
-            for unit in range(node.units)
-        ),
-        layer=np.repeat(np.array([number for number, _ in nodes], dtype=np.float64), counts),
-        scope_size=np.repeat(
-            np.array([circuit.scope_sizes[position[node]] for _, node in nodes], dtype=np.float64), counts
-        ),
-        edges=_flat([_edges(node) for _, node in nodes]),
-    )
-
-
-def label(node: Sum, position: int) -> str:
-    """A node's own name, or one made from its position in `circuit.nodes`."""
-    return node.name or f"Sum #{position}"
-
-
-def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Any:
+def hessian_trace(
+    model: Model, x: Any, *, labels: Any = None, missing: int | None = None, memory_budget: int | None = None
+) -> Any:
     """Tr(x) = sum_n T_n(x), the trace of the Hessian of -log p(x) in the untied sum weights, for each row.
 
     Exact and independent of batch and chunk size.
@@ -215,6 +187,8 @@ def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | No
         (N,): which output of several each row belongs to.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Bytes for data, result and buffers; more is refused before it is taken.
 
     Returns
     -------
@@ -230,8 +204,10 @@ def hessian_trace(model: Model, x: Any, *, labels: Any = None, missing: int | No
     array([3.28])
     """
     samples = samples_of(model, x, None, labels, missing)
+    parts = {"data": samples.nbytes, "result": 8 * len(samples)}
+    left = Need("hessian_trace", parts, "use fewer rows").left(memory_budget)
     reference = Reference.of(model.program, model.params)
-    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples)])
+    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples, left)])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
@@ -266,37 +242,42 @@ def per_sample(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import circurve as cc
     >>> data = cc.load_dataset("digits")
     >>> model = cc.fit(cc.hclt(data.train, units=4), data.train, epochs=3, valid=False).model
     >>> found = cc.per_sample(model, data.test, nodes="root")
-    >>> found.total.shape, bool((found.total == found.flow**2 * found.local).all())
-    ((270, 1), False)
+    >>> found.total.shape, np.allclose(found.total, found.flow**2 * found.local)
+    ((270, 1), True)
     """
     return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
 
 
-def _per_sample(model: Model, samples: Table, nodes: Sequence[Sum | str] | Sum | str | None) -> PerSample:
-    wanted = _wanted(model, nodes)
-    samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
+def _per_sample(
+    model: Model, samples: RowSource, nodes: Sequence[Sum | str] | Sum | str | None, memory_budget: int | None = None
+) -> PerSample:
+    wanted = wanted_units(model, nodes)
+    if isinstance(samples, Table):
+        samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
     reference = Reference.of(model.program, model.params)
-    parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches_of(reference, samples)]
+    batches = batches_of(reference, samples, memory_budget)
+    parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches]
     total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
     refs = node_refs(model)
     return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
 
 
-def _sums(model: Model, samples: Table) -> tuple[Statistics, Tensor]:
+def _sums(model: Model, samples: RowSource, memory_budget: int | None) -> tuple[Statistics, Tensor]:
     """The E-step's sums with all of the curvature, and the flow that enters at each output."""
     backend, request = model.backend, EVERYTHING
-    chunk = min(len(samples), chunk_size(backend, backward=True))
+    chunk = min(len(samples), chunk_size(backend, backward=True, memory_budget=memory_budget))
     sums = within_memory(
         backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size, model.dtype), request)
     )
     return sums, sums.weight if samples.labels is None else _entering(model, samples)
 
 
-def _entering(model: Model, samples: Table) -> Tensor:  # (outputs,)
+def _entering(model: Model, samples: RowSource) -> Tensor:  # (outputs,)
     """The weight of the possible samples of each output."""
     backend = model.backend
     total = torch.zeros(model.circuit.outputs, dtype=torch.float64, device=model.device)
@@ -336,11 +317,14 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
     return torch.where(down.root.possible[0], found, torch.nan)
 
 
-def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> Table:
+def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> RowSource:
     """Check data for a model and move them to its device. A model that is broken is named, not the data."""
     check_finite(model)
-    table = prepare(x, model.circuit, "curvature", schema=model.schema, weights=weights, labels=labels, missing=missing)
-    if table.impossible is not None:
+    beside = {"weights": weights, "labels": labels, "missing": missing}
+    table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)
+    if isinstance(table, Stream) and table.binding is not None and table.binding.impossible:
+        raise DataError("curvature data: some rows have a value that training did not see; leave them out first")
+    if isinstance(table, Table) and table.impossible is not None:
         rows = int(table.impossible.any(1).sum())
         raise DataError(f"curvature data: {rows} rows have a value that training did not see; leave them out first")
     return table.to(model.device)
@@ -353,9 +337,9 @@ def check_finite(model: Model) -> None:
         raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
-def batches_of(backend: Backend, samples: Table) -> Iterator[Batch]:
+def batches_of(backend: Backend, samples: RowSource, memory_budget: int | None = None) -> Iterator[Batch]:
     """All rows, in chunks that fit the memory."""
-    return chunks(samples, chunk_size(backend, backward=True), backend.dtype)
+    return chunks(samples, chunk_size(backend, backward=True, memory_budget=memory_budget), backend.dtype)
 
 
 def report_impossible(impossible: int, weight: float) -> None:
@@ -364,31 +348,3 @@ def report_impossible(impossible: int, weight: float) -> None:
         raise DataError("curvature data: every row has probability zero under the model")
     if impossible:
         warn_user(f"{impossible} rows have probability zero under the model and are left out of its curvature")
-
-
-def _wanted(model: Model, nodes: Sequence[Sum | str] | Sum | str | None) -> list[int]:
-    """The unit numbers of the chosen nodes."""
-    refs = node_refs(model)
-    if nodes is None:
-        return list(range(len(refs)))
-    position = {node: i for i, node in enumerate(model.circuit.nodes)}
-    chosen = []
-    for node in (nodes,) if isinstance(nodes, Sum | str) else nodes:
-        found = [
-            i
-            for i, ref in enumerate(refs)
-            if (ref.name == node if isinstance(node, str) else ref.node == position.get(node))
-        ]
-        if not found:
-            raise OptionError(f"nodes: no Sum {node!r} in this circuit")
-        chosen += found
-    return chosen
-
-
-def _flat(layers: Sequence[Array]) -> Array:
-    return np.concatenate([np.zeros(0), *(layer.reshape(-1) for layer in layers)])
-
-
-def _edges(node: Sum) -> Array:
-    """How many children each unit of a sum mixes."""
-    return np.full(node.units, node.child_units, float) if node.mask is None else node.mask.sum(1).astype(float)

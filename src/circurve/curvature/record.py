@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.bounds import cut, parse_json
+from circurve.cards import card, facts_table, rows_table
 from circurve.data.array_files import read_npz
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,9 @@ PER_SAMPLE_MEANS = ("flow", "flow_squared", "local", "local_mean_ratio", "total"
 COLUMNS = (*PER_SAMPLE_MEANS, "depth_min", "depth_max", "depth_mean", "layer", "scope_size", "edges")
 ROBUST = ("local_flow_weighted", "local_geometric", "local_clipped", "floor_edges", "floor_local")
 """Columns that records of earlier versions lack."""
+
+SHOWN_NODES = 5
+"""How many nodes a notebook lists."""
 
 QUANTITIES: dict[By, str] = {
     "total": "total",
@@ -243,7 +247,8 @@ class Curvature:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each sum unit, in the order of `nodes`."""
-        import pandas as pd  # noqa: PLC0415 - an optional dependency
+        with needs("pandas", "to_pandas"):
+            import pandas as pd  # noqa: PLC0415 - an optional dependency
 
         refs = {"node": [n.node for n in self.nodes], "name": [n.name for n in self.nodes]}
         refs["unit"] = [n.unit for n in self.nodes]
@@ -262,6 +267,23 @@ class Curvature:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         return content.getvalue()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                f"{self.nodes[i].name}[{self.nodes[i].unit}]",
+                *(f"{column[i]:.3g}" for column in (self.flow_squared, self.local, self.total)),
+                f"{self.total[i] / self.trace:.1%}" if 0 < self.trace < np.inf else "-",
+            )
+            for i in self.rank_by("total")[:SHOWN_NODES].tolist()
+        ]
+        facts = {
+            "trace (sharpness)": f"{self.trace:,.4g}, mean over {self.weight:,.6g} rows",
+            "sum nodes": f"{len(self):,}",
+            "left out": f"{self.impossible:,} rows of probability zero" if self.impossible else None,
+        }
+        heads = ("largest contributions", "F\u00b2", "t", "T", "of the trace")
+        return card("Curvature", facts_table(facts), rows_table(heads, rows))
 
     def __str__(self) -> str:
         lines = [

@@ -33,7 +33,7 @@ from circurve.errors import CircurveError, FileAccessError, FileFormatError, Opt
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.plan import Plan
 from circurve.model import Model
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 __all__ = ["ShardStatistics", "load_statistics", "merge_statistics", "shard_rows", "statistics"]
 

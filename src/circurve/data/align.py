@@ -16,6 +16,7 @@ from circurve.data.convert import Array, about, column_label
 from circurve.data.entry import as_table
 from circurve.data.recode import decode_column, recoded
 from circurve.data.scan import LOOKED_AT
+from circurve.data.source import RowSource
 from circurve.data.table import Table
 from circurve.data.unseen import Misfit, Unseen, check_unseen
 from circurve.errors import Argument, DataError, OptionError, warn_user
@@ -89,7 +90,7 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
     return table
 
 
-def warn_of_lost_digits(train: Table, families: Sequence[Family], dtype: torch.dtype) -> None:
+def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: torch.dtype) -> None:
     """Warn of a column whose values lie too far from zero, and too close together, for the precision."""
     continuous = [v for v, family in enumerate(families) if not family.discrete]
     if not continuous:

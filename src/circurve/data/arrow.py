@@ -279,7 +279,7 @@ def read_frame_file(path: Path, raw: bytes, trust: bool = False) -> tuple[Any, s
     """The data frame in a Parquet, Arrow or Feather file, and the name of the library that read it."""
     name = next((name for name in ("pyarrow", "polars") if find_spec(name) is not None), None)
     if name is None:
-        raise DataError(f"{path}: Parquet and Arrow files need pyarrow or polars: pip install pyarrow")
+        raise DataError(f"{path}: Parquet and Arrow files need pyarrow or polars: pip install 'circurve[pyarrow]'")
     try:
         return (_by_pyarrow(raw, trust), arrow_name()) if name == "pyarrow" else _by_polars(raw)
     except DataError as error:

@@ -21,7 +21,7 @@ from circurve.data.array_files import read_npz
 from circurve.data.convert import Array
 from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, relative_path
 from circurve.data.text import parse_text
-from circurve.errors import Argument, DownloadError, FileAccessError
+from circurve.errors import Argument, DownloadError, FileAccessError, needs
 
 __all__ = ["cache_folder", "fetch", "is_cached", "keep", "recall", "replacing"]
 
@@ -46,7 +46,8 @@ def cache_folder() -> Path:
     """The folder that CIRCURVE_CACHE names, or Circurve's own in the user's cache folder."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return Path(chosen).expanduser()
-    import platformdirs  # noqa: PLC0415 - only needed for downloads
+    with needs("data", "the cache of data sets"):
+        import platformdirs  # noqa: PLC0415 - only needed for downloads
 
     return Path(platformdirs.user_cache_dir("circurve"))
 
@@ -148,7 +149,8 @@ def fetch(entry: DebdSet) -> tuple[dict[str, Array], tuple[str, ...]]:
 
 def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
     """The content of one file, which is then in the cache; if anything goes wrong, nothing is."""
-    import requests  # noqa: PLC0415 - slow to import, and only needed here
+    with needs("data", "downloading a data set"):
+        import requests  # noqa: PLC0415 - slow to import, and only needed here
 
     url, target = file_url(entry.name, split), text_path(entry.name, split)
     most = MAX_EXCESS * 2 * entry.variables * entry.rows[SPLITS.index(split)]  # a digit and a separator for each value
@@ -207,8 +209,9 @@ def _reason(error: Exception) -> str:
 
 def _progress() -> Any:
     """Progress bars on standard error, for people only: none where that is not a terminal."""
-    from rich.console import Console  # noqa: PLC0415 - only needed here
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
+    with needs("data", "downloading a data set"):
+        from rich.console import Console  # noqa: PLC0415 - only needed here
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())

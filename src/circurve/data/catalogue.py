@@ -14,7 +14,7 @@ from circurve.data.dataset import SPLITS, Dataset, split_rows
 from circurve.data.debd import COLLECTION
 from circurve.data.synthetic import SIZES, synthetic_dataset
 from circurve.data.text import read_bytes, read_text
-from circurve.errors import Argument, DataError
+from circurve.errors import Argument, DataError, needs
 
 __all__ = [
     "SOURCES",
@@ -149,7 +149,8 @@ def is_name(name: str, data_dir: str | Path | None) -> bool:
 
 
 def _load_digits() -> Dataset:
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - slow to import, and only needed here
+    with needs("sklearn", "the data set digits"):
+        from sklearn.datasets import load_digits  # noqa: PLC0415 - slow to import, and only needed here
 
     source = load_digits()
     pixels = (source.data > DIGITS_THRESHOLD).astype(np.uint8)

@@ -100,6 +100,8 @@ def load_data(
         Whether the first line of a text file has names; None finds out.
     categorical : collection of str, default ()
         Columns whose numbers are names of categories.
+    trust : bool, default False
+        Also read a compressed array file that unpacks to far more than its own size.
 
     Returns
     -------

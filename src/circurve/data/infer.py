@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from circurve.data.convert import Array, column_label
 from circurve.data.entry import as_table
-from circurve.data.recode import recoded
+from circurve.data.infer_stream import DROP, StreamRules, Types, stream_schema
+from circurve.data.open_stream import as_source, is_streamed
+from circurve.data.recode import common_codings
 from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
 from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError, warn_user
@@ -35,23 +38,27 @@ SLACK = 0.8
 MAX_CATEGORIES = 256
 """Text with more different values, or with hardly a value twice, names rows; it does not describe them."""
 
-DROP = "drop"
 TYPES = ("bernoulli", "categorical", "binomial", "poisson", "gaussian", DROP)
-
-Types = Mapping[str | int, str | Family]
-"""For some columns, by name or number, the family: its name, a family with its options, or "drop"."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
     """One column of all tables together."""
 
-    table: Table
-    """The first of them."""
-
+    tables: Sequence[Table]
     number: int
     coding: Coding
-    observed: Array  # (n,) numbers in this coding
+
+    @property
+    def table(self) -> Table:
+        """The first of them."""
+        return self.tables[0]
+
+    @cached_property
+    def observed(self) -> Array:  # (n,)
+        """The numbers in this coding."""
+        values: Array = np.concatenate([np.asarray(table[:, self.number], dtype=np.float64) for table in self.tables])
+        return values[~np.isnan(values)]
 
     @property
     def name(self) -> str | None:
@@ -136,15 +143,22 @@ def infer_schema(
     city    Categorical(3)  Lima, Oslo, Rome  text, 3 different
     orders  Poisson()       whole numbers     given
     """
+    if any(is_streamed(table) for table in tables):
+        if len(tables) > 1:
+            raise OptionError("infer_schema takes one stream at a time")
+        rules = StreamRules(infer_schema, _of_ranges, unseen_share)
+        return stream_schema(as_source(tables[0], missing), types or {}, rules)
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read)
-    found = []
+    found, alike = [], _ColumnsAlike()
     for v, coding in enumerate(read[0].codings or (Coding(),) * read[0].shape[1]):
-        facts = _Found(read[0], v, coding, _observed(read, v))
+        facts = _Found(read, v, coding)
         if v in chosen:
             column = _as_told(facts, chosen[v])
         elif read[0].columns is None and coding.kind == "number":
-            column = facts.column(*_plain(columns, v))
+            column = alike(None, *_plain(columns, v))
+        elif coding.kind == "number" and columns.binary[v] and not columns.empty[v]:
+            column = alike(facts.name, *_only_zeros_and_ones(columns.low[v], columns.high[v]))
         else:
             column = _by_rule(facts)
         found.append(replace(column, unseen_share=unseen_share) if unseen_share and column.categories else column)
@@ -222,6 +236,34 @@ def _gaussian(median: float, spread: float) -> Gaussian:
     return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
 
 
+def _of_ranges(columns: Columns, first: Table) -> Schema:
+    """The schema of numbers without names, from their ranges; `first`: some of the rows, for messages."""
+    alike = _ColumnsAlike()
+    schema = Schema(tuple(alike(None, *_plain(columns, v)) for v in range(len(columns.high))))
+    _warn_of_marks(columns, first, schema.families)
+    return schema
+
+
+class _ColumnsAlike:
+    """Columns of plain numbers. Those without names that are alike are one object: a table may have a million."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Family, str], Column] = {}
+
+    def __call__(self, name: str | None, family: Family, reason: str) -> Column:
+        if name is not None:
+            return Column(name, family, reason=reason)
+        key = (family, reason)
+        if key not in self._made:
+            self._made[key] = Column(None, family, reason=reason)
+        return self._made[key]
+
+
+def _only_zeros_and_ones(low: float, high: float) -> tuple[Family, str]:
+    """The family of a column with nothing but 0 and 1, and the reason."""
+    return Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}"
+
+
 def _by_rule(found: _Found) -> Column:
     kind, values = found.coding.kind, found.observed
     if kind == "category":
@@ -236,7 +278,7 @@ def _by_rule(found: _Found) -> Column:
     if not bool((values == np.floor(values)).all()):
         return found.column(found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
     if low >= 0 and high <= 1:
-        return found.column(Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}")
+        return found.column(*_only_zeros_and_ones(low, high))
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1:
         return found.numbers(distinct, "a single value")
@@ -324,9 +366,11 @@ def _read(
     if len(widths) != 1:
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
     first = read[0]
+    if not types:
+        return common_codings(read), (), {}
     finder = Schema.of([Bernoulli()] * first.shape[1], first.columns)
     told: dict[int, str | Family] = {}
-    for key, kind in (types or {}).items():
+    for key, kind in types.items():
         if not isinstance(kind, Family | str):
             raise _wrong_type(f"{key!r} must be the name of a family or a family, not {kind!r}")
         told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
@@ -337,38 +381,8 @@ def _read(
         raise _wrong_type("'drop' is for columns with names; leave the column out of the array")
     ignored = tuple(name for v, name in enumerate(first.columns or ()) if v not in kept)
     names = tuple(name for name in first.columns or () if name not in ignored)
-    read = _common([table.pick(kept, names) if ignored else table for table in read])
+    read = common_codings([table.pick(kept, names) if ignored else table for table in read])
     return read, ignored, {place: told[v] for place, v in enumerate(kept) if v in told}
-
-
-def _common(tables: list[Table]) -> list[Table]:
-    """The tables in one coding that covers them all."""
-    if all(table.codings == tables[0].codings for table in tables):
-        return tables
-    width = tables[0].shape[1]
-    each = [table.codings or (Coding(),) * width for table in tables]
-    new = [_joint([codings[v] for codings in each], column_label(tables[0].columns, v)) for v in range(width)]
-    return [recoded(table, old, new)[0] for table, old in zip(tables, each, strict=True)]
-
-
-def _joint(codings: Sequence[Coding], label: str) -> Coding:
-    """One coding for the values of several tables."""
-    kinds = {coding.kind for coding in codings}
-    if kinds == {"category"}:
-        merged = dict.fromkeys(value for coding in codings for value in coding.categories or ())
-        if set(merged) == set(codings[0].categories or ()):
-            return codings[0]
-        return Coding("category", tuple(sorted(merged, key=lambda value: (isinstance(value, str), value))))
-    if kinds == {"date"}:
-        return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
-    if kinds <= {"number", "boolean"}:
-        return Coding() if "number" in kinds else codings[0]
-    raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")
-
-
-def _observed(tables: Sequence[Table], v: int) -> NDArray[np.float64]:
-    values: Array = np.concatenate([np.asarray(table[:, v], dtype=np.float64) for table in tables])
-    return values[~np.isnan(values)]
 
 
 def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -> None:

@@ -16,7 +16,7 @@ from circurve.data.unseen import Misfit
 from circurve.errors import DataError
 from circurve.schema import Coding, Value
 
-__all__ = ["decode_column", "recoded"]
+__all__ = ["common_codings", "decode_column", "recoded"]
 
 UNSEEN = -1
 
@@ -148,3 +148,28 @@ def decode_column(values: Array, coding: Coding, whole: bool = False) -> Array: 
         found[missing] = np.nan if numbers else None
         return found.astype(np.float64) if numbers else found
     return np.array(found.tolist()) if not any(isinstance(value, str) for value in known) else found
+
+
+def common_codings(tables: list[Table]) -> list[Table]:
+    """The tables in one coding that covers them all."""
+    if all(table.codings == tables[0].codings for table in tables):
+        return tables
+    width = tables[0].shape[1]
+    each = [table.codings or (Coding(),) * width for table in tables]
+    new = [_joint([codings[v] for codings in each], column_label(tables[0].columns, v)) for v in range(width)]
+    return [recoded(table, old, new)[0] for table, old in zip(tables, each, strict=True)]
+
+
+def _joint(codings: Sequence[Coding], label: str) -> Coding:
+    """One coding for the values of several tables."""
+    kinds = {coding.kind for coding in codings}
+    if kinds == {"category"}:
+        merged = dict.fromkeys(value for coding in codings for value in coding.categories or ())
+        if set(merged) == set(codings[0].categories or ()):
+            return codings[0]
+        return Coding("category", tuple(sorted(merged, key=lambda value: (isinstance(value, str), value))))
+    if kinds == {"date"}:
+        return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
+    if kinds <= {"number", "boolean"}:
+        return Coding() if "number" in kinds else codings[0]
+    raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")

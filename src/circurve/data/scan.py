@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from circurve.data.convert import Array
+from circurve.data.stream import Stream
 from circurve.errors import DataError
 
 __all__ = ["LOOKED_AT", "MAX_STATES", "Columns", "centre", "row_chunks", "scan_columns"]
@@ -42,12 +44,17 @@ class Columns:
     spread: NDArray[np.float64]
     """What the standard deviation would be without outliers (see `centre`); NaN where the median is."""
 
-    @property
+    @cached_property
     def binary(self) -> NDArray[np.bool_]:
         """Nothing but zeros and ones was observed."""
         return self.whole & ~(self.low < 0) & ~(self.high > 1)
 
-    @property
+    @cached_property
+    def empty(self) -> NDArray[np.bool_]:
+        """Nothing was observed."""
+        return np.isnan(self.low)
+
+    @cached_property
     def countable(self) -> NDArray[np.bool_]:
         """Nothing but whole numbers from 0 to MAX_STATES - 1 was observed."""
         return self.whole & ~(self.low < 0) & ~(self.high >= MAX_STATES)
@@ -59,29 +66,38 @@ def row_chunks(rows: int, width: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def scan_columns(*sources: ArrayLike) -> Columns:  # each (N, V)
+def scan_columns(*sources: ArrayLike | Stream) -> Columns:  # each (N, V)
     """Range, wholeness, missing values, median and spread of each column over all tables.
 
     Values are finite or NaN. Cost O(N V).
     """
-    tables: list[Array] = [np.asarray(source) for source in sources]
+    tables: list[Array | Stream] = [source if isinstance(source, Stream) else np.asarray(source) for source in sources]
     widths = {table.shape[1] for table in tables}
     if len(widths) != 1:
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
-    low = np.fmin.reduce([np.fmin.reduce(table, axis=0).astype(np.float64) for table in tables])
-    high = np.fmax.reduce([np.fmax.reduce(table, axis=0).astype(np.float64) for table in tables])
+    low, high = (np.full(tables[0].shape[1], np.nan) for _ in range(2))
     whole, missing = np.ones(len(low), dtype=bool), np.zeros(len(low), dtype=bool)
-    for part in (table[rows] for table in tables if table.dtype.kind == "f" for rows in row_chunks(*table.shape)):
-        absent = np.isnan(part)
-        missing |= absent.any(axis=0)
-        whole &= ((part == np.trunc(part)) | absent).all(axis=0)
+    for part in (part for table in tables for part in _parts(table)):
+        low = np.fmin(low, np.fmin.reduce(part, axis=0))
+        high = np.fmax(high, np.fmax.reduce(part, axis=0))
+        if part.dtype.kind == "f":
+            absent = np.isnan(part)
+            missing |= absent.any(axis=0)
+            whole &= ((part == np.trunc(part)) | absent).all(axis=0)
     unknown = np.full(len(low), np.nan)
     columns = Columns(low, high, whole, missing, unknown, unknown)
     median, spread = _centres(tables, ~columns.countable & (low < high))
     return replace(columns, median=median, spread=spread)
 
 
-def _centres(tables: Sequence[np.ndarray], wanted: NDArray[np.bool_]) -> NDArray[np.float64]:  # (V,) -> (2, V)
+def _parts(table: Array | Stream) -> Iterator[Array]:
+    """All rows, some at a time."""
+    if isinstance(table, Stream):
+        return (np.asarray(piece) for piece in table.pieces())
+    return (table[rows] for rows in row_chunks(*table.shape))
+
+
+def _centres(tables: Sequence[Array | Stream], wanted: NDArray[np.bool_]) -> NDArray[np.float64]:  # (V,) -> (2, V)
     """Median and spread of the wanted columns, by LOOKED_AT rows; by all rows where those show a single value."""
     step = -(-sum(len(table) for table in tables) // LOOKED_AT)
     found = np.full((2, len(wanted)), np.nan)

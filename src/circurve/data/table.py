@@ -144,6 +144,12 @@ class Table(ArrayLike):
         return np.asarray(self.rows(slice(0))).dtype
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all its tensors."""
+        fields = (self.values, self.observed, self.weights, self.labels, self.impossible)
+        return sum(field.numel() * field.element_size() for field in fields if field is not None)
+
+    @property
     def empty_rows(self) -> int:
         """How many rows have no observed value; their probability is 1."""
         return 0 if self.observed is None else int((~self.observed.any(1)).sum())
@@ -192,6 +198,23 @@ class Table(ArrayLike):
         if self.places is None:
             return part
         return replace(part, places=self.places.rows(chosen if isinstance(chosen, slice) else chosen.cpu().numpy()))
+
+    @property
+    def known_values(self) -> int:
+        """How many values are not missing."""
+        return self.values.numel() if self.observed is None else int(self.observed.sum())
+
+    def order(self, generator: torch.Generator) -> Tensor:  # (N,)
+        """The rows in random order, for one epoch."""
+        return torch.randperm(len(self), generator=generator)
+
+    def take(self, index: Tensor) -> tuple[Table, Tensor]:
+        """Itself and the index: all rows are in memory (see `RowSource`)."""
+        return self, index
+
+    def span(self, start: int, stop: int) -> tuple[Table, slice]:
+        """Itself and the slice."""
+        return self, slice(start, stop)
 
     def pick(self, order: Sequence[int | None], names: Names) -> Table:
         """Some columns in another order, unchecked, with these names; None stands for a column of missing values."""

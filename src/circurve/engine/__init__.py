@@ -2,7 +2,7 @@
 
 from circurve.engine.backend import Backend
 from circurve.engine.batch import Batch, chunks
-from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice
+from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice, option_for
 from circurve.engine.compiler import compile
 from circurve.engine.gradient import differentiable_log_prob, refuse_discrete, wants_gradient
 from circurve.engine.inspect import flows, values
@@ -32,6 +32,7 @@ __all__ = [
     "explain_choice",
     "flows",
     "from_nodes",
+    "option_for",
     "random_weights",
     "refuse_discrete",
     "stack",

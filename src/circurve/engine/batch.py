@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource, Table
 
 __all__ = ["Batch", "chunks"]
 
@@ -31,14 +31,15 @@ class Batch:
         return int(self.x.shape[-1])
 
     @classmethod
-    def rows(cls, table: Table, start: int, stop: int, dtype: torch.dtype) -> Batch:
-        """Consecutive rows of a checked table, the same for all runs. The key of all rows is the table."""
-        return cls._cut(table, slice(start, stop), dtype, table if (start, stop) == (0, len(table)) else None)
+    def rows(cls, source: RowSource, start: int, stop: int, dtype: torch.dtype) -> Batch:
+        """Consecutive rows of a checked source, the same for all runs. The key of all rows is the source."""
+        key = source if (start, stop) == (0, len(source)) else None
+        return cls._cut(*source.span(start, stop), dtype, key)
 
     @classmethod
-    def pick(cls, table: Table, index: Tensor, dtype: torch.dtype) -> Batch:  # (R, N)
-        """Chosen rows of a checked table, other ones for each run."""
-        return cls._cut(table, index, dtype, None)
+    def pick(cls, source: RowSource, index: Tensor, dtype: torch.dtype) -> Batch:  # (R, N)
+        """Chosen rows of a checked source, other ones for each run."""
+        return cls._cut(*source.take(index), dtype, None)
 
     @classmethod
     def _cut(cls, table: Table, part: slice | Tensor, dtype: torch.dtype, key: object | None) -> Batch:
@@ -69,9 +70,10 @@ class Batch:
             yield Batch(x, *others)
 
 
-def chunks(table: Table, size: int, dtype: torch.dtype) -> Iterator[Batch]:
+def chunks(source: RowSource, size: int, dtype: torch.dtype) -> Iterator[Batch]:
     """All rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape."""
-    parts = -(-len(table) // size)
-    even = -(-len(table) // max(parts, 1))
-    for start in range(0, len(table), max(even, 1)):
-        yield Batch.rows(table, start, min(start + even, len(table)), dtype)
+    rows = len(source)
+    parts = -(-rows // size)
+    even = -(-rows // max(parts, 1))
+    for start in range(0, rows, max(even, 1)):
+        yield Batch.rows(source, start, min(start + even, rows), dtype)

@@ -15,7 +15,7 @@ from circurve.engine.states import has_few_states, state_logs
 from circurve.engine.tree import LatentTree, MixtureLayout, TreeLayout, TreeMixture, mixture_layout, tree_layout
 from circurve.errors import OptionError
 
-__all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice"]
+__all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice", "option_for"]
 
 BackendName: TypeAlias = Literal["auto", "reference", "tree", "fused"]
 BACKENDS: tuple[BackendName, ...] = ("auto", "reference", "tree", "fused")
@@ -51,6 +51,13 @@ def choose_backend(
         if backend == "tree":
             raise OptionError(f"backend='tree' cannot be used: {layout}")
     return Reference.of(program, params)
+
+
+def option_for(backend: Backend) -> BackendName:
+    """What `backend=` must be for the same kind of backend."""
+    if isinstance(backend, Fused):
+        return "fused"
+    return "tree" if isinstance(backend, LatentTree | TreeMixture) else "reference"
 
 
 def explain_choice(program: Program, params: Params) -> str:

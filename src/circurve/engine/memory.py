@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
 import torch
 
+from circurve.budget import check_budget
 from circurve.engine.backend import Backend
-from circurve.engine.host_memory import available_memory
-from circurve.errors import OptionError, warn_user
+from circurve.errors import warn_user
+from circurve.host_memory import available_memory
 
 __all__ = ["CACHE_BYTES", "DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
 
@@ -49,9 +49,7 @@ def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = Non
 
     samples: how many there are in all, if that is known. Without a budget, all of them if they need next to nothing.
     """
-    whole = isinstance(memory_budget, int | np.integer) and not isinstance(memory_budget, bool)
-    if memory_budget is not None and not (whole and memory_budget > 0):
-        raise OptionError(f"memory_budget must be a positive number of bytes, not {memory_budget!r}")
+    check_budget(memory_budget)
     little = SURELY_FREE[backend.device.type]
     if memory_budget is None and samples and samples * backend.bytes_per_sample(backward) <= little:
         return samples

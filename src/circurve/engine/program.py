@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -192,6 +193,12 @@ class Program:
     def units(self) -> int:
         """M, the number of all sum units."""
         return int(self.unit_starts[-1])
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the parameters of one run are, those that a mask leaves out counted."""
+        weights = sum(prod(layer.shape) for layer in self.sums)
+        return weights + sum(prod(layer.shape) * len(layer.family.parameter_names) for layer in self.inputs)
 
     @property
     def masked(self) -> bool:

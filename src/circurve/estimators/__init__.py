@@ -1,8 +1,11 @@
 """The scikit-learn face: density, classification, imputation and outliers as estimators."""
 
-from circurve.estimators.classifier import CircuitClassifier
-from circurve.estimators.density import DensityEstimator
-from circurve.estimators.imputer import CircuitImputer
-from circurve.estimators.outlier import OutlierDetector
+from circurve.errors import needs
+
+with needs("sklearn", "circurve.estimators"):
+    from circurve.estimators.classifier import CircuitClassifier
+    from circurve.estimators.density import DensityEstimator
+    from circurve.estimators.imputer import CircuitImputer
+    from circurve.estimators.outlier import OutlierDetector
 
 __all__ = ["CircuitClassifier", "CircuitImputer", "DensityEstimator", "OutlierDetector"]

@@ -50,6 +50,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         self.n_units = n_units
         self.n_estimators = n_estimators
@@ -70,8 +71,11 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+        self.checkpoint = checkpoint
 
     def _recipe(self) -> Recipe:
+        if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
+            raise OptionError("checkpoint needs the same seed in every call: give random_state a number")
         return Recipe(**{name: getattr(self, name) for name in (f.name for f in fields(Recipe))})
 
     def _seed(self, random_state: Any = None) -> int:

@@ -17,6 +17,7 @@ from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import check_target
 from circurve.estimators.training import build, learn, learn_more
 from circurve.graph import Circuit
+from circurve.learning.checkpoints import claim
 from circurve.model import Model
 
 __all__ = ["CircuitClassifier"]
@@ -42,8 +43,8 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose : as in `DensityEstimator`
-        Randomness, device and progress.
+    random_state, device, verbose, checkpoint : as in `DensityEstimator`
+        Randomness, device, progress, and a folder for checkpoints.
 
     Attributes
     ----------
@@ -77,7 +78,10 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         table, y = self._rows_and_classes(X, y, sample_weight, reset=True)
         self.classes_ = np.unique(y)
         parts = [table.rows(y == label) for label in self.classes_]
-        results = [learn(recipe, part, self.schema_, seed) for part in parts]
+        claim(
+            recipe.checkpoint, type(self).__name__, lambda: {"classes": str(self.classes_.tolist()), **recipe.facts()}
+        )
+        results = [learn(recipe.part(f"class-{n}"), part, self.schema_, seed) for n, part in enumerate(parts)]
         self.models_: list[Model | Circuit] = [result.model for result in results]
         self.ensembles_ = [result.ensemble for result in results]
         self.n_units_ = [result.units for result in results]

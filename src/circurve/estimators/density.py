@@ -71,6 +71,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         Where to compute; "auto" is CUDA if there is one.
     verbose : int, default 0
         Above 0, show the progress.
+    checkpoint : str or path, optional
+        A folder for checkpoints: the same `fit` again continues from there. It needs a number as random_state.
 
     Attributes
     ----------

@@ -49,8 +49,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose : as in `DensityEstimator`
-        Randomness, device and progress.
+    random_state, device, verbose, checkpoint : as in `DensityEstimator`
+        Randomness, device, progress, and a folder for checkpoints.
 
     Attributes
     ----------
@@ -98,6 +98,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -119,6 +120,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
             random_state=random_state,
             device=device,
             verbose=verbose,
+            checkpoint=checkpoint,
         )
         self.strategy = strategy
         self.add_indicator = add_indicator

@@ -43,8 +43,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose : as in `DensityEstimator`
-        Randomness, device and progress.
+    random_state, device, verbose, checkpoint : as in `DensityEstimator`
+        Randomness, device, progress, and a folder for checkpoints.
 
     Attributes
     ----------
@@ -90,6 +90,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str | torch.device = "auto",
         verbose: int = 0,
+        checkpoint: Any = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -111,6 +112,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
             random_state=random_state,
             device=device,
             verbose=verbose,
+            checkpoint=checkpoint,
         )
         self.contamination = contamination
 

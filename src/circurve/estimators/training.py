@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,7 +15,9 @@ from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning import Ensemble, FitResult, Gated, Global, Run, Vanilla, fit, fit_ensemble, fit_fleet
+from circurve.learning.checkpoints import claim
 from circurve.learning.checks import check_choice, check_count
+from circurve.learning.fingerprint import Facts, option_facts, table_facts, text_digest
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
 from circurve.learning.mix import mix
@@ -65,6 +69,7 @@ class Recipe:
     patience: int
     device: str | torch.device
     verbose: int
+    checkpoint: str | PathLike[str] | None
 
     def __post_init__(self) -> None:
         check_count("n_estimators", self.n_estimators, at_least=1)
@@ -112,9 +117,18 @@ class Recipe:
             "batch_size": self.batch_size,
             "step_size": self.step_size,
             "device": self.device,
+            "checkpoint": self.checkpoint,
             "precision": "float64",
             "progress": bool(self.verbose),
         }
+
+    def part(self, name: str) -> Recipe:
+        """The same for one of several trainings, whose checkpoints lie in a folder of their own."""
+        return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
+
+    def facts(self) -> Facts:
+        """What of the recipe decides about a training."""
+        return {name: fact for name, fact in option_facts(self).items() if name != "verbose"}
 
 
 def build(recipe: Recipe, table: Table, schema: Schema) -> Circuit:
@@ -150,36 +164,43 @@ def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
     """
     table = _observed_rows(table)
+    claim(
+        recipe.checkpoint,
+        "estimator",
+        lambda: {**table_facts({"train": table}), "schema": text_digest(schema), "seed": str(seed), **recipe.facts()},
+    )
     if recipe.ensemble is not None and len(table) >= FEWEST_ROWS:
         return _learn_ensemble(recipe, table, schema, seed)
     units = recipe.all_units[0]
     circuit = build(replace(recipe, n_units=units), table, schema)
-    options, method = {**recipe.options, "epochs": recipe.max_epochs}, recipe.method_for(circuit)
+    method = recipe.method_for(circuit)
     inits: list[Initialization] = ["random", "prototypes"] if recipe.init == "auto" else [recipe.init]
     trials = [Run(method, seed, init=init) for init in inits]
     share, best, epochs = recipe.validation_fraction, trials[-1], recipe.max_epochs
     if share and len(table) > 1:
         train, valid = _split(table, share, seed)
-        given = {"valid": valid, "patience": recipe.patience, **options}
+        given: dict[str, Any] = {"valid": valid, "patience": recipe.patience, "epochs": recipe.max_epochs}
         circuits = {units: circuit}
 
         def try_size(size: int) -> Sequence[FitResult]:
             if size not in circuits:
                 circuits[size] = build(replace(recipe, n_units=size), table, schema)
-            return fit_fleet(circuits[size], train, trials, **given)
+            return fit_fleet(circuits[size], train, trials, **given, **recipe.part(f"units-{size}").options)
 
         choice = choose_units(recipe.all_units, try_size)
         units, circuit = choice.units, circuits[choice.units]
         best, epochs = choice.result.run, max(1, choice.result.epoch)
     members = [replace(best, seed=seed + number) for number in range(recipe.ensemble or recipe.n_estimators)]
     enough = [lambda event: event.epoch >= epochs]
-    results = fit_fleet(circuit, table, members, valid=False, callbacks=enough, **options)
+    options = {**recipe.part("members").options, "epochs": recipe.max_epochs, "callbacks": enough}
+    results = fit_fleet(circuit, table, members, valid=False, **options)
     return Learned(mix([result.model for result in results if not result.failed]), epochs, units)
 
 
 def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     """`fit_ensemble` with the parameters of an estimator; what they leave open is as it says there."""
     given: dict[str, Any] = {"batch_size": recipe.batch_size, "step_size": recipe.step_size}
+    given["checkpoint"] = recipe.part("ensemble").checkpoint
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if recipe.pseudocount != "auto":
         options["pseudocounts"] = recipe.pseudocount
@@ -220,7 +241,7 @@ def _split(table: Table, share: float, seed: int) -> tuple[Table, Table]:
 
 def learn_more(recipe: Recipe, start: Model | Circuit, table: Table, seed: int, steps: int) -> Model:
     """One EM step on all rows of a table, after `steps` earlier ones; a circuit is given starting parameters first."""
-    options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed}
+    options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed, "checkpoint": None}
     if recipe.step_size is None:
         options["step_size"] = (steps + 1) ** -FORGETTING
     circuit = start if isinstance(start, Circuit) else start.circuit

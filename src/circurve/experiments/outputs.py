@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from circurve.data import Dataset
-from circurve.errors import OptionError
+from circurve.errors import OptionError, needs
 from circurve.experiments.comparisons import (
     BASELINES_FILE,
     IMPROVEMENTS,
@@ -50,7 +50,7 @@ from circurve.experiments.table_estimators import report_estimators, study_estim
 from circurve.experiments.table_pseudocounts import report_pseudocounts, study_pseudocounts
 from circurve.experiments.tables import paper_study, report_a, report_b
 from circurve.experiments.tables_beyond import report_d, report_readings, study_d, study_readings
-from circurve.persistence import replace_file
+from circurve.whole_files import replace_file
 
 if TYPE_CHECKING:
     from circurve.experiments.figures import FigureSpec
@@ -184,7 +184,8 @@ def _leaderboard(
     progress: Callable[[str], None],
 ) -> Outputs:
     """Train what is needed and write table and figure of the leaderboard."""
-    from circurve.experiments.figures import figure_files  # noqa: PLC0415 - matplotlib is slow to import
+    with needs("plots", "a figure"):
+        from circurve.experiments.figures import figure_files  # noqa: PLC0415 - matplotlib is slow to import
 
     check_options(options)
     known = [] if resume else read_records(options.out / LEADERBOARD_FILE)
@@ -262,7 +263,8 @@ def _document(about: Record) -> bytes:
 
 
 def _figure_spec(name: str) -> FigureSpec:
-    from circurve.experiments.figures import FIGURES  # noqa: PLC0415 - matplotlib is slow to import
+    with needs("plots", f"{name}, a figure,"):
+        from circurve.experiments.figures import FIGURES  # noqa: PLC0415 - matplotlib is slow to import
 
     return FIGURES[name]
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from circurve.cards import card, facts_table
 from circurve.errors import StructureError
 from circurve.graph.checks import check_scopes, name_of, topological_order
+from circurve.graph.drawing import MAX_DRAWN, Drawing, draw
 from circurve.graph.nodes import Input, Node, Product, Sum
 from circurve.inputs import Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
@@ -167,6 +169,19 @@ class Circuit:
             depth=max(depth[r] for r in self.roots),
             sum_depth=max(sum_depth[r] for r in self.roots),
         )
+
+    def draw(self) -> Drawing:
+        """A picture of a small circuit as SVG, which notebooks show and `save` writes: the root on top.
+
+        StructureError for more than 150 nodes: those would not be readable.
+        """
+        return draw(self.nodes, self.roots, None if self.schema is None else self.schema.names)
+
+    def _repr_html_(self) -> str:
+        parts = [facts_table(self.describe().in_words())]
+        if len(self.nodes) <= MAX_DRAWN:
+            parts.append("<p>draw() gives a picture.</p>")
+        return card(f"Circuit over {self.variables:,} columns", *parts)
 
     def __reduce__(self) -> tuple[Callable[..., Circuit], tuple[tuple[Node, ...], tuple[Node, ...], Schema | None]]:
         """Pickled and copied node by node, children first: a deep circuit needs no deep recursion."""

@@ -150,6 +150,8 @@ class Sum:
     units: int
     mask: NDArray[np.bool_] | None
     name: str | None
+    child_units: int
+    """C, the total number of child units: the width of the weight block."""
 
     def __init__(
         self,
@@ -161,13 +163,9 @@ class Sum:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "units", units)
         object.__setattr__(self, "children", _as_children(self, children))
+        object.__setattr__(self, "child_units", sum(child.units for child in self.children))
         _check_units(self)
         object.__setattr__(self, "mask", None if mask is None else _as_mask(self, mask))
-
-    @property
-    def child_units(self) -> int:
-        """C, the total number of child units: the width of the weight block."""
-        return sum(child.units for child in self.children)
 
     @property
     def edges(self) -> int:

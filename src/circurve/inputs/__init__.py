@@ -5,8 +5,8 @@ Examples
 >>> import circurve as cc
 >>> sorted(cc.inputs.FAMILIES)
 ['bernoulli', 'binomial', 'categorical', 'gaussian', 'indicator', 'poisson']
->>> cc.inputs.Bernoulli().support()
-(0, 1)
+>>> list(cc.inputs.Bernoulli().support())
+[0, 1]
 """
 
 from circurve.inputs.bernoulli import Bernoulli

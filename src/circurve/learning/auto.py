@@ -18,7 +18,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource
 from circurve.errors import warn_user
 from circurve.learning.gates import GATES
 from circurve.learning.history import FitResult, FleetResult
@@ -55,7 +55,7 @@ def candidates(run: Run) -> list[Run]:
 
 
 def choose(
-    runs: Sequence[Run], groups: Sequence[Sequence[Run]], results: FleetResult, valid: Table | None
+    runs: Sequence[Run], groups: Sequence[Sequence[Run]], results: FleetResult, valid: RowSource | None
 ) -> FleetResult:
     """One result for each run: the best of its candidates by validation likelihood, with all of them as its path.
 
@@ -82,7 +82,7 @@ def _strength(result: FitResult) -> float:
     return 0.0 if isinstance(method, Vanilla) or not isinstance(method.mu, int | float) else float(method.mu)
 
 
-def _simplest(best: FitResult, left: Sequence[FitResult], valid: Table) -> FitResult:
+def _simplest(best: FitResult, left: Sequence[FitResult], valid: RowSource) -> FitResult:
     """Plain EM if it is among the candidates and not worse than the best by more than one standard error."""
     plain = next((candidate for candidate in left if _strength(candidate) == 0), best)
     if plain is best:
@@ -95,7 +95,7 @@ def _simplest(best: FitResult, left: Sequence[FitResult], valid: Table) -> FitRe
     return plain if mean <= error else best
 
 
-def _paired(one: Model, other: Model, valid: Table) -> tuple[float, float]:
+def _paired(one: Model, other: Model, valid: RowSource) -> tuple[float, float]:
     """The mean over rows of the difference of two models' log-likelihoods, and its standard error."""
     difference = _by_row(one, valid) - _by_row(other, valid)
     weights = torch.ones_like(difference) if valid.weights is None else valid.weights.cpu()
@@ -105,7 +105,7 @@ def _paired(one: Model, other: Model, valid: Table) -> tuple[float, float]:
     return float(mean), float((weights * (difference - mean)).norm())
 
 
-def _by_row(model: Model, table: Table) -> Tensor:  # (N,) float64
+def _by_row(model: Model, table: RowSource) -> Tensor:  # (N,) float64
     scores = torch.from_numpy(model.log_prob(table))
     return scores if table.labels is None else scores.gather(1, table.labels.cpu()[:, None])[:, 0]
 

@@ -24,7 +24,6 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from circurve.data import Table
 from circurve.learning.ensemble_options import EnsembleOptions
@@ -55,6 +54,8 @@ def responsibilities(mixture: Floats, member: Floats | float, share: float) -> F
     """h_n = a q / ((1 - a) p + a q) from log p and log q; a row that is impossible for both counts as the member's."""
     with np.errstate(invalid="ignore"):
         odds = np.where(np.isneginf(mixture), np.inf, member - mixture)
+    from scipy.special import expit  # noqa: PLC0415 - slow to import
+
     return np.asarray(expit(odds + math.log(share) - math.log1p(-share)), dtype=np.float64)
 
 
@@ -70,7 +71,7 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
     bootstrap = options.trees == "bootstrap"
     tree = resampled_tree(weighted, None, rng) if bootstrap else chow_liu_tree(rows.train, rows.schema.families)
     circuit = hclt(rows.train, plan.units, schema=rows.schema, tree=tree)
-    result = _fit(circuit, plan, weighted)
+    result = _fit(circuit, plan, weighted.part(f"grown-{plan.number}-round-1"))
     if result.stopped == "interrupted" or result.failed:
         return result
     own = {name: _log_prob(result.model, table) for name, table in (("train", rows.train), ("valid", rows.valid))}
@@ -80,7 +81,8 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
         return result
     second = {name: responsibilities(known[name], own[name], share) for name in known}
     settings = replace(rows.settings, epochs=-(-rows.settings.epochs // SECOND_SHARE), step_size=SECOND_STEP)
-    again = _fit(circuit, plan, _weighted(replace(rows, settings=settings), second), result.model)
+    reweighted = _weighted(replace(rows, settings=settings), second).part(f"grown-{plan.number}-round-2")
+    again = _fit(circuit, plan, reweighted, result.model)
     after = Scores(np.stack([known["valid"], _log_prob(again.model, rows.valid)]), held.row_weights)
     better = after.mean_mixed(find_weights(after, "em")) > held.mean_mixed(find_weights(held, "em"))
     return again if better and not again.failed else replace(result, stopped=again.stopped)

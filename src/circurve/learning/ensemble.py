@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data import Table, align, as_table
-from circurve.errors import DataError, OptionError
+from circurve.errors import DataError, OptionError, needs
 from circurve.learning.checks import check_choice, check_count
 from circurve.learning.mix import mix
 from circurve.learning.mixture_weights import (
@@ -117,10 +117,8 @@ class Ensemble:
 
     def to_frame(self) -> DataFrame:
         """A pandas data frame with one row for each member, in the order of the candidates."""
-        try:
+        with needs("pandas", "to_frame"):
             import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
-        except ImportError as error:
-            raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
         frame = pd.DataFrame(
             [asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES, "epoch"]
         )

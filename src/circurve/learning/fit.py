@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, Unpack
 
-from circurve.data import Table, prepare, warn_of_lost_digits
+from circurve.data import RowSource, Stream, Table, prepare_source, warn_of_lost_digits
 from circurve.data.unseen import Unseen, check_unseen
 from circurve.engine import Params, Program, compile, stack
+from circurve.engine.memory import free_memory
 from circurve.errors import OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.learning.auto import candidates, choose
+from circurve.learning.checkpoints import Checkpoints, open_checkpoints
+from circurve.learning.fingerprint import Training
 from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
+from circurve.learning.need import training_need
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
+from circurve.learning.parallel import check_same_training, worker, workers
 from circurve.learning.progress import progress_bar
 from circurve.learning.validation import check_validation, hold_out, say
 from circurve.model import Model, as_device
@@ -156,7 +162,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
         The data and what belongs to them.
     epochs, batch_size, step_size, tolerance, patience, select : as in `fit`
         How long and how far to train.
-    device, precision, backend, memory_budget, track : as in `fit`
+    device, precision, backend, memory_budget, track, checkpoint, checkpoint_every : as in `fit`
         Where and how to compute.
     refit, start, callbacks, progress : as in `fit`
         What happens around the training.
@@ -187,24 +193,29 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     _check(circuit, runs, callbacks)
     check_unseen(unseen)
     check_validation(runs, settings, refit, possible=valid is not False)
-    rows = prepare(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
+    rows = prepare_source(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
+    if refit and isinstance(rows, Stream):
+        raise OptionError("refit joins training and validation rows, which needs them in memory; not for streams")
     held = hold_out(rows, circuit, runs, settings, valid)
     if "valid" in held.parts and progress is not False:
         say(held, rows)
     prepared = dict(held.parts)
     for name, part in (("valid", valid), ("test", test)):
         if part is not None and not isinstance(part, bool | float):
-            prepared[name] = prepare(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
+            prepared[name] = prepare_source(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
     warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
+    left = training_need(program, fleet, settings, prepared).left(settings.memory_budget, lambda: free_memory(place))
+    settings = replace(settings, memory_budget=left)  # what is left is for buffers
     starts, of_run = _starts(program, fleet, prepared["train"], start)
     params = starts.to(place, dtype).select(of_run)
+    checkpoints = _checkpoints(Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)}), progress)
     samples = {name: table.to(place) for name, table in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
-        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar])
+        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar], checkpoints)
     results.check_any_left()
     results = FleetResult(tuple(replace(result, rows=held.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
@@ -216,16 +227,37 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     return final
 
 
+def _checkpoints(training: Training, progress: bool | None) -> Checkpoints | None:
+    """The checkpoints of a training, where they are asked for; says if it continues from one.
+
+    Also refuses workers of a process group that have different trainings.
+    """
+    if training.settings.checkpoint is None and workers() == 1:
+        return None
+    facts = training.facts()
+    check_same_training(facts, as_device(training.settings.device))
+    found = open_checkpoints(training.settings, facts)
+    if found is not None and found.newest is not None and progress is not False and worker() == 0:
+        print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
+    return found
+
+
 def _refit(
-    number: int, winner: FitResult, settings: Settings, start: Params, samples: Mapping[str, Table]
+    number: int, winner: FitResult, settings: Settings, start: Params, samples: Mapping[str, RowSource]
 ) -> FitResult:
     """Train the winner of a choice again, on training and validation data together, up to the epoch that was chosen."""
     if not winner.path or winner.failed:
         return winner
-    data = {"train": samples["train"] + samples["valid"], **{n: s for n, s in samples.items() if n == "test"}}
+    train, valid = samples["train"], samples["valid"]
+    assert isinstance(train, Table)
+    assert isinstance(valid, Table)
+    data: dict[str, RowSource] = {"train": train + valid, **{n: s for n, s in samples.items() if n == "test"}}
     settings = replace(settings, select="last", patience=None, tolerance=None)
+    settings = settings.part(f"refit-{number}")
+    until = {"until epoch": str(winner.epoch)}
+    checkpoints = _checkpoints(Training(winner.model.circuit, data, [winner.run], settings, None, until), False)
     trainer = Trainer(winner.model.program, [winner.run], settings, data)
-    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch])[0]
+    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
         warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")
@@ -247,7 +279,9 @@ def _check(circuit: object, runs: object, callbacks: object) -> None:
         raise OptionError(f"callbacks must be a list of functions, not {callbacks!r}")
 
 
-def _starts(program: Program, runs: Sequence[Run], train: Table, start: Model | None) -> tuple[Params, Sequence[int]]:
+def _starts(
+    program: Program, runs: Sequence[Run], train: RowSource, start: Model | None
+) -> tuple[Params, Sequence[int]]:
     """All different starting parameters, and which of them each run has: runs of one seed and init start alike."""
     if start is not None:
         return start.params, [0] * len(runs)

@@ -12,8 +12,10 @@ import numpy as np
 from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.boost import grow
+from circurve.learning.checkpoints import claim
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
 from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
+from circurve.learning.fingerprint import option_facts
 from circurve.learning.fit import fit
 from circurve.learning.history import Callback, EpochEnd
 from circurve.learning.members import Rows, Trained, best_settings, held_out, plan_members, train_members
@@ -102,12 +104,15 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     if valid is False:
         if chosen.boosted or chosen.joint_epochs:
             raise OptionError("boosted and joint_epochs stop by validation rows: leave valid=False out")
-        return _cross_validated(Rows(table, None, schema, best_settings(training, table), callbacks, progress), chosen)
+        rows = Rows(table, None, schema, best_settings(training, table), callbacks, progress)
+        claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
+        return _cross_validated(rows, chosen)
     held = held_out(table, valid, schema, missing)
     if "valid" in held.rows and progress is not False:
         say(held, table)
     kept = held.parts["train"]
     rows = Rows(kept, held.parts["valid"], schema, best_settings(training, kept), callbacks, progress)
+    claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
     made = train_ensemble(rows, chosen)
     if chosen.joint_epochs and made.stopped != "interrupted":
         made = _best_of_both(made, train_jointly(made, rows, _joint_recipe(rows, chosen), chosen))
@@ -175,7 +180,7 @@ def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: Ense
         step_size=recipe.step,
         patience=recipe.patience,
         batch_size=recipe.batch_size,
-    )
+    ).part("joint")
     result = fit(
         made.model.circuit,
         rows.train,
@@ -206,7 +211,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     for number, part in enumerate(parts):
         note(f"fold {number + 1} of {options.folds}", rows.progress)
         rest = np.sort(np.concatenate([other for other in parts if other is not part]))
-        inside = replace(rows, train=rows.train.rows(rest), valid=rows.train.rows(part))
+        inside = replace(rows, train=rows.train.rows(rest), valid=rows.train.rows(part)).part(f"fold-{number + 1}")
         trained = train_members(plans, inside, options)
         candidates = _any(trained)
         scores = held_out_scores([candidate.model for candidate in candidates], inside.valid)
@@ -221,7 +226,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     for key, found in epochs.items():
         group = [plan for plan in plans if (plan.tree, plan.units) == key]
         callbacks = (*rows.callbacks, _until(max(1, int(np.median(found)))))
-        more = train_members(group, replace(rows, settings=settings, callbacks=callbacks), options)
+        more = train_members(group, replace(rows, settings=settings, callbacks=callbacks).part("all-rows"), options)
         trained = Trained({**trained.results, **more.results}, more.interrupted)
         if more.interrupted:
             break

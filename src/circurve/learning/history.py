@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import OptionError, TrainingError
+from circurve.cards import card, facts_table, rows_table
+from circurve.errors import OptionError, TrainingError, needs
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of
 from circurve.learning.gates import gate_name
-from circurve.learning.methods import Gated, Strength, Vanilla
+from circurve.learning.methods import Gated, Strength, Vanilla, describe
 from circurve.learning.mixture_weights import Weighting
 from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["Callback", "EpochEnd", "EpochRecord", "Failure", "FitResult", "FleetResult"]
+
+SHOWN_RUNS = 20
+"""How many runs a notebook lists."""
 
 SCORES = ("train_ll", "valid_ll", "test_ll", "dof", "sharpness", "seconds", "stopped", "failure")
 """The columns of a fleet's frame that hold what came out."""
@@ -112,6 +116,18 @@ class FitResult(_Scored):
     def failed(self) -> bool:
         """Whether the run broke in training and was stopped."""
         return self.failure is not None
+
+    def _repr_html_(self) -> str:
+        scores = {"training rows": self.train_ll, "validation rows": self.valid_ll, "test rows": self.test_ll}
+        facts = {
+            "method": f"{describe(self.run.method)}, seed {self.run.seed}",
+            "epochs": f"{len(self.history):,}, parameters of epoch {self.epoch:,}; ended by: {self.stopped}",
+            **{name: None if score is None else f"{score:,.4f} nats" for name, score in scores.items()},
+            "degree of overfitting": None if self.dof is None else f"{self.dof:.2%}",
+            "sharpness": None if self.sharpness is None else f"{self.sharpness:,.4g}",
+            "failed": None if self.failure is None else f"epoch {self.failure.epoch}: {self.failure.reason}",
+        }
+        return card("FitResult", facts_table(facts))
 
     def to_frame(self) -> DataFrame:
         """The history as a pandas data frame, one row for each epoch; log-likelihoods are means over samples.
@@ -211,6 +227,21 @@ class FleetResult(Sequence[FitResult]):
         every = tuple((failure.epoch, failure.reason) for _, failure in failures)
         raise TrainingError(f"{lead}{self.name(number)} failed in epoch {first.epoch}: {first.reason}", every)
 
+    def _repr_html_(self) -> str:
+        scored = [split for split in ("train_ll", "valid_ll", "test_ll") if getattr(self.results[0], split) is not None]
+        rows = [
+            (
+                self.name(number),
+                *(("failed",) * len(scored) if r.failed else [f"{getattr(r, split):,.4f}" for split in scored]),
+                f"{r.epoch:,}",
+            )
+            for number, r in enumerate(self.results[:SHOWN_RUNS])
+        ]
+        more = len(self.results) - len(rows)
+        heads = ("run", *(split.removesuffix("_ll") for split in scored), "epoch")
+        title = f"FleetResult: {len(self.results):,} runs, {len(self.failed):,} failed"
+        return card(title, rows_table(heads, rows), f"<p>and {more:,} more: to_frame()</p>" if more else "")
+
     def __repr__(self) -> str:
         lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]
         return "\n".join([f"<FleetResult: {len(self.results)} runs, {len(self.failed)} failed>", *lines])
@@ -242,10 +273,8 @@ def _plain(value: Strength | None) -> float | str | None:
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> DataFrame:
     """A data frame with these columns first."""
-    try:
+    with needs("pandas", "to_frame"):
         import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
-    except ImportError as error:
-        raise OptionError("to_frame needs pandas: pip install circurve[pandas]") from error
     more = list(dict.fromkeys(name for row in rows for name in row if name not in columns))
     frame = pd.DataFrame(rows, columns=[*columns, *more])
     return frame.astype(dict.fromkeys(NUMBERS, "float64"))

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource, Table
 from circurve.engine import Params, Program, random_weights
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
 from circurve.inputs.common import FLOOR, distinct_rows
@@ -44,7 +44,7 @@ def generator(seed: int, stream: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state) % (1 << 63))
 
 
-def initial_params(program: Program, seed: int, table: Table, init: Initialization = "random") -> Params:
+def initial_params(program: Program, seed: int, table: RowSource, init: Initialization = "random") -> Params:
     """Parameters for one run, float64. Rows whose weight is 0 count as absent; other weights do not matter.
 
     random: weights near uniform, inputs spread around their column.
@@ -57,15 +57,17 @@ def initial_params(program: Program, seed: int, table: Table, init: Initializati
     rows = None
     if init == "prototypes":
         rows = used[distinct_rows(len(used), max(layer.units for layer in program.inputs), source)]
-    looked_at = used[:: -(-len(used) // ROWS)]
+    sample, looked_at = table.take(used[:: -(-len(used) // ROWS)])
+    near = None if rows is None else table.take(rows)
     inputs = []
     for layer in program.inputs:
         drawn, prototype = [], PROTOTYPES.get(type(layer.nodes[0].family))
         for node in layer.nodes:
-            column = _observed(table, looked_at, node.variable)
+            column = _observed(sample, looked_at, node.variable)
             start = node.family.initialize(column, layer.units, source)
-            if rows is not None and prototype is not None:
-                values = torch.from_numpy(table[rows[: layer.units].numpy(), node.variable].astype(np.float64))  # (K,)
+            if near is not None and prototype is not None:
+                own = near[0][near[1][: layer.units].numpy(), node.variable]
+                values = torch.from_numpy(own.astype(np.float64))  # (K,)
                 missing = values.isnan()
                 placed = prototype(node.family, torch.where(missing, 0.0, values), column, source)
                 start = torch.where(missing.unsqueeze(-1), start, placed)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from circurve.data import Table
-from circurve.engine import Backend, Params, Program, Request, choose_backend, chunks, stack
+from circurve.data import RowSource
+from circurve.engine import Backend, BackendName, Params, Program, Request, choose_backend, chunks, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import ParameterError, warn_user
+from circurve.learning.checkpoints import Checkpoints
 from circurve.learning.finite import broken_parameter, broken_scores, broken_steps, finite_runs
 from circurve.learning.fleet import Finished, Fleet
 from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, FitResult, FleetResult
@@ -21,6 +23,7 @@ from circurve.learning.options import Run, Settings
 from circurve.learning.plan import Plan
 from circurve.learning.rates import step_sizes, strengths
 from circurve.learning.score import Scorer
+from circurve.learning.state import TrainerState
 from circurve.learning.steps import Batches, EpochSums, Steps
 from circurve.learning.steps_choice import steps_for
 from circurve.model import Model
@@ -29,6 +32,25 @@ __all__ = ["Trainer"]
 
 Scores = Mapping[str, Sequence[float]]
 """Mean log-likelihoods of all active runs, by the name of the data."""
+
+
+class _Keeper:
+    """Which state of a training to write, and when; does nothing where there are no checkpoints."""
+
+    def __init__(self, checkpoints: Checkpoints | None, state: TrainerState | None) -> None:
+        self.checkpoints, self.state = checkpoints, state
+
+    def after(self, epoch: int, state: Callable[[int], TrainerState]) -> None:
+        """Take the state after a whole epoch, and write it if it is time or if the training is done."""
+        if self.checkpoints is not None:
+            self.state = state(epoch)
+            if self.state.done or self.checkpoints.due(epoch):
+                self.checkpoints.save(self.state)
+
+    def last(self) -> None:
+        """Write the state of the last whole epoch, unless that is done."""
+        if self.checkpoints is not None and self.state is not None and self.state.epoch != self.checkpoints.saved:
+            self.checkpoints.save(self.state)
 
 
 class Trainer:
@@ -41,58 +63,98 @@ class Trainer:
 
     fleet: Fleet
 
-    def __init__(self, program: Program, runs: Sequence[Run], settings: Settings, data: dict[str, Table]) -> None:
+    def __init__(
+        self, program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]
+    ) -> None:
         self.program, self.runs, self.settings, self.data = program, tuple(runs), settings, data
         self.shuffles = {run.seed: generator(run.seed, stream=1) for run in runs}
         self.select = settings.select or ("best" if "valid" in data else "last")
         self.warned = False
         self.started = time.perf_counter()
 
-    def train(self, params: Params, callbacks: Sequence[Callback] = ()) -> FleetResult:
-        """EM from the given parameters (R = number of runs) until every run has stopped."""
+    def train(
+        self, params: Params, callbacks: Sequence[Callback] = (), checkpoints: Checkpoints | None = None
+    ) -> FleetResult:
+        """EM from the given parameters (R = number of runs) until every run has stopped.
+
+        With checkpoints, from the newest one. A break writes another, of the last whole epoch.
+        """
         for place, finite in enumerate(finite_runs(params).tolist()):
             if not finite:
                 raise ParameterError(f"the start of training: {broken_parameter(self.program, params, place)}")
-        self.fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
-        epoch = 0
+        state = None if checkpoints is None else checkpoints.load(params.device)
+        self._begin(params) if state is None else self._resume(state)
+        keep = _Keeper(checkpoints, state)
+        epoch = done = 0 if state is None else state.epoch
         try:
-            for epoch in range(1, self.settings.epochs + 1):
+            for epoch in range(done + 1, self.settings.epochs + 1):
+                if not self.fleet.active:
+                    break
                 orders = self._orders()
                 while not self._epoch(epoch, orders):
                     pass
                 if self.fleet.active and self._tell(epoch, callbacks):
                     self._stop(dict.fromkeys(self.fleet.active, "callback"), epoch)
                 self._stop(self._reasons(epoch), epoch)
-                if not self.fleet.active:
-                    break
+                if epoch == self.settings.epochs:
+                    self._stop(dict.fromkeys(self.fleet.active, "epochs"), epoch)
+                keep.after(epoch, self._state)
             self._stop(dict.fromkeys(self.fleet.active, "epochs"), self.settings.epochs)
         except KeyboardInterrupt:
+            keep.last()
             self._interrupt(epoch)
+        except BaseException:
+            with suppress(Exception):  # what went wrong first is what counts
+                keep.last()
+            raise
         return self._results()
 
-    def _bind(self, params: Params, active: Sequence[int]) -> Steps:
-        """The steps that continue with these parameters."""
+    def _begin(self, params: Params) -> None:
+        self.fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
+
+    def _resume(self, state: TrainerState) -> None:
+        """Go on from a state: with the same kind of backend, chunks, shuffles, gates and clock."""
+        self.warned, self.started = state.warned, time.perf_counter() - state.seconds
+        for seed, known in state.shuffles.items():
+            self.shuffles[seed].set_state(known)
+        if state.kept is None:
+            params = stack([state.finished[run].params for run in sorted(state.finished)])
+            self.fleet = replace(state.fleet(self._bind(params, sorted(state.finished))), active=())
+            return
+        steps = self._bind(state.kept, state.active, state.backend)
+        steps.plan.recall(state.memories)
+        state.sizes.restore(steps)
+        self.fleet = state.fleet(steps)
+
+    def _state(self, epoch: int) -> TrainerState:
+        """All that decides how the training goes on after this epoch."""
+        return TrainerState.of(epoch, self.fleet, self.shuffles, time.perf_counter() - self.started, self.warned)
+
+    def _bind(self, params: Params, active: Sequence[int], backend: BackendName | None = None) -> Steps:
+        """The steps that continue with these parameters; backend: the one to take, None as the settings say."""
         train, methods = self.data["train"], [self.runs[i].method for i in active]
         weight = float(len(train) if train.weights is None else train.weights.sum())
         plan = Plan(self.program, methods, params.inputs[0], self.settings.track, weight)
-        return steps_for(self._backend(params), plan, self.data["train"], params, self.settings.memory_budget)
+        return steps_for(self._backend(params, backend), plan, train, params, self.settings.memory_budget)
 
-    def _backend(self, params: Params) -> Backend:
-        return choose_backend(self.program, params, self.settings.backend, self.settings.precision)
+    def _backend(self, params: Params, backend: BackendName | None = None) -> Backend:
+        return choose_backend(self.program, params, backend or self.settings.backend, self.settings.precision)
 
     def _orders(self) -> dict[int, Tensor]:
         """The order of the rows in this epoch, (N,) for each seed of an active run; empty for full batches."""
         if self.settings.batch_size is None:
             return {}
         seeds = dict.fromkeys(self.runs[run].seed for run in self.fleet.active)
-        rows = len(self.data["train"])
-        return {seed: torch.randperm(rows, generator=self.shuffles[seed]) for seed in seeds}
+        return {seed: self.data["train"].order(self.shuffles[seed]) for seed in seeds}
 
     def _batches(self, runs: Sequence[Run], orders: dict[int, Tensor]) -> Batches:
         rows, device = len(self.data["train"]), self.fleet.kept.device
         if not orders:
             return Batches.even(None, rows, None)
         different = list(dict.fromkeys(run.seed for run in runs))
+        if len(different) == 1:  # of many rows, an order for each run would take much memory
+            same = orders[different[0]].to(device).expand(len(runs), -1)
+            return Batches.even(same, rows, self.settings.batch_size)
         drawn = torch.stack([orders[seed] for seed in different]).to(device)
         of_run = torch.tensor([different.index(run.seed) for run in runs], device=device)
         return Batches.even(drawn.index_select(0, of_run), rows, self.settings.batch_size)  # (R, N)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from circurve.errors import TrainingError
 from circurve.graph import Circuit
 from circurve.learning.ensemble import Candidate
 from circurve.learning.ensemble_options import EnsembleOptions
+from circurve.learning.fingerprint import Facts, option_facts, table_facts, text_digest
 from circurve.learning.fit import fit_fleet
 from circurve.learning.fleet_size import runs_at_once
 from circurve.learning.history import Callback, FitResult
@@ -59,8 +60,17 @@ class Rows:
     progress: bool | None = None
     test: Table | None = None
 
+    def part(self, name: str) -> Rows:
+        """The same rows for one of several trainings, with checkpoints in a folder of its own."""
+        return replace(self, settings=self.settings.part(name))
 
-def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut:
+    def facts(self) -> Facts:
+        """What a training on these rows depends on."""
+        tables = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {**table_facts(tables), "schema": text_digest(self.schema), **option_facts(self.settings)}
+
+
+def held_out(table: Table, valid: Any, schema: Schema, missing: int | None) -> HeldOut[Table]:
     """The training rows and the validation rows: those given, or a share of the training rows (None is 10 %)."""
     if valid is None:
         return set_aside(table)
@@ -119,7 +129,7 @@ def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -
     for place, ((tree, units), group) in enumerate(groups.items()):
         note(f"fleet {place + 1} of {len(groups)}: tree {tree}, {units} units, {len(group)} runs", rows.progress)
         circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
-        results = train_fleet(circuit, [plan.run for plan in group], rows)
+        results = train_fleet(circuit, [plan.run for plan in group], rows.part(f"tree-{tree}-units-{units}"))
         kept = {group[place].number: result for place, result in results.items() if not result.failed}
         interrupted = any(result.stopped == "interrupted" for result in results.values())
         if interrupted and done.results:  # a run without a whole epoch has learned nothing
@@ -138,6 +148,7 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
     """
     most, results, failure = runs_at_once(circuit.describe().parameters), dict[int, FitResult](), None
     for start in range(0, len(runs), most):
+        settings = rows.settings if len(runs) <= most else rows.settings.part(f"fleet-{start // most}")
         try:
             fleet = fit_fleet(
                 circuit,
@@ -147,7 +158,7 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
                 test=rows.test,
                 callbacks=rows.callbacks,
                 progress=rows.progress,
-                **rows.settings.options(),
+                **settings.options(),
             )
         except TrainingError as error:
             failure = error

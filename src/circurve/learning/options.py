@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
 from typing import Literal, TypedDict, cast
 
 import torch
@@ -10,6 +12,7 @@ import torch
 from circurve.engine import BACKENDS, BackendName
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, check_step
+from circurve.learning.every import parse_every
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
 from circurve.learning.option_texts import option
@@ -116,8 +119,24 @@ class Settings:
         python='"reference" is plain torch, "fused" insists on the CUDA kernels, "auto" takes the fastest that can '
         "compute the circuit.",
     )
-    memory_budget: int | None = option(None, "Bytes for buffers.", python="None is a share of what is free.")
+    memory_budget: int | None = option(
+        None,
+        "Bytes for parameters, data, shuffles and buffers.",
+        python="More is refused before it is taken. None is what is free, and a share of it for buffers.",
+        shown="what is free",
+    )
     track: bool = option(False, "Measure sharpness and gates in every epoch.")
+    checkpoint: str | PathLike[str] | None = option(
+        None,
+        "A folder for checkpoints: the same call again continues from there.",
+        python="The result is that of a training without a break, bit by bit on the same device with as many threads; "
+        "a training that is done returns its result at once. Another training is refused.",
+    )
+    checkpoint_every: str = option(
+        "5min",
+        "How often a checkpoint is written, at the end of an epoch: a time (30s, 5min, 2h) or a number of epochs "
+        "(10 epochs).",
+    )
 
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs, at_least=0)
@@ -131,6 +150,9 @@ class Settings:
         check_choice("precision", self.precision, tuple(PRECISIONS))
         check_choice("backend", self.backend, BACKENDS)
         _check_steps(self.step)
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
+            raise OptionError(f"checkpoint must be the path of a folder, not {self.checkpoint!r}")
+        parse_every(self.checkpoint_every)
 
     @classmethod
     def of(cls, options: TrainingOptions) -> Settings:
@@ -140,6 +162,10 @@ class Settings:
     def options(self) -> TrainingOptions:
         """The same as keywords, for `fit` and `fit_fleet`."""
         return cast("TrainingOptions", {own.name: getattr(self, own.name) for own in fields(self)})
+
+    def part(self, name: str) -> Settings:
+        """The same options for one of several trainings, whose checkpoints lie in a folder of their own."""
+        return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
 
     @property
     def step(self) -> float | Schedule:
@@ -161,3 +187,5 @@ class TrainingOptions(TypedDict, total=False):
     backend: BackendName
     memory_budget: int | None
     track: bool
+    checkpoint: str | PathLike[str] | None
+    checkpoint_every: str

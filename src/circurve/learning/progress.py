@@ -5,8 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 
+from circurve.errors import needs
 from circurve.learning.history import Callback, EpochEnd
+from circurve.learning.parallel import worker
 
 __all__ = ["note", "progress_bar"]
 
@@ -18,17 +21,31 @@ def note(text: str, shown: bool | None) -> None:
 
 
 def _visible(shown: bool | None) -> bool:
+    if worker() > 0:
+        return False
     return sys.stderr.isatty() if shown is None else shown
+
+
+def _possible(shown: bool | None) -> bool:
+    """Whether a bar is wanted and can be drawn; one that was asked for, and cannot, is an error."""
+    return _visible(shown) and (shown is True or find_spec("rich") is not None)
 
 
 @contextmanager
 def progress_bar(epochs: int, shown: bool | None) -> Iterator[Sequence[Callback]]:
-    """Callbacks that keep a progress bar; none if `shown` is False, or None and standard error is not a terminal."""
-    if not _visible(shown):
+    """Callbacks that keep a progress bar; none if `shown` is False, or None and there is no terminal."""
+    if not _possible(shown):
         yield ()
         return
-    from rich.console import Console  # noqa: PLC0415 - only needed when someone is looking
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    with needs("cli", "progress=True"):
+        from rich.console import Console  # noqa: PLC0415 - only needed when someone is looking
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
 
     text = TextColumn("{task.description}")
     columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn(), text)

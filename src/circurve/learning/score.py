@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from circurve.data import Table, log_unseen
+from circurve.data import RowSource, log_unseen_rows
 from circurve.engine import Backend, Params, chunks
 from circurve.engine.memory import chunk_size, within_memory
 
@@ -19,7 +19,7 @@ class Scorer:
         self.backend, self.memory_budget = backend, memory_budget
         self.chunk: int | None = None
 
-    def score(self, params: Params, table: Table) -> list[float]:
+    def score(self, params: Params, table: RowSource) -> list[float]:
         """The mean log-likelihood of each run."""
         if self.chunk is None:
             self.chunk = chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
@@ -27,9 +27,9 @@ class Scorer:
         return values
 
 
-def mean_log_likelihood(backend: Backend, params: Params, table: Table, chunk: int) -> Tensor:  # (R,) float64
+def mean_log_likelihood(backend: Backend, params: Params, table: RowSource, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
-    unseen = log_unseen(table)
+    unseen = log_unseen_rows(table)
 
     def mean(size: int) -> Tensor:
         total = torch.zeros(params.runs, dtype=torch.float64, device=params.device)

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource
 from circurve.engine import Backend, Batch, Params, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.plan import Plan
@@ -95,6 +95,13 @@ class Steps(Protocol):
     scorer: Scorer
     """For scores between epochs, which do not disturb the steps."""
 
+    chunk: int
+    """The most samples at once."""
+
+    @property
+    def backend(self) -> Backend:
+        """What computes the E-steps."""
+
     @property
     def params(self) -> Params:
         """The present parameters."""
@@ -109,7 +116,9 @@ class Steps(Protocol):
 class PlainSteps:
     """Step by step, on any backend."""
 
-    def __init__(self, backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> None:
+    def __init__(
+        self, backend: Backend, plan: Plan, train: RowSource, params: Params, memory_budget: int | None
+    ) -> None:
         self.backend, self.plan, self.train = backend, plan, train
         self.params = params
         self.scorer = Scorer(backend, memory_budget)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from circurve.data import Table
+from circurve.data import RowSource, Table
 from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
 from circurve.learning.graph_steps import GraphSteps
+from circurve.learning.parallel import ParallelSteps, workers
 from circurve.learning.plan import Plan
 from circurve.learning.steps import PlainSteps, Steps
 
 __all__ = ["steps_for"]
 
 
-def steps_for(backend: Backend, plan: Plan, train: Table, params: Params, memory_budget: int | None) -> Steps:
-    """EM steps for a fleet with these parameters."""
-    if isinstance(backend, Fused):
+def steps_for(backend: Backend, plan: Plan, train: RowSource, params: Params, memory_budget: int | None) -> Steps:
+    """EM steps for a fleet with these parameters. Recorded ones need all rows on the device: not those of a stream."""
+    if workers() > 1:
+        return ParallelSteps(backend, plan, train, params, memory_budget)
+    if isinstance(backend, Fused) and isinstance(train, Table):
         return GraphSteps(backend, plan, train, params, memory_budget)
     return PlainSteps(backend, plan, train, params, memory_budget)

@@ -16,7 +16,9 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from circurve.data import align, as_table, infer_schema
 from circurve.errors import OptionError, TrainingError
+from circurve.learning.checkpoints import claim
 from circurve.learning.checks import check_count
+from circurve.learning.fingerprint import describe_value
 from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization
 from circurve.learning.members import Rows, best_settings, held_out, train_fleet
@@ -125,7 +127,8 @@ def train_units(
 
     def train(units: int) -> list[FitResult]:
         note(f"{units} units, {len(runs)} runs", rows.progress)
-        return list(train_fleet(hclt(rows.train, units, schema=rows.schema, tree=tree), runs, rows).values())
+        circuit = hclt(rows.train, units, schema=rows.schema, tree=tree)
+        return list(train_fleet(circuit, runs, rows.part(f"units-{units}")).values())
 
     return choose_units(grid, train)
 
@@ -204,6 +207,12 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     scored = None if test is None else align(as_table(test, missing=missing), schema, unseen="missing")
     kept = held.parts["train"]
     rows = Rows(kept, held.parts["valid"], schema, best_settings(options, kept), callbacks, progress, scored)
+    asked = {"units": grid, "pseudocounts": tuple(pseudocounts), "seed": seed, "init": init}
+    claim(
+        rows.settings.checkpoint,
+        "fit_units",
+        lambda: {**rows.facts(), **{name: describe_value(value) for name, value in asked.items()}},
+    )
     return train_units(grid, rows, pseudocounts, seed, init)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data import Table, split_rows
+from circurve.data import RowSource, Stream, split_rows
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.learning.auto import needs_choice
@@ -19,6 +19,8 @@ from circurve.learning.options import Run, Settings
 from circurve.learning.schedules import by_overfitting
 
 __all__ = ["FEWEST_ROWS", "HeldOut", "check_validation", "hold_out", "say", "set_aside"]
+
+Source = TypeVar("Source", bound=RowSource)
 
 SHARE = 0.1
 """Of the training rows, set aside unless a share is given."""
@@ -35,14 +37,14 @@ numbers that made them, the smallest ones say. People do not choose this seed.
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Generic[Source]):
     """The training table in parts, and the numbers of their rows in it."""
 
-    parts: Mapping[str, Table]
+    parts: Mapping[str, Source]
     rows: Mapping[str, NDArray[np.int64]]
 
 
-def hold_out(train: Table, circuit: Circuit, runs: Sequence[Run], settings: Settings, valid: Any) -> HeldOut:
+def hold_out(train: Source, circuit: Circuit, runs: Sequence[Run], settings: Settings, valid: Any) -> HeldOut[Source]:
     """Set rows aside for validation, where `valid` is a share, or None and they are needed.
 
     They are needed by mu="auto", gate="auto", by_overfitting, patience and select="best"; and where a circuit has more
@@ -61,19 +63,22 @@ def hold_out(train: Table, circuit: Circuit, runs: Sequence[Run], settings: Sett
     return set_aside(train, share)
 
 
-def set_aside(train: Table, share: float = SHARE) -> HeldOut:
+def set_aside(train: Source, share: float = SHARE) -> HeldOut[Source]:
     """A share of the rows for validation, the others for training."""
     count = len(train)
     if not 0 < share < 1:
         raise OptionError(f"valid must be data, a share of the training rows between 0 and 1, or False, not {share!r}")
+    if isinstance(train, Stream) and train.reader.access == "sequence":
+        raise OptionError(f"rows of a {train.reader.name} cannot be set aside, their order may change: give valid=")
     if count < FEWEST_ROWS:
         raise OptionError(f"{count} training rows are too few to set some aside for validation: give valid=")
     kept, held, _ = split_rows(np.arange(count), valid=share, test=0.0, seed=SEED)
     assert held is not None
-    return HeldOut({"train": train[kept], "valid": train[held]}, {"train": kept, "valid": held})
+    parts = {"train": cast("Source", train.rows(kept)), "valid": cast("Source", train.rows(held))}
+    return HeldOut(parts, {"train": kept, "valid": held})
 
 
-def say(held: HeldOut, train: Table) -> None:
+def say(held: HeldOut[Any], train: RowSource) -> None:
     """One line on standard error about the rows that were set aside."""
     rows = len(held.rows["valid"])
     print(
@@ -107,6 +112,5 @@ def _follows_validation(run: Run) -> bool:
     return not isinstance(run.method, Vanilla) and isinstance(run.method.mu, by_overfitting)
 
 
-def _more_parameters(circuit: Circuit, table: Table) -> bool:
-    values = table.values.numel() if table.observed is None else int(table.observed.sum())
-    return circuit.describe().parameters > values
+def _more_parameters(circuit: Circuit, train: RowSource) -> bool:
+    return circuit.describe().parameters > train.known_values

@@ -16,6 +16,7 @@ from datetime import date
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.data import Table, align, as_table, log_unseen
@@ -26,7 +27,7 @@ from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
 
-__all__ = ["Given", "read_given"]
+__all__ = ["Given", "as_given", "read_given"]
 
 
 @dataclass(frozen=True)
@@ -166,3 +167,11 @@ def _end(column: Column, what: str, end: Any) -> float | None:
 
 def _is_list(value: object) -> bool:
     return hasattr(value, "__len__") and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
+
+
+def as_given(values: Tensor, known: Given) -> NDArray[np.float64]:  # (..., N, V)
+    """The values, with what was given in its own digits: the model may compute in float32."""
+    table = known.table
+    given = table.values.double().numpy()
+    observed = np.ones(given.shape, dtype=np.bool_) if table.observed is None else table.observed.numpy()
+    return np.where(observed, given, values.double().cpu().numpy())

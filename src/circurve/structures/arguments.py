@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from circurve.data import Table, align, as_table, infer_schema
+from circurve.data import RowSource, align, align_source, as_source, as_table, infer_schema, is_streamed
 from circurve.errors import Argument, OptionError
 from circurve.inputs import Bernoulli, Family
 from circurve.schema import Schema
@@ -54,10 +54,16 @@ def as_families(families: Families | Family, variables: int | None = None) -> tu
 
 def as_table_with_schema(
     data: object, families: Families | Family | None, schema: Schema | None, missing: int | None
-) -> tuple[Table, Schema]:
-    """The data as a table, and what its columns mean: `schema`, `families` of the numbers as they are, or inferred."""
+) -> tuple[RowSource, Schema]:
+    """The data as a table or stream, and what its columns mean: `schema`, `families` of the numbers, or inferred."""
     if families is not None and schema is not None:
         raise OptionError("give families= or schema=, not both: a schema has the families")
+    if is_streamed(data):
+        source = as_source(data, missing)
+        if families is not None and schema is None and schema_of(families) is None:
+            schema = Schema.of(as_families(families, source.shape[1]), source.columns)
+        schema = schema or (None if families is None else schema_of(families)) or infer_schema(source)
+        return align_source(source, schema, unseen="error"), schema
     table = as_table(data, missing=missing)
     schema = schema or (None if families is None else schema_of(families))
     if families is None or schema is not None:

@@ -17,16 +17,14 @@ from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family, Indicator
 from circurve.schema import Schema
 from circurve.structures.arguments import Families, as_table_with_schema
-from circurve.structures.mutual_information import mutual_information
+from circurve.structures.mutual_information import InformationBlocks
+from circurve.structures.spanning import Forest
 from circurve.structures.tree import Tree, root_at_centre
 
-__all__ = ["chow_liu", "chow_liu_tree", "maximum_spanning_tree"]
+__all__ = ["chow_liu", "chow_liu_tree"]
 
 MAX_TREE_STATES = 256
 """The most states of a column of `chow_liu`: an edge between two such columns has 65,536 weights."""
-
-DECIMALS = 12
-"""Weights closer than this are ties: the last bits of a logarithm differ between machines, the tree must not."""
 
 
 def chow_liu_tree(
@@ -35,11 +33,13 @@ def chow_liu_tree(
     pseudocount: float = 1.0,
     bins: int = 8,
     missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> Tree:
     """The tree over the columns of data (N, V) with the largest sum of mutual information, rooted at its centre.
 
     Among trees of equal weight the choice depends on the order of the columns only, not on the machine. Computing the
-    mutual information takes longest; the tree itself is O(V^2 log V).
+    mutual information takes longest. Its matrix is never whole in memory: blocks of columns go one by one into a
+    spanning forest, which is O(V) beside one block.
 
     Parameters
     ----------
@@ -53,6 +53,8 @@ def chow_liu_tree(
         Real numbers are cut into so many parts of equal count.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Bytes for finding the tree; more is refused before it is taken. None is what is free.
 
     Returns
     -------
@@ -69,10 +71,15 @@ def chow_liu_tree(
     >>> [(parent, child, round(bits, 3)) for parent, child, bits in tree.edges]
     [(0, 1, 0.436), (0, 2, 0.041)]
     """
-    weights = mutual_information(data, families, pseudocount, bins, missing)
-    links = maximum_spanning_tree(np.round(weights, DECIMALS))
-    parents = root_at_centre(links)
-    information = np.where(parents < 0, 0.0, weights[np.arange(len(parents)), parents])
+    blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
+    blocks.need().left(memory_budget)
+    forest = Forest.empty(blocks.variables)
+    for a, b, part in blocks:
+        forest = forest.with_block(a, b, part)
+    parents = root_at_centre(forest.links())
+    information = np.zeros(len(parents))
+    for u, v, weight in zip(*forest.edges, forest.weights, strict=True):
+        information[v if parents[v] == u else u] = weight
     return Tree(parents, information)
 
 
@@ -82,6 +89,7 @@ def chow_liu(
     tree: Tree | Sequence[int] | NDArray[np.integer] | None = None,
     missing: int | None = None,
     schema: Schema | None = None,
+    memory_budget: int | None = None,
 ) -> Circuit:
     """The Chow-Liu tree of data (N, V) as a circuit, for columns of finitely many states.
 
@@ -107,6 +115,8 @@ def chow_liu(
         A number that marks missing values, in addition to NaN.
     schema : Schema, optional
         What the columns mean; None is `infer_schema(data)`. In the circuit's own, every family is an `Indicator`.
+    memory_budget : int, optional
+        Bytes for finding the tree; more is refused before it is taken. None is what is free.
 
     Returns
     -------
@@ -130,7 +140,7 @@ def chow_liu(
     table, schema = as_table_with_schema(data, families, schema, missing)
     states = [_states(schema, v) for v in range(len(schema))]
     if tree is None:
-        tree = chow_liu_tree(table, schema.families)
+        tree = chow_liu_tree(table, schema.families, memory_budget=memory_budget)
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != len(schema):
@@ -167,20 +177,3 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
             "cut it into categories, leave it out, or use hclt"
         )
     return tuple(support)
-
-
-def maximum_spanning_tree(weights: NDArray[np.float64]) -> list[tuple[int, int]]:  # (V, V) -> V-1 links
-    """The links of a spanning tree of the complete graph with the largest total weight; weights are symmetric.
-
-    The cost of a link is its place in the order from the heaviest to the lightest, the first one winning a tie. A
-    spanning tree depends on that order alone, and with distinct costs there is one only, whatever sort scipy uses.
-    """
-    from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import, and only structures from data need it
-    from scipy.sparse.csgraph import minimum_spanning_tree  # noqa: PLC0415
-
-    variables = len(weights)
-    u, v = np.triu_indices(variables, k=1)
-    costs = np.empty(len(u))
-    costs[np.argsort(-weights[u, v], kind="stable")] = np.arange(1, len(u) + 1)
-    tree = minimum_spanning_tree(coo_array((costs, (u, v)), shape=(variables, variables)).tocsr()).tocoo()
-    return sorted(zip(tree.row.tolist(), tree.col.tolist(), strict=True))

@@ -8,16 +8,42 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data.scan import Columns
+from circurve.data import Stream
+from circurve.data.scan import LOOKED_AT, Columns
 
 __all__ = ["Codes", "discretize"]
+
+
+@dataclass(frozen=True, eq=False)
+class LazyCodes:
+    """The codes of a stream, made from its rows whenever they are asked for: `codes[:1000, 2:5]`."""
+
+    stream: Stream
+    edges: Sequence[NDArray[np.float64] | None]
+    """Between the bins of each column; None where values are their own codes."""
+
+    states: NDArray[np.int64]  # (V,)
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def __getitem__(self, key: tuple[slice, slice]) -> NDArray[np.int16]:
+        rows, block = key
+        cells = self.stream[rows, block]
+        result = np.empty(cells.shape, dtype=np.int16)
+        for at, (edges, states) in enumerate(zip(self.edges[block], self.states[block], strict=True)):
+            column = cells[:, at]
+            absent = np.isnan(column)
+            codes = np.where(absent, 0, column) if edges is None else np.searchsorted(edges, column, side="left")
+            result[:, at] = np.where(absent, states, codes)
+        return result
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
     """Each value as a code from 0 to `states - 1` of its column; a missing value has code `states`."""
 
-    values: NDArray[np.int16]  # (N, V)
+    values: NDArray[np.int16] | LazyCodes  # (N, V)
     states: NDArray[np.int64]  # (V,)
 
 
@@ -40,14 +66,33 @@ def discretize(matrix: np.ndarray, columns: Columns, discrete: Sequence[bool], b
     return Codes(values, states)
 
 
+def discretize_lazily(stream: Stream, columns: Columns, discrete: Sequence[bool], bins: int) -> Codes:
+    """The same for a stream, with quantiles from evenly spaced rows. Nothing is held but the edges of the bins."""
+    direct = columns.countable & np.asarray(discrete)
+    binned = np.flatnonzero(~direct)
+    edges: list[NDArray[np.float64] | None] = [None] * len(direct)
+    if binned.size:
+        sample = stream[:: 1 + len(stream) // LOOKED_AT, binned]
+        for v, column in zip(binned, sample.T, strict=True):
+            edges[v] = _edges(column[~np.isnan(column)], bins)
+    highest = np.nan_to_num(columns.high).astype(np.int64)
+    states = np.array([highest[v] + 1 if bounds is None else len(bounds) + 1 for v, bounds in enumerate(edges)])
+    return Codes(LazyCodes(stream, edges, states), states)
+
+
 def _quantile_bins(observed: np.ndarray, bins: int) -> NDArray[np.int64]:
     """The number of inner quantiles below each value: about `bins` bins of equal weight, fewer where values repeat.
 
     The quantiles are kept below the largest value, so that a column of two different values or more has two bins or
     more, however unequal their weights.
     """
+    return np.searchsorted(_edges(observed, bins), observed, side="left")
+
+
+def _edges(observed: np.ndarray, bins: int) -> NDArray[np.float64]:
+    """The different inner quantiles, none for a column with a single value."""
     below = observed[observed < observed.max()] if observed.size else observed
     if not below.size:
-        return np.zeros(len(observed), dtype=np.int64)
+        return np.zeros(0)
     edges = np.quantile(observed, np.arange(1, bins) / bins)
-    return np.searchsorted(np.unique(np.minimum(edges, below.max())), observed, side="left")
+    return np.unique(np.minimum(edges, below.max()))

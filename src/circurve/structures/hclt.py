@@ -33,6 +33,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     schema: Schema | None = None,
     *,
     leaves: Leaves = "own",
+    memory_budget: int | None = None,
 ) -> Circuit:
     """The hidden Chow-Liu tree of data (N, V), with `units` states for each latent (Liu and Van den Broeck, 2021).
 
@@ -41,8 +42,9 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
 
     Parameters
     ----------
-    data : array, data frame or Table
-        The rows whose dependences give the tree; NaN marks a missing value.
+    data : array, data frame, Table or Stream
+        The rows whose dependences give the tree; NaN marks a missing value. A stream is read in one pass for the schema
+        and one for the tree; with very many columns, evenly spaced rows give the tree. One line says which.
     units : int
         K, the states of each latent: the more, the finer the model, at a cost of K^2.
     families : Family or sequence of Family, optional
@@ -56,6 +58,8 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     leaves : {"own", "shared"}, default "own"
         "own" gives every variable a latent; "shared" lets a variable without children in the tree use the latent of
         its parent.
+    memory_budget : int, optional
+        Bytes for finding the tree; more is refused before it is taken. None is what is free.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     table, schema = as_table_with_schema(data, families, schema, missing)
     chosen, variables = schema.families, len(schema)
     if tree is None:
-        tree = chow_liu_tree(table, chosen)
+        tree = chow_liu_tree(table, chosen, memory_budget=memory_budget)
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != variables:

@@ -6,23 +6,25 @@ products of two such matrices, summed over the rows, are all that `information` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import entr
 
-from circurve.data import as_table
+from circurve.budget import Need
+from circurve.data import Stream, as_source
 from circurve.data.infer import families_of
-from circurve.data.scan import MAX_STATES, Columns, row_chunks, scan_columns
+from circurve.data.scan import CHUNK, MAX_STATES, Columns, row_chunks, scan_columns
+from circurve.data.stream import sample_rows, say_stream
 from circurve.errors import OptionError
 from circurve.inputs import Family
 from circurve.structures.arguments import Families, as_families, check_count
-from circurve.structures.columns import Codes, discretize
+from circurve.structures.columns import Codes, discretize, discretize_lazily
 
-__all__ = ["mutual_information"]
+__all__ = ["BLOCK_WIDTH", "InformationBlocks", "mutual_information"]
 
 Array = NDArray[np.float64]
 BlockInformation = Callable[[slice, slice], Array]
@@ -33,6 +35,15 @@ BLOCK_WIDTH = 2048
 
 SCATTER_CELLS = 144
 """From this many cells for a pair of columns, counting value by value beats the product of indicators."""
+
+BLOCK_COPIES, FEATURE_COPIES = 8, 3
+"""How many arrays of a block's size, and of a chunk's, are in memory at a time."""
+
+MAX_PASSES = 10
+"""Passes over a stream of blocks for a tree: with up to 4096 binary columns, that is."""
+
+SAMPLE_BYTES = 1 << 28
+"""Bytes of the rows that stand for a stream with more columns."""
 
 CANCELLED = 1e-4
 """A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
@@ -47,6 +58,7 @@ def mutual_information(
     pseudocount: float = 1.0,
     bins: int = 8,
     missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> Array:  # (N, V) -> (V, V)
     """Mutual information I(u; v), in nats, of all pairs of columns; symmetric, not negative, 0 on the diagonal.
 
@@ -64,41 +76,109 @@ def mutual_information(
 
     Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where columns have many states; memory beyond the
     result: a few hundred MB at most, and 2 N V bytes of codes unless all columns are binary or all are continuous.
+    More than the `memory_budget` in bytes, or than what is free, is refused before it is taken.
     """
-    if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
-        raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
-    if check_count("bins", bins, at_least=2) > MAX_STATES:
-        raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
-    matrix = np.asarray(as_table(data, missing=missing))
-    columns = scan_columns(matrix)
-    chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
-    discrete = [family.discrete for family in chosen]
-    if not any(discrete):
-        return _in_blocks([3] * len(chosen), _gaussian(matrix, columns, pseudocount))
-    if all(discrete) and columns.binary.all():
-        return _in_blocks([2] * len(chosen), _binary(matrix, columns, pseudocount))
-    codes = discretize(matrix, columns, discrete, bins)
-    return _in_blocks([int(s) for s in codes.states], _categorical(codes, pseudocount))
+    blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
+    blocks.need(whole=True).left(memory_budget)
+    result = np.zeros((blocks.variables, blocks.variables))
+    for a, b, part in blocks:
+        result[a, b], result[b, a] = part, part.T
+    np.fill_diagonal(result, 0)
+    return result
 
 
-def _in_blocks(widths: Sequence[int], block_information: BlockInformation) -> Array:
-    """The whole matrix from blocks of columns whose feature `widths` add up to at most BLOCK_WIDTH."""
+@dataclass(frozen=True)
+class InformationBlocks:
+    """The matrix of `mutual_information` block by block, each computed when it is asked for.
+
+    Iteration gives (a, b, part): two blocks of columns, b the same as a or a later one, and the part (A, B) of the
+    matrix. Each pair of blocks comes once, so all that is held at a time is one part.
+    """
+
+    columns: tuple[slice, ...]
+    information: BlockInformation
+    features: int
+    """Of the widest block."""
+
+    rows: int
+
+    @classmethod
+    def of(
+        cls, data: object, families: Families | Family | None, pseudocount: float, bins: int, missing: int | None
+    ) -> InformationBlocks:
+        """The options are those of `mutual_information`."""
+        if not isinstance(pseudocount, int | float) or not 0 <= pseudocount < np.inf:
+            raise OptionError(f"pseudocount must be a finite number >= 0, not {pseudocount!r}")
+        if check_count("bins", bins, at_least=2) > MAX_STATES:
+            raise OptionError(f"bins must be at most {MAX_STATES}, not {bins!r}")
+        matrix = _matrix(data, missing)
+        columns = scan_columns(matrix)
+        chosen = families_of(columns) if families is None else as_families(families, matrix.shape[1])
+        discrete = [family.discrete for family in chosen]
+        if not any(discrete):
+            return cls._of(len(matrix), [3] * len(chosen), _gaussian(matrix, columns, pseudocount))
+        if all(discrete) and columns.binary.all():
+            return cls._of(len(matrix), [2] * len(chosen), _binary(matrix, columns, pseudocount))
+        if isinstance(matrix, Stream):
+            codes = discretize_lazily(matrix, columns, discrete, bins)
+        else:
+            codes = discretize(matrix, columns, discrete, bins)
+        return cls._of(len(matrix), [int(s) for s in codes.states], _categorical(codes, pseudocount))
+
+    @classmethod
+    def _of(cls, rows: int, widths: Sequence[int], information: BlockInformation) -> InformationBlocks:
+        columns = _cut(widths)
+        return cls(columns, information, max(sum(widths[block]) for block in columns), rows)
+
+    def need(self, whole: bool = False) -> Need:
+        """What a block takes, with its temporaries; `whole`: and the matrix."""
+        parts = {
+            "blocks": BLOCK_COPIES * 8 * self.features**2 + FEATURE_COPIES * 4 * min(CHUNK, self.rows * self.features)
+        }
+        if whole:
+            parts["the matrix"] = 8 * self.variables**2
+        cure = "use fewer columns, or chow_liu_tree, which needs no matrix" if whole else "use fewer columns"
+        return Need("mutual information", parts, cure)
+
+    @property
+    def variables(self) -> int:
+        """V."""
+        return int(self.columns[-1].stop)
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, Array]]:
+        for a, b in combinations_with_replacement(self.columns, 2):
+            part = self.information(a, b)
+            if a == b:
+                part = (part + part.T) / 2  # equal up to rounding; make it exact
+            yield a, b, np.maximum(part, 0, out=part)
+
+
+def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
+    """The data in memory; or a stream, which is read in each pass over a pair of blocks.
+
+    Where many passes would be needed, and rows cannot be had one by one, evenly spaced rows stand for all of them.
+    """
+    source = as_source(data, missing)
+    if not isinstance(source, Stream):
+        return np.asarray(source)
+    blocks = -(-2 * source.shape[1] // BLOCK_WIDTH)
+    if source.reader.access == "rows" or blocks * (blocks + 1) // 2 <= MAX_PASSES:
+        say_stream(source, f"tree from all {len(source):,} rows")
+        return source
+    rows = min(len(source), max(1, SAMPLE_BYTES // source.row_bytes))
+    say_stream(source, f"tree from {rows:,} of {len(source):,} rows, evenly taken: it has too many columns for passes")
+    return np.concatenate([np.asarray(part) for part in sample_rows(source, rows)])
+
+
+def _cut(widths: Sequence[int]) -> tuple[slice, ...]:
+    """Blocks of columns whose feature `widths` add up to at most BLOCK_WIDTH."""
     starts, used = [0], 0
     for v, width in enumerate(widths):
         if used and used + width > BLOCK_WIDTH:
             starts.append(v)
             used = 0
         used += width
-    blocks = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(widths)], strict=True)]
-    result = np.zeros((len(widths), len(widths)))
-    for a, b in combinations_with_replacement(blocks, 2):
-        part = block_information(a, b)
-        if a == b:
-            part = (part + part.T) / 2  # equal up to rounding; make it exact
-        result[a, b], result[b, a] = part, part.T
-    np.maximum(result, 0, out=result)
-    np.fill_diagonal(result, 0)
-    return result
+    return tuple(slice(a, b) for a, b in zip(starts, [*starts[1:], len(widths)], strict=True))
 
 
 def _products(features: Callable[[slice, slice], np.ndarray], rows: int, a: slice, b: slice, width: int) -> Array:
@@ -115,7 +195,7 @@ def _products(features: Callable[[slice, slice], np.ndarray], rows: int, a: slic
     return total
 
 
-def _binary(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
+def _binary(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float) -> BlockInformation:
     """Zeros and ones: n_11 from the ones, the other cells from the marginals of the rows where both are present."""
     has_missing = bool(columns.missing.any())
 
@@ -133,18 +213,25 @@ def _binary(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockIn
         seen = np.maximum(n, 1)
         p, q = counts[:i, j:] / seen, counts[i:, :j] / seen  # P(u=1), P(v=1)
         both = (counts[:i, :j] + pseudocount * p * q) / np.maximum(n + pseudocount, 1)
-        cells = entr(both) + _entropy(p - both) + _entropy(q - both) + _entropy(1 - p - q + both)
-        return np.where(n > 0, entr(p) + entr(1 - p) + entr(q) + entr(1 - q) - cells, 0.0)
+        cells = _entr(both) + _entropy(p - both) + _entropy(q - both) + _entropy(1 - p - q + both)
+        return np.where(n > 0, _entr(p) + _entr(1 - p) + _entr(q) + _entr(1 - q) - cells, 0.0)
 
     return information
 
 
+def _entr(p: Array) -> Array:
+    """-p log p, which is 0 for p = 0."""
+    from scipy.special import entr  # noqa: PLC0415 - slow to import
+
+    return np.asarray(entr(p))
+
+
 def _entropy(p: Array) -> Array:
     """-p log p of a difference of probabilities, which rounding may have left below zero."""
-    return np.asarray(entr(np.maximum(p, 0)))
+    return _entr(np.maximum(p, 0))
 
 
-def _gaussian(matrix: np.ndarray, columns: Columns, pseudocount: float) -> BlockInformation:
+def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float) -> BlockInformation:
     """Continuous columns: correlations over the rows where both are present.
 
     Columns are centred at their median and divided by their spread first. Neither feels an outlier, so one whose
@@ -260,6 +347,6 @@ def _table_information(
     joint = pseudocount * np.repeat(p, right, axis=1) * np.repeat(q, left, axis=0)
     joint += counts
     joint /= np.repeat(np.repeat(np.maximum(n + pseudocount, 1), left, axis=0), right, axis=1)
-    both = np.add.reduceat(np.add.reduceat(entr(joint), cols, axis=1), rows, axis=0)
-    information = np.add.reduceat(entr(p), rows, axis=0) + np.add.reduceat(entr(q), cols, axis=1) - both
+    both = np.add.reduceat(np.add.reduceat(_entr(joint), cols, axis=1), rows, axis=0)
+    information = np.add.reduceat(_entr(p), rows, axis=0) + np.add.reduceat(_entr(q), cols, axis=1) - both
     return np.asarray(np.where(n > 0, information, 0.0))

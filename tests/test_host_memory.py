@@ -9,9 +9,9 @@ import psutil
 import pytest
 import torch
 
-from circurve.engine import host_memory
-from circurve.engine.host_memory import available_memory
+from circurve import host_memory
 from circurve.engine.memory import free_memory
+from circurve.host_memory import available_memory
 
 SYSTEM = 1_000_000
 

@@ -1,0 +1,104 @@
+"""The page about data that are larger than memory, with the figures of benchmarks/streams.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pages import load, origin, table
+
+__all__ = ["large_data_page"]
+
+NAMES = {"memory": "in memory", "mapped": "mapped array", "parquet": "Parquet file"}
+
+
+def _rows(found: dict[str, Any]) -> list[list[str]]:
+    """One line for each kind of source."""
+    return [
+        [
+            NAMES[kind["kind"]],
+            f"{kind['peak_gib']:.2f} GiB",
+            f"{kind['rows_per_cpu_second']:,.0f}",
+            f"{kind['rate_beside_memory']:.0%}",
+            "yes" if kind["same_tree_as_in_memory"] else "no",
+            f"{kind['train_ll']:.4f}",
+        ]
+        for kind in found["kinds"]
+    ]
+
+
+def large_data_page() -> str:
+    """docs/large-data.md."""
+    file = load("streams")
+    found = file["results"]
+    by_kind = {kind["kind"]: kind for kind in found["kinds"]}
+    peak = max(by_kind[kind]["peak_gib"] for kind in ("mapped", "parquet"))
+    rate = min(by_kind[kind]["rate_beside_memory"] for kind in ("mapped", "parquet"))
+    bits = "bit by bit that of" if by_kind["mapped"]["same_bits_as_in_memory"] else "close to that of"
+    size = f"{found['rows']:,} rows x {found['variables']} columns"
+    wide = load("wide_tree")["results"]
+    heads = ["source", "peak memory", "rows per CPU second", "rate", "same tree", "train log-likelihood"]
+    return f"""# Data larger than memory
+
+<!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
+
+1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow
+   file, a folder of them, a torch `DataLoader`, or any iterable of batches.
+2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rate in memory. The result of a
+   mapped array is {bits} the array in memory with the same seed.
+3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
+   an error that says what needs it and what to change.
+
+```python
+import numpy as np
+import circurve as cc
+
+rows = np.load("rows.npy", mmap_mode="r")  # stays on the disk
+model = cc.fit(cc.hclt(rows, units=32), rows).model
+
+big = cc.open_stream("folder/", columns=["age", "income", "city"])  # Parquet files
+model = cc.fit(cc.hclt(big, units=32), big, batch_size=4096).model
+scores = np.lib.format.open_memmap("scores.npy", mode="w+", shape=(len(big),))
+model.log_prob(big, out=scores)
+for table in big.pieces():  # all other questions, some rows at a time
+    model.most_probable(table)
+```
+
+```
+circurve fit big.parquet --out model.safetensors
+circurve evaluate model.safetensors folder/ --scores scores.parquet
+```
+
+## How rows are shuffled
+
+| source | order of the rows in an epoch |
+| --- | --- |
+| `numpy.memmap`, arrays | the same random order as in memory |
+| Parquet (row groups), Arrow (record batches) | blocks in random order; rows mixed within windows of blocks |
+| `DataLoader`, iterables | as they come: let the loader shuffle |
+
+A window is as many blocks as half of `buffer` holds (`open_stream(buffer=...)`, 256 MiB by default), and two windows
+are in memory at a time. Data that fit into one block are mixed as in memory. `open_stream(array, block_rows=N)`
+shuffles an array like a file, which suits arrays that are larger than memory: a disk reads blocks faster than single
+rows. Runs of a fleet with different seeds read different blocks at the same time, and each needs its own windows.
+
+## What is read when
+
+The schema comes from a pass over all rows; for batches with column names, from 100,000 evenly spaced rows. The tree
+comes from a pass over all rows; for files and batches with more than about 4,000 columns, from evenly spaced rows,
+256 MiB of them. A line on standard error says which. `fit` reads all rows once more to check them, then once in each
+epoch.
+
+Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the
+command line, folders are streamed, and files with more than {1 << 27:,} values.
+
+## Measured
+
+{size}, hidden Chow-Liu tree of {found["units"]} units, batches of {found["batch"]:,}, {found["epochs"]} epochs, each
+source in a process of its own. {origin(file["environment"])}
+
+{table(heads, _rows(found))}
+
+Chow-Liu trees of many columns are bounded too, because the matrix of mutual information is made block by block:
+{wide["columns"]:,} binary columns x {wide["rows"]:,} rows take {wide["peak_gib"]:.2f} GiB, the data included.
+{origin(load("wide_tree")["environment"])}
+"""

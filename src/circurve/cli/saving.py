@@ -1,0 +1,99 @@
+"""The file of a trained model: kept elsewhere if there is no space; an interrupted run replaces no finished model."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from circurve.cli.failures import NotSavedError
+from circurve.cli.files import read_training, save_model
+from circurve.errors import CircurveError
+from circurve.model import Model
+
+__all__ = ["Target", "elsewhere", "not_saved", "place_for"]
+
+
+def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
+    """Where a model is written: `out`, or NAME.interrupted.safetensors beside it.
+
+    An interrupted run gives way to a model that is there already, unless that is an interrupted one with no more
+    epochs, or `overwrite` is said.
+    """
+    if report["stopped"] != "interrupted" or overwrite or not out.exists():
+        return out
+    try:
+        before = read_training(out)
+    except CircurveError:  # no model, but a file that somebody may need
+        before = {}
+    shorter = isinstance(before.get("epochs"), int) and before["epochs"] <= report["epochs"]
+    if before.get("stopped") == "interrupted" and shorter:
+        return out
+    return out.with_name(f"{out.stem}.interrupted{out.suffix}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The file of one model, and what may be done for it."""
+
+    out: Path | None
+    overwrite: bool = False
+    checkpoint: Path | None = None
+
+    def save(self, model: Model, report: Mapping[str, Any]) -> Path | None:
+        """Write a model and return where; None if there is no `out`. NotSavedError says where it is kept instead."""
+        if self.out is None:
+            return None
+        out = place_for(self.out, report, self.overwrite)
+        try:
+            save_model(out, model, report)
+        except (CircurveError, OSError) as error:
+            kept = elsewhere(lambda folder: save_model(folder / out.name, model, report))
+            where = None if kept is None else str(kept / out.name)
+            raise NotSavedError(not_saved(error, where, self.checkpoint)) from error
+        return out
+
+    def in_words(self, what: str, written: Path | None, reason: str) -> str:
+        """What is left of an interrupted training; reason: why there is no file."""
+        text = f"nothing was saved, {reason}" if written is None else f"{what} is saved in {written}"
+        if written is not None and written != self.out:
+            text += f", since {self.out} holds another one (--overwrite replaces it)"
+        if self.checkpoint is not None:
+            text += f"; the same command again continues from the checkpoint {self.checkpoint}"
+        return text
+
+
+def not_saved(error: Exception, kept: str | None, checkpoint: object) -> str:
+    """What went wrong, and where the training is kept all the same."""
+    text = str(error)
+    if kept is not None:
+        text += f"; what was trained is kept in {kept}"
+    if checkpoint is not None:
+        text += f"; the same command again continues from the checkpoint {checkpoint}"
+    return text
+
+
+def elsewhere(write: Callable[[Path], object]) -> Path | None:
+    """A new folder in which `write` succeeded, in the first place with enough space; None if there is none."""
+    for place in (tempfile.gettempdir(), Path.home(), os.getcwd(), "/dev/shm"):
+        folder: Path | None = None
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="circurve-", dir=place))
+            write(folder)
+        except (CircurveError, OSError):
+            if folder is not None:
+                _remove(folder)
+            continue
+        return folder
+    return None
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()

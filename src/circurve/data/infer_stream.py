@@ -1,0 +1,66 @@
+"""The schema of a stream: the same as in memory, from a pass over its rows, or from a sample of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from circurve.data.scan import Columns, scan_columns
+from circurve.data.stream import Stream, sample_rows, say_stream
+from circurve.data.table import Table
+from circurve.errors import OptionError
+from circurve.inputs import Family
+from circurve.schema import Column, Schema, nearest
+
+__all__ = ["DROP", "SAMPLED", "StreamRules", "Types", "stream_schema"]
+
+DROP = "drop"
+SAMPLED = 100_000
+"""Rows of a sample that stands for a stream."""
+
+Types = Mapping[str | int, str | Family]
+"""For some columns, by name or number, the family: its name, a family with its options, or "drop"."""
+
+
+@dataclass(frozen=True)
+class StreamRules:
+    """How the columns of tables in memory are judged."""
+
+    infer: Callable[..., Schema]
+    """`infer_schema`."""
+
+    of_ranges: Callable[[Columns, Table], Schema]
+    """The schema of numbers without names."""
+
+    unseen_share: float
+
+
+def stream_schema(stream: Table | Stream, types: Types, rules: StreamRules) -> Schema:
+    """Columns of a file are read one by one; arrays, and batches without names, need a pass for ranges alone.
+
+    Batches with names are judged by evenly spaced rows; one line says so.
+    """
+    assert isinstance(stream, Stream)
+    whole = getattr(stream.reader, "column", None)
+    if whole is not None:
+        return _column_by_column(stream, whole, types, rules)
+    first = next(stream.pieces())
+    if first.columns is None and first.codings is None and not types:
+        return rules.of_ranges(scan_columns(stream), first)
+    say_stream(stream, f"schema from {min(len(stream), SAMPLED):,} rows, evenly taken")
+    return rules.infer(*sample_rows(stream, SAMPLED), types=types, unseen_share=rules.unseen_share)
+
+
+def _column_by_column(stream: Stream, whole: Callable[[str], Table], types: Types, rules: StreamRules) -> Schema:
+    names = stream.reader.columns or ()
+    unknown = next((name for name in types if name not in names), None)
+    if unknown is not None:
+        raise OptionError(f"types: no column {unknown!r}{nearest(str(unknown), names)}")
+    ignored = tuple(name for name in names if types.get(name) == DROP)
+    found: list[Column] = []
+    for name in (name for name in names if name not in ignored):
+        own: dict[str, Any] | None = {name: types[name]} if name in types else None
+        options: dict[str, Any] = {"missing": stream.missing, "unseen_share": rules.unseen_share}
+        found += rules.infer(whole(name), types=own, **options).columns
+    return Schema(tuple(found), ignored)

@@ -1,0 +1,286 @@
+"""What a stream is read from: mapped arrays, Parquet and Arrow files, iterables of batches."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from circurve.data.convert import Array, Names, native
+from circurve.data.entry import as_table
+from circurve.data.table import Table, table_of
+from circurve.errors import DataError, needs
+
+__all__ = ["ArrayReader", "ArrowReader", "BatchReader", "ParquetReader"]
+
+BLOCK_ROWS = 1 << 16
+"""Rows of a block of an array, and of small row groups that are read together."""
+
+MAPPED = 5 << 28
+"""Mapped bytes in memory, 1.25 GiB, beyond which those of a mapped array are given back to the system."""
+
+LOOKS = 64
+"""After so many reads the mapped bytes are counted."""
+
+
+class ArrayReader:
+    """Rows of an array of numbers, which may lie in a file (`numpy.memmap`)."""
+
+    def __init__(self, array: Array, access: str = "rows", block_rows: int = BLOCK_ROWS) -> None:
+        if array.ndim != 2 or not array.shape[0] or not array.shape[1]:
+            raise DataError(f"data has shape {array.shape}, expected rows x columns")
+        if array.dtype.kind not in "biuf":
+            raise DataError(f"an array of {array.dtype} cannot be streamed; it must hold numbers")
+        self.array, self.access, self.block_rows = array, access, block_rows
+        self.columns: Names = None
+        self.width = int(array.shape[1])
+        self.name = str(getattr(array, "filename", None) or f"array of {array.dtype}")
+        self._reads = 0
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Blocks of equal size but for the last one."""
+        rows = len(self.array)
+        whole, rest = divmod(rows, self.block_rows)
+        return [self.block_rows] * whole + [rest] * (rest > 0)
+
+    def read(self, block: int) -> Table:
+        """A block, copied."""
+        return self._table(np.array(self.array[block * self.block_rows : (block + 1) * self.block_rows]))
+
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
+        """Rows by their numbers, copied."""
+        return self._table(np.array(self.array[rows]))
+
+    def _table(self, values: Array) -> Table:
+        self._reads += 1
+        if self._reads % LOOKS == 0:
+            _give_back(self.array)
+        return table_of(native(values))
+
+
+def _give_back(array: Array) -> None:
+    """Let the system take mapped pages back, once there are many: they stay in its cache and count as free.
+
+    Only where the mapping is shared with the file: a private one may hold changes.
+    """
+    mapped = getattr(array, "_mmap", None)
+    if getattr(array, "mode", None) not in ("r", "r+") or not hasattr(mmap, "MADV_DONTNEED") or mapped is None:
+        return
+    if _resident_files() > MAPPED:
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _resident_files() -> int:
+    """Bytes of mapped files that are in memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/status") as file:
+            return next((int(line.split()[1]) << 10 for line in file if line.startswith("RssFile")), 0)
+    except OSError:
+        return 0
+
+
+class _FrameReader:
+    """Blocks of Parquet or Arrow files, one file after the other; small ones are read together."""
+
+    access = "blocks"
+
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None, name: str) -> None:
+        with needs("pyarrow", "streaming Parquet and Arrow files"):
+            import_module("pyarrow")
+        self.name = name
+        self.files = [self._open(path) for path in paths]
+        found = list(self._names(self.files[0]))
+        for path, file in zip(paths, self.files, strict=True):
+            if list(self._names(file)) != found:
+                raise DataError(f"{path}: its columns differ from those of {paths[0]}")
+        unknown = next((column for column in columns or () if column not in found), None)
+        if unknown is not None:
+            raise DataError(f"{name}: no column {unknown!r}; there are {', '.join(map(repr, found[:8]))}")
+        self.columns: Names = tuple(found if columns is None else columns)
+        self.width = len(self.columns)
+        self.blocks = _merged([(f, g, n) for f, file in enumerate(self.files) for g, n in enumerate(self._sizes(file))])
+        if not self.blocks:
+            raise DataError(f"{name}: has no rows")
+
+    def _open(self, path: Path) -> Any:
+        raise NotImplementedError
+
+    def _names(self, file: Any) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _sizes(self, file: Any) -> Sequence[int]:
+        raise NotImplementedError
+
+    def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
+        raise NotImplementedError
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Rows of each block."""
+        return [sum(rows for _, _, rows in block) for block in self.blocks]
+
+    def read(self, block: int) -> Table:
+        """A block."""
+        import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
+
+        return frame_table(pa.concat_tables(self._frames(block, list(self.columns or ()))))
+
+    def column(self, name: str) -> Table:
+        """All rows of one column."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        return as_table(pa.concat_tables([f for b in range(len(self.blocks)) for f in self._frames(b, [name])]))
+
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
+        """Not for files of blocks."""
+        raise NotImplementedError
+
+    def _frames(self, block: int, columns: list[str]) -> list[Any]:
+        files = dict.fromkeys(file for file, _, _ in self.blocks[block])
+        parts = {file: [g for f, g, _ in self.blocks[block] if f == file] for file in files}
+        try:
+            return [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
+        except Exception as error:  # pyarrow has many kinds of errors for damaged files
+            raise DataError(f"{self.name}: damaged: {str(error).splitlines()[0]}") from None
+
+
+class ParquetReader(_FrameReader):
+    """Row groups of Parquet files."""
+
+    def _open(self, path: Path) -> Any:
+        from pyarrow import parquet  # noqa: PLC0415
+
+        return _opened(path, parquet.ParquetFile)
+
+    def _names(self, file: Any) -> Sequence[str]:
+        names: list[str] = file.schema_arrow.names
+        return names
+
+    def _sizes(self, file: Any) -> Sequence[int]:
+        return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+
+    def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
+        return file.read_row_groups(groups, columns=columns).select(columns)
+
+
+class ArrowReader(_FrameReader):
+    """Record batches of Arrow files (also Feather of version 2), which are mapped."""
+
+    def _open(self, path: Path) -> Any:
+        import pyarrow as pa  # noqa: PLC0415
+        from pyarrow import ipc  # noqa: PLC0415
+
+        return _opened(path, lambda place: ipc.open_file(pa.memory_map(str(place))))
+
+    def _names(self, file: Any) -> Sequence[str]:
+        names: list[str] = file.schema.names
+        return names
+
+    def _sizes(self, file: Any) -> Sequence[int]:
+        return [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
+
+    def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
+        import pyarrow as pa  # noqa: PLC0415
+
+        return pa.Table.from_batches([file.get_batch(number) for number in groups]).select(columns)
+
+
+class BatchReader:
+    """Batches of an iterable, in the order in which they come. They may come in another order in each pass."""
+
+    access = "sequence"
+
+    def __init__(self, make: Callable[[], Iterator[Any]], name: str) -> None:
+        self.name, self._make = name, make
+        self._iterator: Iterator[Any] | None = None
+        self._next = 0
+        self._sizes: list[int] | None = None
+        first = next(self._make(), None)
+        if first is None:
+            raise DataError(f"{name}: has no batches")
+        table = batch_table(first)
+        self.columns, self.width = table.columns, table.shape[1]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Rows of each batch; they are counted in a first pass."""
+        if self._sizes is None:
+            self._sizes = [len(batch_table(batch)) for batch in self._make()]
+        return self._sizes
+
+    def read(self, block: int) -> Table:
+        """A batch; going back starts another pass."""
+        if self._iterator is None or block < self._next:
+            self._iterator, self._next = self._make(), 0
+        while True:
+            found = next(self._iterator, None)
+            if found is None:
+                self._iterator = None
+                raise DataError(f"{self.name}: a pass gave {self._next} batches, the first one {len(self.sizes)}")
+            self._next += 1
+            if self._next > block:
+                break
+        table = batch_table(found)
+        if len(table) != self.sizes[block] or table.shape[1] != self.width:
+            raise DataError(f"{self.name}: batch {block + 1} has shape {table.shape}, in the first pass it was another")
+        return table
+
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
+        """Not for iterables."""
+        raise NotImplementedError
+
+
+def batch_table(batch: Any) -> Table:
+    """A batch as a table; loaders put single tensors into lists."""
+    if isinstance(batch, list | tuple) and batch and hasattr(batch[0], "ndim") and batch[0].ndim == 2:
+        if len(batch) > 1:
+            raise DataError("a batch has several tensors; make batches of the data alone, with collate_fn= for example")
+        batch = batch[0]
+    return as_table(batch)
+
+
+def frame_table(frame: Any) -> Table:
+    """A pyarrow table; columns of plain numbers without gaps go a shorter way."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    kinds = frame.schema.types
+    plain = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds)
+    if not plain or any(column.null_count for column in frame.columns):
+        return as_table(frame)
+    dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds))
+    values = np.empty((frame.num_columns, frame.num_rows), dtype=dtype)
+    for row, column in zip(values, frame.columns, strict=True):
+        row[:] = column.to_numpy()
+    return table_of(native(np.ascontiguousarray(values.T)), tuple(frame.column_names))
+
+
+def _opened(path: Path, open_file: Callable[[Path], Any]) -> Any:
+    try:
+        return open_file(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except Exception as error:  # pyarrow has many kinds of errors for damaged files
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: cannot be read as a stream: {reason}") from None
+
+
+def _merged(groups: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
+    """(file, group, rows) in blocks: consecutive ones together up to BLOCK_ROWS or the largest group."""
+    most = max([BLOCK_ROWS, *(rows for _, _, rows in groups)])
+    blocks: list[list[tuple[int, int, int]]] = []
+    held = 0
+    for group in groups:
+        if not group[2]:
+            continue
+        if not blocks or held + group[2] > most:
+            blocks.append([])
+            held = 0
+        blocks[-1].append(group)
+        held += group[2]
+    return blocks

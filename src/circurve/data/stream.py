@@ -1,0 +1,299 @@
+"""Tables that are larger than memory: rows are fetched when they are asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from circurve.data.convert import Array, Names
+from circurve.data.entry import as_table
+from circurve.data.slots import Slots, slot_shape
+from circurve.data.source import block_order
+from circurve.data.table import Table
+from circurve.schema import Schema
+
+__all__ = ["BUFFER", "Binding", "Reader", "Stream", "sample_rows", "say_stream"]
+
+BUFFER = 256 << 20
+"""Bytes of rows that a stream of blocks holds at a time, unless told otherwise. Rows are mixed within half of it."""
+
+CPU = torch.device("cpu")
+
+PIECE = 1 << 22
+"""Values of a piece, where a stream is read from its beginning to its end."""
+
+
+class Reader(Protocol):
+    """Blocks of rows, as a file or an iterable has them. What it gives are tables as they were read, unchecked."""
+
+    name: str
+    """What messages call it."""
+
+    columns: Names
+    width: int
+    access: str
+    """`rows`: any rows at once. `blocks`: any block. `sequence`: one block after the other, as they come."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many rows each block has."""
+
+    def read(self, block: int) -> Table:
+        """A block."""
+
+    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
+        """Rows by their numbers, for access by rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """A stream's meaning: its schema, and what a pass over all its rows found."""
+
+    schema: Schema
+    encode: Callable[[Table], Table]
+    """A table as it was read -> a checked table in the schema."""
+
+    missing: bool
+    """Some value is missing."""
+
+    impossible: bool
+    """Some value is one that training did not see."""
+
+    known_values: int
+    dtype: torch.dtype
+    """What holds all checked values."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stream:
+    """Rows that stay where they are: in a mapped array, in Parquet or Arrow files, in whatever makes batches.
+
+    `open_stream` makes one. It stands wherever a table stands: in `fit`, `hclt`, `log_prob`, `curvature`. The first use
+    reads all of it once, to check it.
+
+    Parameters
+    ----------
+    reader : Reader
+        What the rows are read from.
+    binding : Binding, optional
+        The schema, and what a pass over all rows found.
+    chosen : Tensor, optional
+        The numbers of some rows, ascending; None is all rows.
+    device : torch.device, default cpu
+        Where rows go that are taken.
+    buffer : int, default 256 MiB
+        Bytes of rows in memory.
+    missing : int, optional
+        A number that marks missing values, in addition to NaN.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.open_stream([[0, 1], [1, 1], [0, 0]])
+    <Stream array of int64: 3 rows x 2 columns>
+    """
+
+    reader: Reader
+    binding: Binding | None = None
+    chosen: Tensor | None = None  # (N,) int64, ascending
+    """Some of the rows; None: all of them."""
+
+    device: torch.device = CPU
+    buffer: int = BUFFER
+    missing: int | None = None
+    """The number that marks missing values."""
+
+    weights = None
+    labels = None
+
+    @property
+    def schema(self) -> Schema | None:
+        """The families that the values were checked against; None before the check."""
+        return None if self.binding is None else self.binding.schema
+
+    @property
+    def columns(self) -> Names:
+        """The columns' names, where they have any."""
+        return self.reader.columns if self.binding is None else self.binding.schema.names
+
+    def __len__(self) -> int:
+        return int(self.starts[-1]) if self.chosen is None else len(self.chosen)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, V)."""
+        return len(self), self.reader.width if self.binding is None else len(self.binding.schema)
+
+    @property
+    def known_values(self) -> int:
+        """How many values are not missing; of a choice of rows, by their share."""
+        assert self.binding is not None
+        return int(self.binding.known_values * len(self) / max(1, int(self.starts[-1])))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds in memory, at most."""
+        if self.reader.access == "rows":
+            return 0
+        slots, height = slot_shape(np.diff(self.starts), self.window)
+        return slots * height * self.row_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a checked row."""
+        if self.binding is None:
+            return 8 * self.shape[1]
+        return self.shape[1] * (self.binding.dtype.itemsize + self.binding.missing)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:  # (blocks + 1,)
+        """The first row of each block, and the number of all rows."""
+        return np.cumsum([0, *self.reader.sizes], dtype=np.int64)
+
+    def bound(self, binding: Binding) -> Stream:
+        """The same rows with a meaning."""
+        return replace(self, binding=binding)
+
+    def to(self, device: str | torch.device) -> Stream:
+        """The same rows; what `take` gives is on this device."""
+        return replace(self, device=torch.device(device))
+
+    def bare(self) -> Stream:
+        """Itself: a stream has neither weights nor labels."""
+        return self
+
+    def rows(self, index: Any) -> Stream:
+        """A choice of rows: a slice, a list of row numbers or a mask. They keep their order."""
+        numbers = torch.arange(len(self)) if self.chosen is None else self.chosen
+        kept = numbers[index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))]
+        return replace(self, chosen=kept.sort().values)
+
+    def order(self, generator: torch.Generator) -> Tensor:  # (N,)
+        """The rows in random order where any can be had; mixed block by block; or as they come."""
+        if self.reader.access == "rows":
+            return torch.randperm(len(self), generator=generator)
+        if self.reader.access == "sequence":
+            self._slots.clear()  # the next pass may bring the rows in another order
+            return torch.arange(len(self))
+        return block_order(self._sizes, self.window, generator)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """Rows of each block, of those that were chosen."""
+        if self.chosen is None:
+            return list(self.reader.sizes)
+        found: list[int] = np.diff(np.searchsorted(self.chosen.numpy(), self.starts)).tolist()
+        return found
+
+    @property
+    def window(self) -> int:
+        """How many rows are mixed at least: half of what the buffer holds."""
+        return max(1, self.buffer // 2 // max(1, self.row_bytes))
+
+    def span(self, start: int, stop: int) -> tuple[Table, slice]:
+        """A table in memory of these consecutive rows."""
+        if self.reader.access == "rows" and self.chosen is None:
+            return self._checked(self.reader.gather(slice(start, stop))).to(self.device), slice(0, stop - start)
+        table, places = self.take(torch.arange(start, stop))
+        return (table if self.reader.access == "rows" else table.rows(places)), slice(0, stop - start)
+
+    def take(self, index: Tensor) -> tuple[Table, Tensor]:
+        """A table in memory that holds these rows, and their places in it, in the shape of the index."""
+        rows = index.cpu() if self.chosen is None else self.chosen[index.cpu()]
+        if self.reader.access == "rows":
+            table = self._checked(self.reader.gather(rows.flatten().numpy()))
+            return table.to(self.device), torch.arange(rows.numel(), device=self.device).view(rows.shape)
+        table, places = self._slots.take(rows)
+        if self.device.type != "cpu":
+            table = table.rows(places.flatten()).to(self.device)
+            places = torch.arange(rows.numel(), device=self.device).view(rows.shape)
+        return table, places
+
+    @cached_property
+    def _slots(self) -> Slots:
+        """Blocks in memory. Made once for a stream; another choice of its rows has its own."""
+        assert self.binding is not None
+        return Slots(self.starts, self._block, self.window, self.binding)
+
+    def _block(self, number: int) -> Table:
+        return self._checked(self.reader.read(number))
+
+    def _checked(self, read: Table) -> Table:
+        """Rows in the schema, if the stream has one. Where any row misses a value, all rows have an `observed`."""
+        if self.missing is not None:
+            read = as_table(read, missing=self.missing)
+        if self.binding is None:
+            return read
+        table = self.binding.encode(read)
+        if self.binding.missing and table.observed is None:
+            table = replace(table, observed=torch.ones_like(table.values, dtype=torch.bool))
+        return table
+
+    def pieces(self, rows: int | None = None) -> Iterator[Table]:
+        """All rows in order, at most so many at a time, checked if the stream is, and otherwise as they were read."""
+        size = rows or max(1, PIECE // max(1, self.shape[1]))
+        if self.chosen is not None or self.reader.access == "rows":
+            for start in range(0, len(self), size):
+                yield self.span(start, min(start + size, len(self)))[0]
+            return
+        for number in range(len(self.reader.sizes)):
+            table = self._block(number)
+            for start in range(0, len(table), size):
+                yield table.rows(slice(start, start + size)) if size < len(table) else table
+
+    def __getitem__(self, key: Any) -> Any:
+        """Cells as a numpy array, NaN where one is missing: `stream[:100, 3]`; or a choice of rows, `stream[:100]`."""
+        if not isinstance(key, tuple):
+            return self.rows(key)
+        rows, columns = key
+        if isinstance(rows, slice) and (rows == slice(None) or self.binding is None):
+            return self._strided(range(*rows.indices(len(self))), columns)
+        numbers = torch.arange(len(self))[rows if isinstance(rows, slice) else torch.as_tensor(rows)]
+        table, places = self.take(numbers)
+        return np.asarray(table[places.cpu().numpy(), columns])
+
+    def _strided(self, wanted: range, columns: Any) -> Array:
+        """Cells of evenly spaced rows, from one pass over those between the first and the last."""
+        parts, start = [], 0
+        for piece in self.pieces():
+            inside = range(wanted.start + -(-max(0, start - wanted.start) // wanted.step) * wanted.step, wanted.stop)
+            first, stop = inside.start - start, min(inside.stop - start, len(piece))
+            if first < stop:
+                parts.append(np.asarray(piece[first : stop : wanted.step])[:, columns])
+            start += len(piece)
+            if start >= wanted.stop:
+                break
+        return np.concatenate(parts)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All of it in memory."""
+        whole: Array = self[:, :]
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __repr__(self) -> str:
+        rows, width = self.shape
+        return f"<Stream {self.reader.name}: {rows:,} rows x {width} columns>"
+
+
+def sample_rows(stream: Stream, most: int) -> list[Table]:
+    """Evenly spaced rows of a stream, at most so many, as tables."""
+    step, start, parts = -(-len(stream) // most), 0, []
+    for piece in stream.pieces():
+        first = -start % step
+        if first < len(piece):
+            parts.append(piece.rows(slice(first, None, step)))
+        start += len(piece)
+    return parts
+
+
+def say_stream(stream: Stream, what: str) -> None:
+    """One line on standard error about what was made from a stream, and how."""
+    print(f"circurve: {stream.reader.name}: {what}", file=sys.stderr)

@@ -1,0 +1,250 @@
+"""Checkpoints: a folder that holds what a training is, and its state after some epochs.
+
+    DIR/training.json                  what is trained, as names and digests (`fingerprint.py`)
+    DIR/epoch-000120.safetensors       the state after epoch 120 (`state.py`), and the one before
+    DIR/epoch-000100.safetensors
+    DIR/units-8/...                    a part: a training of its own within a longer one
+
+Files are written whole or not at all. Their tensors are those of the state; everything else stands as JSON in the
+metadata entry `checkpoint`, with checksums of both. Nothing in them can run code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from circurve._version import __version__
+from circurve.errors import Argument, FileAccessError, FileFormatError, OptionError, warn_user
+from circurve.learning.every import Every, parse_every
+from circurve.learning.fingerprint import Facts, differences
+from circurve.learning.options import Settings
+from circurve.learning.parallel import wait_for_workers, worker, workers
+from circurve.learning.state import Array, TrainerState, from_arrays, to_arrays
+from circurve.whole_files import replace_file
+
+__all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints"]
+
+FORMAT, VERSION = "circurve checkpoint", 1
+
+KEPT = 2
+"""So many checkpoints are kept: should the last one be damaged, there is the one before."""
+
+FACTS = "training.json"
+NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
+
+
+def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[[], Facts]) -> None:
+    """Make a folder that of this training; refuse one that belongs to another. None is no folder: nothing happens.
+
+    For trainings of several parts, whose checkpoints are in folders within it.
+    """
+    if folder is not None:
+        _claim_together(Path(folder), {"function": function, **facts()})
+
+
+def open_checkpoints(settings: Settings, facts: Facts) -> Checkpoints | None:
+    """The checkpoints of one training of a fleet; None where none are asked for."""
+    if settings.checkpoint is None:
+        return None
+    folder = Path(settings.checkpoint)
+    _claim_together(folder, {"function": "fit_fleet", **facts})
+    return Checkpoints(folder, parse_every(settings.checkpoint_every))
+
+
+def _claim_together(folder: Path, facts: Facts) -> None:
+    """Worker 0 writes what is not there yet, the others compare with it."""
+    if worker() == 0:
+        _claim(folder, facts)
+    wait_for_workers()
+    if worker() > 0:
+        _claim(folder, facts)
+
+
+def _claim(folder: Path, facts: Facts) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OptionError(
+            Argument("checkpoint"), f" {folder}: cannot make the folder: {error.strerror or error}"
+        ) from None
+    known = _read_facts(folder)
+    if known is None:
+        others = [name for name in os.listdir(folder) if NAME.fullmatch(name)]
+        if others:
+            raise FileFormatError(f"checkpoint {folder}: {FACTS} is missing; delete the folder to start again")
+        document = {"format": FORMAT, "version": VERSION, "training": facts}
+        replace_file(folder / FACTS, json.dumps(document, indent=1).encode())
+        return
+    found = differences(known, facts)
+    if found:
+        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+        raise OptionError(
+            Argument("checkpoint"),
+            f" {folder} belongs to another training ({'; '.join(found[:3])}{more}): "
+            "name another folder, or delete this one",
+        )
+
+
+def _read_facts(folder: Path) -> Facts | None:
+    path = folder / FACTS
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        document = json.loads(text)
+        facts = document["training"]
+        whole = document["format"] == FORMAT and all(isinstance(text, str) for text in facts.values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        whole = False
+    if not whole:
+        raise FileFormatError(f"{path} is damaged, or no file of Circurve; delete the folder to start again")
+    if document.get("version") != VERSION:
+        raise FileFormatError(f"{path} was written by another version of Circurve; delete the folder to start again")
+    return dict(facts)
+
+
+class Checkpoints:
+    """The states of one training in a folder that is its own."""
+
+    def __init__(self, folder: Path, every: Every) -> None:
+        self.folder, self.every = folder, every
+        self.saved: int | None = None  # the epoch of the newest one
+        self._last, self._failed = time.monotonic(), False
+
+    @property
+    def newest(self) -> int | None:
+        """The epoch of the newest checkpoint that is there."""
+        return next(iter(self._epochs()), None)
+
+    def due(self, epoch: int) -> bool:
+        """Whether one should be written after this epoch."""
+        if self.every.epochs is not None:
+            return epoch % self.every.epochs == 0
+        return time.monotonic() - self._last >= (self.every.seconds or 0.0)
+
+    def save(self, state: TrainerState) -> bool:
+        """Write a state and remove all but the newest ones. Without space or memory for it: a warning, and False.
+
+        Of several workers the first one writes.
+        """
+        if worker() > 0:
+            self.saved, self._last = state.epoch, time.monotonic()
+            return True
+        try:
+            replace_file(self._path(state.epoch), _encoded(state))
+        except (FileAccessError, MemoryError) as error:
+            if not self._failed:
+                kept = "there is none before it" if self.saved is None else f"that of epoch {self.saved} is kept"
+                reason = str(error) or type(error).__name__
+                warn_user(f"no checkpoint after epoch {state.epoch}: {reason}; {kept}, and training goes on")
+            self._failed, self._last = True, time.monotonic()
+            return False
+        self.saved, self._last, self._failed = state.epoch, time.monotonic(), False
+        for epoch in self._epochs()[KEPT:]:
+            with suppress(OSError):
+                self._path(epoch).unlink()
+        return True
+
+    def load(self, device: torch.device) -> TrainerState | None:
+        """The newest state that is whole, with a warning for each damaged one that is newer; None at the beginning."""
+        epochs = self._epochs()
+        for place, epoch in enumerate(epochs):
+            path = self._path(epoch)
+            try:
+                state, environment = _decoded(path, device)
+            except FileFormatError as error:
+                if place == len(epochs) - 1:
+                    raise FileFormatError(f"{error}; no other checkpoint is whole: delete {self.folder}") from error
+                warn_user(f"{error}; going back to the checkpoint of epoch {epochs[place + 1]}")
+                continue
+            self.saved = state.epoch
+            changed = differences(environment, _environment(device))
+            if changed and not state.done:
+                warn_user(f"checkpoint {self.folder}: {'; '.join(changed)}; results agree to rounding only")
+            return state
+        return None
+
+    def _path(self, epoch: int) -> Path:
+        return self.folder / f"epoch-{epoch:06}.safetensors"
+
+    def _epochs(self) -> list[int]:
+        """Of the checkpoints that are there, newest first."""
+        found = (NAME.fullmatch(name) for name in os.listdir(self.folder))
+        return sorted((int(match[1]) for match in found if match is not None), reverse=True)
+
+
+def _environment(device: torch.device) -> Facts:
+    """On what the last bits of a result depend, beside the training itself."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    facts = {"device": name, "torch": torch.__version__, "circurve": __version__, "platform": sys.platform}
+    facts["workers"] = str(workers())
+    return facts if device.type == "cuda" else {**facts, "threads": str(torch.get_num_threads())}
+
+
+def _device(state: TrainerState) -> torch.device:
+    if state.kept is not None:
+        return state.kept.device
+    return next(iter(state.finished.values())).params.device
+
+
+def _encoded(state: TrainerState) -> bytes:
+    arrays, values = to_arrays(state)
+    document = json.dumps(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "done": state.done,
+            "environment": _environment(_device(state)),
+            "tensors_crc32": _crc32(arrays),
+            "state": values,
+        }
+    )
+    checksum = str(zlib.crc32(document.encode()))
+    return to_bytes(arrays, {"checkpoint": document, "crc32": checksum})
+
+
+def _decoded(path: Path, device: torch.device) -> tuple[TrainerState, Facts]:
+    """A state and the environment that it was written in; FileFormatError for a file that is not whole."""
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            document = metadata.get("checkpoint", "")
+            if metadata.get("crc32") != str(zlib.crc32(document.encode())):
+                raise FileFormatError(f"{path} is damaged")
+            content: Mapping[str, Any] = json.loads(document)
+            if content["version"] != VERSION:
+                raise FileFormatError(f"{path} was written by another version of Circurve")
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        if _crc32(arrays) != content["tensors_crc32"]:
+            raise FileFormatError(f"{path} is damaged")
+        return from_arrays(arrays, content["state"], device), dict(content["environment"])
+    except FileFormatError:
+        raise
+    except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise FileFormatError(f"{path} is damaged ({error})") from error
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _crc32(arrays: Mapping[str, Array]) -> int:
+    """One checksum over all arrays, in the order of their names."""
+    checksum = 0
+    for name in sorted(arrays):
+        checksum = zlib.crc32(arrays[name].reshape(-1).view("uint8").data, checksum)
+    return checksum

@@ -1,0 +1,174 @@
+"""What a training is: circuit, data and options as short texts and digests that can be compared by name.
+
+Two calls with the same facts give the same training. Callbacks, progress, the device, the memory budget and the
+checkpoints themselves are no part of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from circurve.data import RowSource, Stream, Table
+from circurve.graph import Circuit, Input, Product, Sum
+from circurve.learning.options import Run, Settings
+from circurve.model import Model
+
+__all__ = [
+    "Facts",
+    "Training",
+    "circuit_digest",
+    "describe_value",
+    "differences",
+    "option_facts",
+    "table_facts",
+    "text_digest",
+]
+
+Facts: TypeAlias = dict[str, str]
+"""Name -> a value in words, or a digest, which begins with DIGEST."""
+
+DIGEST = "sha256:"
+
+BLOCK = 1 << 26
+"""So many bytes of a table are digested at a time."""
+
+ELSEWHERE = ("device", "memory_budget", "checkpoint", "checkpoint_every")
+"""Options that may change between two calls of one training."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of a fleet."""
+
+    circuit: Circuit
+    tables: Mapping[str, RowSource]
+    runs: Sequence[Run]
+    settings: Settings
+    start: Model | None
+    more: Facts
+
+    def facts(self) -> Facts:
+        """All that decides about its result, but the device."""
+        start = None if self.start is None else self.start.params
+        return {
+            "circuit": circuit_digest(self.circuit),
+            **table_facts(self.tables),
+            "number of runs": str(len(self.runs)),
+            **{name: fact for number, run in enumerate(self.runs) for name, fact in self._run_facts(number, run)},
+            **option_facts(self.settings),
+            "start": "none" if start is None else digest([*start.weights, *start.inputs]),
+            **self.more,
+        }
+
+    def _run_facts(self, number: int, run: Run) -> Iterator[tuple[str, str]]:
+        lead = "" if len(self.runs) == 1 else f"run {number}: "
+        yield f"{lead}method", type(run.method).__name__
+        for record in (run, run.method):
+            for name, fact in option_facts(record).items():
+                if name not in ("method", "label"):
+                    yield (f"{lead}step_size of the run" if name == "step_size" else f"{lead}{name}"), fact
+
+
+def option_facts(record: Any) -> Facts:
+    """The options of a record that decide about a training."""
+    names = [given.name for given in fields(record) if given.name not in ELSEWHERE]
+    return {name: describe_value(getattr(record, name)) for name in names}
+
+
+def table_facts(tables: Mapping[str, RowSource | None]) -> Facts:
+    """A digest of each table."""
+    return {f"{name} rows": "none" if table is None else _table_digest(table) for name, table in tables.items()}
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What differs, in words: `epochs was 100, is 200`, `train rows differ`."""
+    found = []
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name, "not given"), now.get(name, "not given")
+        if old != new:
+            hidden = old.startswith(DIGEST) and new.startswith(DIGEST)
+            shown = [("given" if text.startswith(DIGEST) else text) for text in (old, new)]
+            found.append(f"{name}: not the same" if hidden else f"{name}: was {shown[0]}, is {shown[1]}")
+    return found
+
+
+def text_digest(value: object) -> str:
+    """Of a value in words, where they would be long."""
+    return DIGEST + hashlib.sha256(describe_value(value).encode()).hexdigest()
+
+
+def describe_value(value: Any) -> str:
+    """A value as a text that is the same in every process: records field by field, functions by name and code."""
+    if isinstance(value, Circuit):
+        return circuit_digest(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = (f"{given.name}={describe_value(getattr(value, given.name))}" for given in fields(value))
+        return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(describe_value(each) for each in value)})"
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        ours = value.__module__.startswith("circurve.")
+        return value.__qualname__ if ours else f"{value.__module__}.{value.__qualname__} {_code_digest(code)}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _code_digest(code: Any) -> str:
+    """The first digits of a digest of a function's instructions and constants."""
+    constants = [_code_digest(each) if hasattr(each, "co_code") else repr(each) for each in code.co_consts]
+    return hashlib.sha256(code.co_code + repr(constants).encode()).hexdigest()[:12]
+
+
+def circuit_digest(circuit: Circuit) -> str:
+    """Of the nodes with their families, masks and selections, and of the roots; names do not count."""
+    position = {node: number for number, node in enumerate(circuit.nodes)}
+    found = hashlib.sha256()
+    for node in circuit.nodes:
+        text: list[Any] = [type(node).__name__, int(node.units)]
+        arrays: list[Any] = []
+        if isinstance(node, Input):
+            text += [int(node.variable), describe_value(node.family)]
+        else:
+            text.append([position[child] for child in node.children])
+        if isinstance(node, Product):
+            text.append([chosen is not None for chosen in node.select])
+            arrays += [chosen for chosen in node.select if chosen is not None]
+        if isinstance(node, Sum) and node.mask is not None:
+            arrays.append(node.mask)
+        found.update(repr(text).encode())
+        for array in arrays:
+            found.update(np.ascontiguousarray(array).tobytes())
+    found.update(repr([position[root] for root in circuit.roots]).encode())
+    return DIGEST + found.hexdigest()
+
+
+def _table_digest(source: RowSource) -> str:
+    """Of all that rows hold; of a stream also how it is shuffled. Batches that come as they like have a shape only."""
+    if isinstance(source, Table):
+        return digest((source.values, source.observed, source.weights, source.labels, source.impossible))
+    assert isinstance(source, Stream)
+    words = f"{source.shape} {source.reader.access} {source.window}"
+    pieces = () if source.reader.access == "sequence" else source.pieces()
+    return text_digest([words, *(_table_digest(piece) for piece in pieces)])
+
+
+def digest(tensors: Iterable[Tensor | None]) -> str:
+    """Of the shapes, types and values of tensors."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        if tensor is None:
+            found.update(b"none")
+            continue
+        found.update(repr((tuple(tensor.shape), str(tensor.dtype))).encode())
+        rows = max(1, BLOCK // max(1, tensor[:1].numel() * tensor.element_size())) if tensor.ndim else 1
+        for part in torch.split(tensor, rows) if tensor.ndim else [tensor]:
+            found.update(np.ascontiguousarray(part.detach().cpu().numpy()).reshape(-1).view(np.uint8).data)
+    return DIGEST + found.hexdigest()

@@ -1,0 +1,36 @@
+"""The memory that a training cannot do without, known before it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from circurve.budget import Need
+from circurve.data import RowSource
+from circurve.engine import Program
+from circurve.learning.methods import Vanilla
+from circurve.learning.options import PRECISIONS, Run, Settings
+
+__all__ = ["training_need"]
+
+COPIES = 4
+"""Of each run's parameters: the present ones, their statistics, the next ones, and those of the best epoch."""
+
+DRAWN = 8
+"""Bytes of a starting parameter, drawn in float64."""
+
+ROW_NUMBER = 8
+"""Bytes of a row's place in the order of an epoch."""
+
+
+def training_need(program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]) -> Need:
+    """What training these runs takes beside the buffers of a chunk, which follow what is left."""
+    starts = len({(run.seed, run.init) for run in runs})
+    curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)
+    each = PRECISIONS[settings.precision].itemsize * (COPIES + curved) * len(runs)
+    orders = 0 if settings.batch_size is None else ROW_NUMBER * len({run.seed for run in runs})
+    parts = {
+        "parameters": program.parameters * (DRAWN * starts + each),
+        "data": sum(table.nbytes for table in data.values()),
+        "shuffles": orders * len(data["train"]),
+    }
+    return Need("training", parts, "use fewer units, or fewer runs at once")

@@ -1,0 +1,134 @@
+"""Data-parallel EM on torch.distributed: each worker takes a part of every batch, and the sums of all are added up.
+
+All workers have the same data, draw the same batches, and move the same parameters: after one all-reduce for each step
+their statistics are equal to the last bit, and so is everything that follows from them. Statistics travel as float64,
+so that the sum over workers adds no rounding to speak of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import repeat
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from circurve.engine import Statistics
+from circurve.errors import Argument, OptionError, WorkerError
+from circurve.learning.steps import PlainSteps
+
+__all__ = ["ParallelSteps", "check_same_training", "wait_for_workers", "worker", "workers"]
+
+Record = TypeVar("Record")
+
+
+def workers() -> int:
+    """How many processes train together: the size of the process group, 1 without one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def worker() -> int:
+    """The number of this process among them, from 0; worker 0 writes files."""
+    return dist.get_rank() if workers() > 1 else 0
+
+
+def check_same_training(facts: Mapping[str, str], device: torch.device) -> None:
+    """Refuse workers that were given different trainings, which would wait for each other or mix their sums."""
+    if workers() == 1:
+        return
+    names = sorted(facts)
+    digests = [hashlib.sha256(json.dumps([name, facts[name]]).encode()).digest()[:7] for name in names]
+    own = torch.tensor([len(names), *(int.from_bytes(digest, "big") for digest in digests)], device=device)
+    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(workers())]
+    _together(lambda: dist.all_gather(counts, own[:1]))
+    if len({int(count) for count in counts}) > 1:
+        raise OptionError(
+            "the workers of the process group train different things: the number of runs or tables differs"
+        )
+    found = [torch.zeros_like(own) for _ in range(workers())]
+    _together(lambda: dist.all_gather(found, own))
+    different = [name for place, name in enumerate(names, 1) if len({int(one[place]) for one in found}) > 1]
+    if different:
+        raise OptionError(
+            f"the workers of the process group train different things ({', '.join(different[:3])}): "
+            "give all of them the same arguments"
+        )
+
+
+def wait_for_workers() -> None:
+    """Go on when all workers are here."""
+    if workers() > 1:
+        _together(dist.barrier)
+
+
+class ParallelSteps(PlainSteps):
+    """Step by step, on any backend, with the samples of each batch shared out among the workers."""
+
+    def _e_step(self, rows: Tensor | None) -> Statistics:
+        if rows is None:
+            rows = torch.arange(len(self.train), device=self.params.device)[None]  # (1, N)
+        own = rows.tensor_split(workers(), dim=1)[worker()]
+        sums = super()._e_step(own if own.shape[1] else rows[:, :1])
+        # in a batch of fewer samples than workers, some have no part
+        return _added_up(sums if own.shape[1] else _mapped(sums, repeat(None)))
+
+
+def _added_up(sums: Statistics) -> Statistics:
+    """The sum over all workers, by one all-reduce."""
+    tensors = list(_tensors(sums))
+    buffer = torch.cat([tensor.double().flatten() for tensor in tensors])
+    _together(lambda: dist.all_reduce(buffer))
+    parts = torch.split(buffer, [tensor.numel() for tensor in tensors])
+    made = (part.view(tensor.shape).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True))
+    return _mapped(sums, made)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors of a record, in a fixed order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _tensors(each)
+    elif is_dataclass(value):
+        for given in fields(value):
+            yield from _tensors(getattr(value, given.name))
+
+
+def _mapped(value: Record, new: Iterator[Tensor | None]) -> Record:
+    """The same record with other tensors, taken in the order of `_tensors`; zeros in place of None."""
+    found: Any = value
+    if isinstance(value, Tensor):
+        tensor = next(new)
+        found = torch.zeros_like(value) if tensor is None else tensor
+    elif isinstance(value, tuple):
+        found = tuple(_mapped(each, new) for each in value)
+    elif is_dataclass(value):
+        parts = {given.name: _mapped(getattr(value, given.name), new) for given in fields(value)}
+        found = replace(cast("Any", value), **parts)
+    return cast("Record", found)
+
+
+def _together(work: Any) -> None:
+    """Something that all workers do; one clear error if another one is gone."""
+    try:
+        work()
+    except RuntimeError as error:
+        raise WorkerError(
+            f"worker {worker()} of {workers()} lost another worker, and the training ends ({_first_line(error)})",
+            "; with ",
+            Argument("checkpoint"),
+            " the same call continues, with any number of workers",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong, without the place in the source code of torch."""
+    lines: Sequence[str] = str(error).splitlines() or [type(error).__name__]
+    return re.sub(r"^\[\S+:\d+\] ", "", lines[0]).split(". ")[0]

@@ -1,0 +1,80 @@
+"""The program in a process of its own that dies at a known moment."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 120
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli", "sklearn.base"])
+
+FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "full disk", "out of memory")
+
+
+def run(folder: Path, words: Sequence[str], fault: str | None = None, moment: int = 0, where: str = "write") -> int:
+    """The exit code of `circurve WORDS`, which meets a fault at its n-th checkpoint; negative if a signal killed it."""
+    child = CONTEXT.Process(target=_program, args=(folder, tuple(words), fault, moment, where))
+    child.start()
+    child.join(PATIENCE)
+    if child.exitcode is None:
+        child.kill()
+        raise AssertionError("the program did not end")
+    return child.exitcode
+
+
+def _program(folder: Path, words: Sequence[str], fault: str | None, moment: int, where: str) -> None:
+    os.chdir(folder)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a shell starts a program
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    errors = os.open(folder / "stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for number in (1, 2):
+        os.dup2(errors, number)
+    sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+    if fault is not None:
+        _arm(fault, moment, where)
+    from circurve.cli.program import main
+
+    sys.argv = ["circurve", *words]
+    main()
+
+
+def _arm(fault: str, moment: int, where: str) -> None:
+    """Let a fault strike in the middle of writing the n-th checkpoint, or of the epoch after it."""
+    from circurve.learning.checkpoints import Checkpoints
+    from circurve.learning.steps import PlainSteps
+
+    saved: list[int] = []
+    save, fsync, e_step = Checkpoints.save, os.fsync, PlainSteps._e_step
+
+    def counted(self: Any, state: Any) -> bool:
+        saved.append(state.epoch)
+        return save(self, state)
+
+    def strike() -> None:
+        if fault == "full disk":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if fault == "out of memory":
+            raise MemoryError
+        os.kill(os.getpid(), getattr(signal, fault))
+
+    def failing(work: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any) -> Any:
+            if len(saved) >= moment and (fault == "full disk" or len(saved) == moment):
+                strike()
+            return work(*arguments)
+
+        return wrapped
+
+    Checkpoints.save = counted  # type: ignore[method-assign]
+    if where == "write":
+        os.fsync = failing(fsync)
+    else:
+        PlainSteps._e_step = failing(e_step)  # type: ignore[method-assign]

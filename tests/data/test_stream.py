@@ -1,0 +1,192 @@
+"""Streams give the rows that a table in memory gives, whatever they are read from and in whatever order."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from circurve import CircurveWarning, DataError, OptionError, infer_schema, open_stream
+from circurve.data import align, align_source, as_source, is_streamed
+from circurve.data.source import block_order
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import feather, parquet  # noqa: E402
+
+RNG = np.random.default_rng(0)
+FRAME = pa.table(
+    {
+        "n": RNG.integers(0, 3, 700),
+        "real": RNG.normal(size=700),
+        "city": pa.array([["Rome", "Oslo", None, "Bern"][i] for i in RNG.integers(0, 4, 700)]),
+        "flag": pa.array([bool(b) for b in RNG.integers(0, 2, 700)]),
+    }
+)
+NUMBERS = RNG.integers(0, 4, (700, 5)).astype(np.uint8)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr("circurve.data.readers.BLOCK_ROWS", 50)
+
+
+def sources(folder: Path):
+    """A table of numbers as every kind of stream."""
+    np.save(folder / "x.npy", NUMBERS)
+    mapped = np.load(folder / "x.npy", mmap_mode="r")
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.from_numpy(NUMBERS)), batch_size=64)
+    return {
+        "mapped": mapped,
+        "blocks": open_stream(mapped, block_rows=90, buffer=2000),
+        "loader": loader,
+        "function": lambda: (NUMBERS[start : start + 33] for start in range(0, 700, 33)),
+        "list": open_stream([NUMBERS[:300], NUMBERS[300:]]),
+    }
+
+
+def files(folder: Path):
+    """A frame as every kind of file."""
+    parquet.write_table(FRAME, folder / "a.parquet", row_group_size=90)
+    feather.write_feather(FRAME, folder / "a.feather", chunksize=110)
+    (folder / "parts").mkdir()
+    for number in range(3):
+        parquet.write_table(FRAME[number * 250 : (number + 1) * 250], folder / "parts" / f"{number}.parquet")
+    return {name: folder / name for name in ("a.parquet", "a.feather", "parts")}
+
+
+@pytest.mark.parametrize("kind", ["mapped", "blocks", "loader", "function", "list"])
+def test_any_rows_of_numbers_are_those_in_memory(tmp_path, kind):
+    source = sources(tmp_path)[kind]
+    assert is_streamed(source)
+    schema = infer_schema(source)
+    assert schema == infer_schema(NUMBERS)
+    stream, table = align_source(source, schema), align(NUMBERS, schema)
+    for index in (torch.randint(700, (60,)), torch.randint(700, (3, 20)), torch.arange(100, 400)):
+        found, places = stream.take(index)
+        np.testing.assert_array_equal(np.asarray(found)[places.numpy()], np.asarray(table)[index.numpy()])
+    part, span = stream.span(80, 260)
+    np.testing.assert_array_equal(np.asarray(part)[span], NUMBERS[80:260])
+    np.testing.assert_array_equal(stream[::7, 1:3], NUMBERS[::7, 1:3])
+    np.testing.assert_array_equal(stream[:, [4, 0]], NUMBERS[:, [4, 0]])
+    np.testing.assert_array_equal(np.concatenate([np.asarray(piece) for piece in stream.pieces(37)]), NUMBERS)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather", "parts"])
+def test_files_have_the_schema_and_the_rows_of_the_frame_in_memory(tmp_path, name):
+    path = files(tmp_path)[name]
+    schema = infer_schema(path)
+    assert schema == infer_schema(FRAME)
+    stream, table = align_source(open_stream(path, buffer=8000), schema), align(FRAME, schema)
+    assert stream.known_values == table.known_values
+    for _ in range(5):
+        index = torch.randint(700, (2, 15))
+        found, places = stream.take(index)
+        np.testing.assert_array_equal(np.asarray(found)[places.numpy()], np.asarray(table)[index.numpy()])
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
+def test_columns_are_chosen_and_types_are_told(tmp_path, name):
+    path = files(tmp_path)[name]
+    stream = open_stream(path, columns=["city", "n"])
+    assert stream.shape == (700, 2)
+    schema = infer_schema(stream, types={"n": "poisson"})
+    assert schema == infer_schema(FRAME.select(["city", "n"]), types={"n": "poisson"})
+    dropped = infer_schema(path, types={"real": "drop"})
+    assert dropped.ignored == ("real",)
+    np.testing.assert_array_equal(
+        np.concatenate([np.asarray(piece) for piece in align_source(path, dropped).pieces()]),
+        np.asarray(align(FRAME, dropped)),
+    )
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8), window=st.integers(1, 30), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_blocks_has_every_row_once_and_mixes_within_windows_only(sizes, window, seed):
+    order = block_order(sizes, window, torch.Generator().manual_seed(seed))
+    assert sorted(order.tolist()) == list(range(sum(sizes)))
+    ends = np.cumsum(sizes)
+    blocks = np.searchsorted(ends, order.numpy(), side="right").tolist()
+    open_rows, here = 0, set()
+    for at, block in enumerate(blocks):  # a window closes when all rows of its blocks have come: it has enough of them
+        here.add(block)
+        if sum(sizes[one] for one in here) == at + 1 - open_rows:
+            rest = len(blocks) - at - 1
+            if at + 1 - open_rows >= window or not rest:
+                assert not here & set(blocks[at + 1 :])
+                open_rows, here = at + 1, set()
+    assert not here
+
+
+def test_a_choice_of_rows_keeps_to_its_blocks(tmp_path):
+    np.save(tmp_path / "x.npy", NUMBERS)
+    stream = open_stream(np.load(tmp_path / "x.npy", mmap_mode="r"), block_rows=90, buffer=1000)
+    kept = np.sort(np.random.default_rng(1).permutation(700)[:300])
+    part = align_source(stream, infer_schema(NUMBERS)).rows(kept)
+    assert part.shape == (300, 5)
+    order = part.order(torch.Generator().manual_seed(0))
+    assert sorted(order.tolist()) == list(range(300))
+    found, places = part.take(order[:80])
+    np.testing.assert_array_equal(np.asarray(found)[places.numpy()], NUMBERS[kept[order[:80].numpy()]])
+    blocks = kept[order.numpy()] // 90
+    assert np.count_nonzero(np.diff(blocks)) < 250  # rows of few blocks at a time
+
+
+def test_missing_values_are_marked_in_every_piece(tmp_path):
+    rows = NUMBERS.astype(float)
+    rows[650, 2] = np.nan
+    np.save(tmp_path / "x.npy", rows)
+    for source in (np.load(tmp_path / "x.npy", mmap_mode="r"), open_stream(rows, block_rows=90)):
+        stream = align_source(source, infer_schema(rows))
+        assert all(piece.observed is not None for piece in stream.pieces(100))
+        assert stream.known_values == 3499
+    marked = open_stream(NUMBERS.astype(int) - 1, missing=-1)
+    assert align_source(marked, infer_schema(marked)).known_values == int((NUMBERS > 0).sum())
+
+
+def test_a_misfit_is_named_by_its_row(tmp_path):
+    rows = NUMBERS.copy()
+    rows[612, 3] = 9
+    schema = infer_schema(NUMBERS)
+    with pytest.raises(DataError, match="column 4, row 613"):
+        align_source(open_stream(rows), schema, unseen="error")
+    with pytest.warns(CircurveWarning, match="9 was not seen"):
+        stream = align_source(open_stream(rows), schema)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bool(stream.span(600, 640)[0].impossible[12, 3])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (iter([NUMBERS]), "an iterator can be read once"),
+        ("table.csv", "only .parquet, .arrow, .feather files and folders"),
+        ("nowhere.parquet", "there is no such file"),
+        (lambda: iter(()), "has no batches"),
+        ([(NUMBERS, NUMBERS)], "several tensors"),
+    ],
+)
+def test_what_cannot_be_streamed_is_refused(source, message):
+    with pytest.raises(DataError, match=message):
+        as_source(open_stream(source))
+
+
+def test_batches_that_change_between_passes_are_an_error():
+    passes = []
+
+    def batches():
+        passes.append(1)
+        return iter([NUMBERS[:10], NUMBERS[10 : 20 - len(passes)]])
+
+    with pytest.raises(DataError, match=r"batch 2 has shape .* in the first pass it was another"):
+        align_source(batches, infer_schema(NUMBERS))
+
+
+def test_columns_are_for_files():
+    with pytest.raises(OptionError, match="columns= is for Parquet and Arrow files"):
+        open_stream(NUMBERS, columns=["a"])
+    with pytest.raises(OptionError, match="missing= is given twice"):
+        as_source(open_stream(NUMBERS, missing=1), missing=2)
