@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import circurve as cc
-from circurve.errors import DataError, OptionError, TrainingError
+from circurve.errors import DataError, MissingPackageError, OptionError, TrainingError
 from circurve.learning import FleetResult, ray_engine
 from circurve.learning.ray_engine import _cuts, run_on_ray
 
@@ -134,7 +134,7 @@ def test_what_ray_cannot_do_is_refused(rows: np.ndarray, monkeypatch: pytest.Mon
     with pytest.raises(OptionError, match="does not go with callbacks"):
         train(rows, runs, "ray", callbacks=[lambda event: None])
     monkeypatch.setattr(ray_engine, "find_spec", lambda name: None)
-    with pytest.raises(OptionError, match=r"needs Ray: pip install 'circurve\[ray\]'"):
+    with pytest.raises(MissingPackageError, match=r"needs ray: pip install 'circurve\[ray\]'"):
         train(rows, runs, "ray")
 
 

@@ -48,6 +48,7 @@ class FleetOptions(TrainingOptions, total=False):
     start: Model | None
     callbacks: Sequence[Callback]
     progress: bool | None
+    engine: Engine
 
 
 def fit(
@@ -98,6 +99,8 @@ def fit(
         Each is given every epoch's event and stops the training by returning True.
     progress : bool, optional
         Show a bar; None does so on a terminal.
+    engine : str, default "local"
+        Where to train: "local", in this process, or "ray", as a task of a Ray cluster (see `fit_fleet`).
 
     Returns
     -------

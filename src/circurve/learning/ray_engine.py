@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from circurve.data import RowSource, Table
-from circurve.errors import OptionError, TrainingError
+from circurve.errors import MissingPackageError, OptionError, TrainingError
 from circurve.graph import Circuit
 from circurve.learning.checks import check_choice
 from circurve.learning.history import FleetResult
@@ -67,9 +67,9 @@ def check_engine(engine: object, prepared: Mapping[str, RowSource], start: objec
 
 
 def require_ray() -> None:
-    """OptionError if Ray is not installed."""
+    """MissingPackageError if Ray is not installed."""
     if find_spec("ray") is None:
-        raise OptionError("engine='ray' needs Ray: pip install 'circurve[ray]'")
+        raise MissingPackageError("engine='ray' needs ray: pip install 'circurve[ray]'")
 
 
 def train_on_ray(task: FleetTask, train: Callable[[FleetTask], FleetResult]) -> FleetResult:
