@@ -21,12 +21,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
+import torch
 from pyarrow import ipc, parquet
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
+import circurve as cc  # noqa: E402
 from circurve.bounds import SECONDS_PER_BYTE, allowed_bytes  # noqa: E402
 from circurve.experiments.plan import describe_environment, portable_command  # noqa: E402
+from circurve.persistence import write_model  # noqa: E402
 from hostile_files import many_binomials, many_states, measure, select_chain, wide_products  # noqa: E402
 
 RESULT = HERE / "results" / "hostile_files.json"
@@ -91,6 +94,19 @@ def text(rows: int, columns: int, words: list[str]) -> bytes:
     return ("\n".join(",".join(row) for row in table.tolist()) + "\n").encode()
 
 
+def deep_chain(variables: int = 20_000) -> bytes:
+    """The model file of a chain with a layer for each variable."""
+    node: cc.Input | cc.Sum = cc.Input(0, cc.Bernoulli(), 2)
+    for variable in range(1, variables):
+        node = cc.Sum(cc.Product([node, cc.Input(variable, cc.Bernoulli(), 2)]), 2)
+    circuit = cc.Circuit(node)
+    blocks = {cc.Sum: torch.full((2, 2), 0.5), cc.Input: torch.full((2, 1), 0.5)}
+    with TemporaryDirectory() as folder:
+        given = {n: blocks[type(n)] for n in circuit.nodes if not isinstance(n, cc.Product)}
+        write_model(Path(folder) / "m", circuit, given)
+        return (Path(folder) / "m").read_bytes()
+
+
 WORDS = [f"w{k}" for k in range(50)]
 NUMBERS = [str(k) for k in range(12)]
 
@@ -121,7 +137,13 @@ CASES: dict[str, tuple[str, str, str, Callable[[], bytes]]] = {
         ".csv",
         lambda: ",".join(f"c{k}" for k in range(12)).encode() + b"\n" + text(800_000, 12, WORDS),
     ),
-    "numbers apart by blanks": ("ordinary", "table", ".txt", lambda: text(800_000, 20, NUMBERS).replace(b",", b" ")),
+    "numbers with blanks between them": (
+        "ordinary",
+        "table",
+        ".txt",
+        lambda: text(800_000, 20, NUMBERS).replace(b",", b" "),
+    ),
+    "a model of 20,000 layers": ("ordinary", "model", ".safetensors", deep_chain),
 }
 
 
