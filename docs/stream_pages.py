@@ -43,8 +43,8 @@ def large_data_page() -> str:
 
 1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow
    file, a folder of them, a torch `DataLoader`, or any iterable of batches.
-2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rate in memory. The result of a
-   mapped array is {bits} the array in memory with the same seed.
+2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second of CPU time
+   that training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
    an error that says what needs it and what to change.
 
