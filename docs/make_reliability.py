@@ -48,6 +48,21 @@ def origin(environment: Record) -> str:
     return f"`{environment['command']}` on {machine}, torch {environment['torch']}, Circurve {version}."
 
 
+def note(record: Record) -> str:
+    """What the record says about itself, after a blank."""
+    return f" {record['note']}" if "note" in record else ""
+
+
+def exceptions(cases: list[Record]) -> str:
+    """The cases that exceed what they may take, in a sentence."""
+    over = [
+        f"{case['name']} ({case['memory'] / case['bytes']:.1f} times its size, {case['seconds']:.1f} s)"
+        for case in cases
+        if case["memory"] > case["allowed_memory"] or case["seconds"] > case["allowed_seconds"]
+    ]
+    return f"Measured beyond the bound: {'; '.join(over)}." if over else "No file below exceeds it."
+
+
 def findings(fuzzing: Record | None, hostile: Record | None, faults: Record | None) -> list[str]:
     """What a reader should take away, one sentence each."""
     lines = []
@@ -60,7 +75,7 @@ def findings(fuzzing: Record | None, hostile: Record | None, faults: Record | No
             "without a break, and nothing was lost but the time since the last checkpoint."
         )
     if fuzzing is not None:
-        count = len(fuzzing["targets"])
+        count = f"{len(fuzzing['targets'])}"
         what = "no crash, no other exception" if not fuzzing["findings"] else f"{fuzzing['findings']} findings"
         lines.append(
             f"{fuzzing['executions']:,} damaged files for {count} loaders, each taken or refused with a message: "
@@ -122,7 +137,7 @@ that is not a `CircurveError`, a message longer than 2,000 characters, or more m
 
 {table(heads, rows)}
 
-{record["seconds"]:,.0f} seconds in all, `make stress` takes an hour. {origin(record["environment"])}"""
+{record["seconds"]:,.0f} seconds in all, `make stress` takes an hour. {origin(record["environment"])}{note(record)}"""
 
 
 def hostile_part(record: Record) -> str:
@@ -150,12 +165,14 @@ def hostile_part(record: Record) -> str:
 
 A loader takes at most 10 times the size of its file or 256 MB, whichever is more, and a second for each 10 MB (at least
 one); a file that needs more is refused before it is taken. `trust=True`, on the command line `--trust`, takes it.
-One kind of file does not keep to the second: models of very deep circuits, with a layer for each node. Their time is
-proportional to the size of the file, as the last line shows, and their memory is held to the bound.
+{exceptions(record["cases"])}
+Models of very deep circuits, with a layer for each node, take longer than a second for each 10 MB; their time is
+proportional to the size of the file, and their memory is held to the bound.
 
 {joined}
 
-Growth of a fresh process, the largest of three; the median of three CPU times. {origin(record["environment"])}"""
+Growth of a fresh process, the largest of three; the median of three CPU times.
+{origin(record["environment"])}{note(record)}"""
 
 
 def page() -> str:
