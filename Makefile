@@ -62,6 +62,7 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 # An hour of damaged files for every loader; records go to stress/results.
 stress: $(STAMP)
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/fuzz.py --seconds 3600
+	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/hostile.py
 
 format: $(STAMP)
 	$(BIN)/ruff format .

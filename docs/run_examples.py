@@ -24,7 +24,16 @@ __all__ = ["PAGES", "SCRIPTS", "output_file", "page_with_output", "run_page", "r
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = tuple(sorted((ROOT / "examples").glob("*.py")))
-PAGES = tuple(ROOT / name for name in ("README.md", "docs/questions.md", "docs/estimators.md", "docs/howto/files.md"))
+PAGES = tuple(
+    ROOT / name
+    for name in (
+        "README.md",
+        "docs/questions.md",
+        "docs/estimators.md",
+        "docs/howto/files.md",
+        "docs/howto/many-machines.md",
+    )
+)
 
 FAILED = re.compile(r"\w*(Error|Warning)\b")
 """How the output of a statement that is meant to fail begins."""

@@ -106,6 +106,8 @@ CASES: dict[str, Callable[[str], Any]] = {
     "Model.weights": lambda device: model(device).weights(circuit().sums[0]),
     "Model.to": lambda device: model(device).to("cpu").log_prob(X),
     "Table.to": lambda device: as_table(X).to(torch.device(device)).values,
+    "Stream": lambda device: weights_of(cc.fit(circuit(), cc.open_stream(X), device=device, **TRAINING).model),
+    "Stream.to": lambda device: cc.open_stream(X).to(device).take(torch.arange(5))[0].values,
     "CircuitClassifier": fitted("CircuitClassifier", "predict_proba"),
     "CircuitImputer": fitted("CircuitImputer", "transform"),
     "DensityEstimator": fitted("DensityEstimator", "score_samples"),

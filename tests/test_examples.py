@@ -12,7 +12,7 @@ from printed import difference
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCRIPTS = ("anomalies", "classify_with_holes", "own_pytorch", "synthetic_rows", "table_with_holes")
-PAGES = ("README.md", "questions.md", "estimators.md", "files.md")
+PAGES = ("README.md", "questions.md", "estimators.md", "files.md", "many-machines.md")
 AGAIN = "if the new output is right, write it down: python docs/run_examples.py"
 
 

@@ -212,3 +212,10 @@ def test_a_packed_file_comes_back_whole_and_damage_is_named(tmp_path: Path) -> N
 )
 def test_sizes_are_written_as_people_say_them(count: int, expected: str) -> None:
     assert readable_bytes(count) == expected
+
+
+def test_bytes_that_are_not_text_far_down_in_a_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,b\n" + b"x,y\n" * 20_000 + b"\xff,z\n")
+    with pytest.raises(DataError, match="is not text in UTF-8"):
+        read_table(path, trust=True)

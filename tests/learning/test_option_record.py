@@ -40,7 +40,7 @@ ORDER = (
     ),
     *("tolerance", "patience", "select", "device", "precision", "backend", "memory_budget", "track"),
     *("checkpoint", "checkpoint_every", "refit", "start"),
-    *("callbacks", "progress"),
+    *("callbacks", "progress", "engine"),
 )
 """The keywords of `fit` in the order in which they have always stood."""
 
@@ -58,7 +58,8 @@ def test_fit_hands_on_every_keyword_of_fit_fleet():
 def test_the_signatures_show_every_option_with_its_default():
     alone, fleet = inspect.signature(cc.fit).parameters, inspect.signature(cc.fit_fleet).parameters
     assert tuple(alone) == ("circuit", "train", *ORDER)
-    assert tuple(fleet) == ("circuit", "train", "runs", *(n for n in ORDER if n not in ("method", "seed", "init")))
+    shared = (name for name in ORDER if name not in ("method", "seed", "init"))
+    assert tuple(fleet) == ("circuit", "train", "runs", *shared)
     for option in fields(Settings):
         for shown in (alone[option.name], fleet[option.name]):
             assert shown.default == option.default

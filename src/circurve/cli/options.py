@@ -24,6 +24,13 @@ MODEL, METHOD, TRAINING, DATA = "Model", "Method", "Training", "Data"
 """The groups of options in a command's help."""
 
 
+class EngineName(StrEnum):
+    """Where fleets are trained."""
+
+    local = "local"
+    ray = "ray"
+
+
 class Select(StrEnum):
     """Which epoch's parameters to keep."""
 
@@ -237,6 +244,14 @@ HeaderOption = Annotated[
         rich_help_panel=DATA,
         show_default="guessed",
         help="Whether the first row of a text file names the columns.",
+    ),
+]
+EngineOption = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        rich_help_panel=TRAINING,
+        help="Train in this process, or in parts as tasks of a Ray cluster (pip install 'circurve[ray]').",
     ),
 ]
 TrustOption = Annotated[

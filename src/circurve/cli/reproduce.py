@@ -149,6 +149,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         bool, typer.Option(RESUME, help="Go on where an earlier call with the same --out stopped, however it stopped.")
     ] = False,
     device: options.DeviceOption = options.DEVICE,
+    engine: options.EngineOption = options.EngineName.local,
     as_json: options.JsonOption = False,
 ) -> None:
     """Compute the tables and figures of the paper, or the leaderboard.
@@ -171,6 +172,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         units=units,
         quick=quick,
         max_runs=max_runs,
+        engine=engine.value,
     )
     check_folder("--out", out)
     words = [word for word in sys.argv[1:] if word != RESUME]

@@ -73,6 +73,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     training: TrainingOptions,
     reading: SourceOptions,
     holding: HeldOutOptions,
+    engine: options.EngineOption = options.EngineName.local,
     as_json: options.JsonOption = False,
 ) -> None:
     """Compare methods and strengths over several seeds, all trained at once.
@@ -106,7 +107,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
         raise OptionError("--ensemble finds weights on validation rows: give --valid FILE or a share in --split")
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
     outputs = Outputs(csv, out_dir, plot, record, ensemble, training.overwrite)
-    finish(job, parts, train(job, parts), outputs, as_json)
+    finish(job, parts, train(job, parts, engine.value), outputs, as_json)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from circurve.learning.auto import needs_choice
 from circurve.learning.checkpoints import claim
 from circurve.learning.fingerprint import option_facts
 from circurve.learning.options import Settings
+from circurve.learning.ray_engine import Engine
 from circurve.learning.units import Tried, choose_units
 
 __all__ = [
@@ -79,12 +80,12 @@ def load_for(job: Job, source: Source, held: HeldOut, sizes: int = 1) -> tuple[D
     return data, split
 
 
-def train(job: Job, data: Dataset) -> FleetResult:
+def train(job: Job, data: Dataset, engine: Engine = "local") -> FleetResult:
     """Build the circuit and train all runs side by side."""
     circuit = build_circuit(job.shape, data, job.runs[0].seed)
     settings = job.settings
     progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
-    return train_fleet(circuit, data, job.runs, settings)
+    return train_fleet(circuit, data, job.runs, settings, engine)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,9 @@ def _of_size(job: Job, units: int, settings: Settings) -> Job:
     return replace(job, shape=replace(job.shape, units=units), settings=settings)
 
 
-def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings) -> FleetResult:
+def train_fleet(
+    circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: Settings, engine: Engine = "local"
+) -> FleetResult:
     """`circurve.fit_fleet` on the parts of a data set."""
     return circurve.learning.fit_fleet(
         circuit,
@@ -116,6 +119,7 @@ def train_fleet(circuit: Circuit, data: Dataset, runs: Sequence[Run], settings: 
         runs,
         valid=False if data.valid is None else data.valid,
         test=data.test,
+        engine=engine,
         **settings.options(),
     )
 

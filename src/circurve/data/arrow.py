@@ -31,7 +31,7 @@ __all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-FIRST_PART, PART, BLOCK = 1 << 17, 1 << 23, 1 << 20
+FIRST_PART, PART, BLOCK = 1 << 17, 1 << 22, 1 << 20
 """Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
 
 UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
@@ -196,6 +196,8 @@ def read_fields(raw: bytes, layout: Layout, check_distinct: Callable[[int, Layou
     del table  # each column is dropped once it is converted
     while pending:
         encoded = _encoded(pending.pop())
+        if encoded is None:
+            return None
         if isinstance(encoded, Coded):
             found.append(encoded)
             continue
@@ -247,7 +249,10 @@ def _parsed(
 
 
 def _encoded(column: Any) -> Any:
-    """A column of numbers, true and false, or dates, `Coded`; any other one as text in a dictionary of pyarrow."""
+    """A column of numbers, true and false, or dates, `Coded`; any other one as text in a dictionary of pyarrow.
+
+    None for bytes that are not UTF-8.
+    """
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute  # noqa: PLC0415
 
@@ -264,7 +269,10 @@ def _encoded(column: Any) -> Any:
         return Coded(values, Coding("boolean"))
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
         return dates(column.to_numpy())
-    return column.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
+    try:
+        return column.cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
+    except pa.ArrowInvalid:
+        return None
 
 
 def read_frame_file(path: Path, raw: bytes, trust: bool = False) -> tuple[Any, str]:

@@ -224,7 +224,7 @@ class _Work:
     data: dict[str, Dataset]
 
     def run(self, study: Study) -> list[RunRecord]:
-        return run_study(study, self.file, command=self.command, data=self.data)
+        return run_study(study, self.file, command=self.command, data=self.data, engine=self.options.engine)
 
 
 def _table(name: str, work: _Work) -> tuple[Report, dict[str, bytes]]:

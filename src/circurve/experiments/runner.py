@@ -40,6 +40,7 @@ from circurve.graph import Circuit
 from circurve.learning import EpochEnd, Failure, FitResult, Run
 from circurve.learning.history import EpochRecord
 from circurve.learning.local_curvature import ESTIMATORS
+from circurve.learning.ray_engine import Engine, require_ray, run_on_ray
 
 __all__ = [
     "Display",
@@ -138,6 +139,21 @@ class _Work:
     missing: tuple[PlannedRun, ...]
 
 
+@dataclass(frozen=True)
+class _Task:
+    """A fleet to train elsewhere."""
+
+    study: Study
+    work: _Work
+    command: str | None
+
+
+def _train_task(task: _Task) -> list[RunRecord]:
+    """The records of a fleet, with the hardware and software of where it was trained."""
+    environment = describe_environment(task.command, task.study.device)
+    return _train(task.study, task.work, environment, Display(task.study.name, [1.0], 0, shown=False))
+
+
 def run_study(
     study: Study,
     file: RecordFile,
@@ -145,20 +161,28 @@ def run_study(
     command: str | None = None,
     data: Mapping[str, Dataset] | None = None,
     shown: bool | None = None,
+    engine: Engine = "local",
 ) -> list[RunRecord]:
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
 
     data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
     None shows it to people only. On Ctrl-C the fleet at work is given up and KeyboardInterrupt goes on; all that was
-    recorded stays.
+    recorded stays. engine: "ray" trains fleets as tasks of a Ray cluster, as many at once as it holds; each is recorded
+    when it is known, and one whose worker is lost is trained again.
     """
     fleets = plan_study(study, data)
     work = [item for fleet in fleets if (item := _work(fleet, file)).missing]
     known = sum(len(fleet.runs) for fleet in fleets) - sum(len(item.missing) for item in work)
     environment = describe_environment(command, study.device)
     with Display(study.name, [item.fleet.cost(len(item.train)) for item in work], known, shown) as display:
-        for item in work:
-            file.append(_train(study, item, environment, display))
+        if engine == "ray":
+            require_ray()
+            tasks = [_Task(study, item, command) for item in work]
+            for _, records in run_on_ray(_train_task, tasks, study.device):
+                file.append(records)
+        else:
+            for item in work:
+                file.append(_train(study, item, environment, display))
     return [
         as_run({**file.by_id[run.id], **describe_use(study, label), "dataset": fleet.data.name})
         for fleet in fleets

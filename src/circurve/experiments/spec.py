@@ -17,6 +17,7 @@ from circurve.learning.checks import check_at_least_zero, check_choice, check_co
 from circurve.learning.gates import gate_name
 from circurve.learning.initialize import Initialization
 from circurve.learning.methods import as_gate
+from circurve.learning.ray_engine import ENGINES, Engine
 from circurve.learning.recipe import BEST_EPOCHS, BEST_STEP, SMALL_EPOCHS, SMALL_ROWS, SMOOTHING
 from circurve.learning.schedules import cosine
 from circurve.model import as_device
@@ -167,7 +168,11 @@ class ReproduceOptions:
     max_runs: int | None = None
     """The most runs to train at once; None goes by the size of the circuit."""
 
+    engine: Engine = "local"
+    """"ray" trains fleets as tasks of a Ray cluster; the records are the same."""
+
     def __post_init__(self) -> None:
+        check_choice("engine", self.engine, ENGINES)
         check_choice("protocol", self.protocol, (*PROTOCOLS, RECORD_PROTOCOL))
         for name in ("epochs", "units", "max_runs"):
             if getattr(self, name) is not None:

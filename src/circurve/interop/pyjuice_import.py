@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.errors import OptionError, ParameterError, StructureError
+from circurve.bounds import cut
+from circurve.errors import CircurveError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.interop.pyjuice_families import family_from
 from circurve.model import Model
@@ -48,7 +49,15 @@ def from_pyjuice(root: Any, untie: bool = False) -> Model:
     if not (hasattr(root, "chs") and hasattr(root, "is_sum")):
         raise OptionError(f"from_pyjuice takes the root nodes or the compiled circuit of PyJuice, not {root!r}")
     order = _children_first(root)
-    return _Import(order, untie).model(root)
+    try:
+        return _Import(order, untie).model(root)
+    except (IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, CircurveError):
+            raise
+        problem = f"{type(error).__name__}: {cut(str(error))}"
+        raise StructureError(
+            f"the circuit of PyJuice is not whole: its edges or parameters do not fit ({problem})"
+        ) from error
 
 
 def _children_first(root: Any) -> list[Any]:

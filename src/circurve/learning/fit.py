@@ -26,6 +26,7 @@ from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
 from circurve.learning.parallel import check_same_training, worker, workers
 from circurve.learning.progress import progress_bar
+from circurve.learning.ray_engine import Engine, FleetTask, check_engine, train_on_ray
 from circurve.learning.validation import check_validation, hold_out, say
 from circurve.model import Model, as_device
 from circurve.schema import Schema
@@ -47,6 +48,7 @@ class FleetOptions(TrainingOptions, total=False):
     start: Model | None
     callbacks: Sequence[Callback]
     progress: bool | None
+    engine: Engine
 
 
 def fit(
@@ -97,6 +99,8 @@ def fit(
         Each is given every epoch's event and stops the training by returning True.
     progress : bool, optional
         Show a bar; None does so on a terminal.
+    engine : str, default "local"
+        Where to train: "local", in this process, or "ray", as a task of a Ray cluster (see `fit_fleet`).
 
     Returns
     -------
@@ -142,6 +146,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     start: Model | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool | None = None,
+    engine: Engine = "local",
     **options: Unpack[TrainingOptions],
 ) -> FleetResult:
     """Train many runs of one circuit side by side; each equals the same run trained alone by `fit`.
@@ -166,6 +171,9 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
         Where and how to compute.
     refit, start, callbacks, progress : as in `fit`
         What happens around the training.
+    engine : {"local", "ray"}, default "local"
+        Train all runs in this process, or parts of the fleet as tasks of a Ray cluster: the one that `ray.init` has
+        connected to, or a local one. A part whose worker is lost is trained again.
 
     Returns
     -------
@@ -204,6 +212,20 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
         if part is not None and not isinstance(part, bool | float):
             prepared[name] = prepare_source(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
     warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
+    task = FleetTask(circuit, prepared, held.rows, tuple(runs), settings, refit)
+    if check_engine(engine, prepared, start, callbacks) == "ray":
+        results = train_on_ray(task, train_task)
+    else:
+        results = train_task(task, start, callbacks, progress)
+    results.check_any_left()
+    return results
+
+
+def train_task(
+    task: FleetTask, start: Model | None = None, callbacks: Sequence[Callback] = (), progress: bool | None = False
+) -> FleetResult:
+    """Train a fleet, or a part of one, whose data are prepared; all of its runs may have failed."""
+    circuit, prepared, runs, settings, refit = task.circuit, task.prepared, task.runs, task.settings, task.refit
     program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
     groups = [candidates(run) for run in runs]
@@ -216,15 +238,12 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     samples = {name: table.to(place) for name, table in prepared.items()}
     with progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar], checkpoints)
-    results.check_any_left()
-    results = FleetResult(tuple(replace(result, rows=held.rows) for result in results))
+    results = FleetResult(tuple(replace(result, rows=task.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
     first = [params.select([fleet.index(result.run)]) for result in chosen]
-    final = FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
-    final.check_any_left()
-    return final
+    return FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
 
 
 def _checkpoints(training: Training, progress: bool | None) -> Checkpoints | None:

@@ -1,0 +1,152 @@
+"""Parts of a fleet, or fleets of a study, as tasks of a Ray cluster.
+
+A task gets what it needs as one record, and asks for as many cores as torch uses here, or for a GPU. Ray runs a task
+again when its worker or node is lost; a part of a fleet depends on nothing but its record, so the result is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from circurve.data import RowSource, Table
+from circurve.errors import MissingPackageError, OptionError, TrainingError
+from circurve.graph import Circuit
+from circurve.learning.checks import check_choice
+from circurve.learning.history import FleetResult
+from circurve.learning.options import Run, Settings
+
+__all__ = ["ENGINES", "Engine", "FleetTask", "check_engine", "require_ray", "run_on_ray", "train_on_ray"]
+
+Engine: TypeAlias = Literal["local", "ray"]
+ENGINES = ("local", "ray")
+
+MAX_RETRIES = 5
+"""How often a task is run again whose worker was lost."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class FleetTask:
+    """All that the training of a fleet, or of a part of it, depends on."""
+
+    circuit: Circuit
+    prepared: Mapping[str, RowSource]
+    """Checked data: train, and valid and test where there are any."""
+
+    rows: Mapping[str, NDArray[np.int64]]
+    """Which rows of the given table went where."""
+
+    runs: tuple[Run, ...]
+    settings: Settings
+    refit: bool
+
+
+def check_engine(engine: object, prepared: Mapping[str, RowSource], start: object, callbacks: Sequence[Any]) -> Engine:
+    """The engine, if it can do what is asked for; OptionError if not."""
+    check_choice("engine", engine, ENGINES)
+    if engine == "local":
+        return "local"
+    require_ray()
+    refused = {
+        "start": start is not None,
+        "callbacks": bool(callbacks),
+        "data that are read as a stream": not all(isinstance(part, Table) for part in prepared.values()),
+    }
+    wrong = next((name for name, given in refused.items() if given), None)
+    if wrong is not None:
+        raise OptionError(f"engine='ray' does not go with {wrong}; use engine='local'")
+    return "ray"
+
+
+def require_ray() -> None:
+    """MissingPackageError if Ray is not installed."""
+    if find_spec("ray") is None:
+        raise MissingPackageError("engine='ray' needs ray: pip install 'circurve[ray]'")
+
+
+def train_on_ray(task: FleetTask, train: Callable[[FleetTask], FleetResult]) -> FleetResult:
+    """The results of all runs, trained in as many parts as the cluster can train at once."""
+    parts = [
+        replace(task, runs=task.runs[first:last], settings=task.settings.part(f"part-{first}-{last}"))
+        for first, last in _cuts(len(task.runs), slots(str(task.settings.device)))
+    ]
+    found = dict(run_on_ray(train, parts, str(task.settings.device)))
+    return FleetResult(tuple(result for number in range(len(parts)) for result in found[number]))
+
+
+def _cuts(count: int, parts: int) -> list[tuple[int, int]]:
+    """Where the parts of so many runs begin and end, as equal as can be."""
+    parts = max(1, min(parts, count))
+    return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
+
+
+def slots(device: str) -> int:
+    """How many tasks the cluster runs at once."""
+    ray = _connected()
+    need, there = _resources(device), ray.cluster_resources()
+    scarce = "GPU" if need["num_gpus"] else "CPU"
+    return max(1, int(there.get(scarce, 0) // need[f"num_{scarce.lower()}s"]))
+
+
+def run_on_ray(
+    function: Callable[[Any], Result], parts: Sequence[Any], device: str = "cpu"
+) -> Iterator[tuple[int, Result]]:
+    """`function` of each part as a task; the number of each part with its result, as they come.
+
+    An exception of the function itself is raised here. A part whose worker is lost runs again, MAX_RETRIES times.
+    """
+    ray = _connected()
+    threads = torch.get_num_threads()
+    remote = ray.remote(max_retries=MAX_RETRIES, **_resources(device))(_in_worker)
+    waiting = {remote.remote(function, part, threads): number for number, part in enumerate(parts)}
+    try:
+        while waiting:
+            done, _ = ray.wait(list(waiting), num_returns=1)
+            number = waiting.pop(done[0])
+            yield number, _result(ray, done[0], number)
+    finally:
+        for task in waiting:
+            ray.cancel(task, force=True)
+
+
+def _result(ray: Any, task: Any, number: int) -> Any:
+    try:
+        return ray.get(task)
+    except ray.exceptions.RayTaskError as error:
+        error.cause.add_note(f"in a task of Ray: {error}")
+        raise error.cause from None
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
+        lost = f"part {number + 1} was lost {MAX_RETRIES + 1} times with its worker ({type(error).__name__})"
+        raise TrainingError(f"{lost}; give workers more memory, or train fewer runs at once") from None
+
+
+def _in_worker(function: Callable[[Any], Result], part: Any, threads: int) -> Result:
+    """With as many threads as the caller has: results then have the same bits."""
+    torch.set_num_threads(threads)
+    return function(part)
+
+
+def _resources(device: str) -> dict[str, float]:
+    """What a task asks for. "auto" takes a GPU where the cluster has any."""
+    ray = _connected()
+    there = ray.cluster_resources()
+    gpu = device.startswith("cuda") or (device == "auto" and there.get("GPU", 0) >= 1)
+    cores = max(node["Resources"].get("CPU", 1.0) for node in ray.nodes() if node["Alive"])
+    return {"num_cpus": min(float(torch.get_num_threads()), cores), "num_gpus": 1.0 if gpu else 0.0}
+
+
+def _connected() -> Any:
+    """Ray, connected to a cluster: the one that the user has chosen, or a local one with the cores of this machine."""
+    import ray  # noqa: PLC0415 - optional, and slow to import
+
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, configure_logging=False)
+    return ray

@@ -1,0 +1,147 @@
+"""Fleets and studies on a local Ray cluster of two cores: the same results, also after a worker was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import circurve as cc
+from circurve.errors import DataError, MissingPackageError, OptionError, TrainingError
+from circurve.learning import FleetResult, ray_engine
+from circurve.learning.ray_engine import _cuts, run_on_ray
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'circurve[ray]'")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    paths = [str(Path(cc.__file__).parents[1]), str(Path(__file__).parents[1])]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+        object_store_memory=100 << 20,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "RAY_DEDUP_LOGS": "0"}},
+    )
+    yield
+    ray.shutdown()
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.random((120, 6)) < rng.random((120, 1))).astype(np.int64)
+
+
+def train(rows: np.ndarray, runs: list[cc.Run], engine: Any, **options: Any) -> FleetResult:
+    given = {"epochs": 3, "batch_size": 40, "device": "cpu", "progress": False, "valid": 0.2, **options}
+    return cc.fit_fleet(cc.hclt(rows, units=3), rows, runs, engine=engine, **given)
+
+
+def assert_same(one: FleetResult, other: FleetResult) -> None:
+    assert len(one) == len(other)
+    for mine, its in zip(one, other, strict=True):
+        assert (mine.run.seed, mine.train_ll, mine.valid_ll, mine.epoch) == (
+            its.run.seed,
+            its.train_ll,
+            its.valid_ll,
+            its.epoch,
+        )
+        for kind in ("weights", "inputs"):
+            pairs = zip(getattr(mine.model.params, kind), getattr(its.model.params, kind), strict=True)
+            assert all(torch.equal(a, b) for a, b in pairs)
+        np.testing.assert_array_equal(mine.rows["valid"], its.rows["valid"])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_fleet_in_parts_is_the_fleet_of_this_process(rows: np.ndarray) -> None:
+    """To rounding, which depends on the number of runs side by side; a part alone gives the same bits."""
+    runs = [cc.Run(cc.Vanilla(), seed=0), cc.Run(cc.Gated(0.05), seed=1), cc.Run(cc.Gated("auto"), seed=2)]
+    found = train(rows, runs, "ray")
+    alone = [*train(rows, runs[:1], "local"), *train(rows, runs[1:], "local")]
+    assert_same(found, FleetResult(tuple(alone)))
+    for mine, its in zip(found, train(rows, runs, "local"), strict=True):
+        assert mine.valid_ll == pytest.approx(its.valid_ll, abs=1e-5)
+        assert mine.run.method == its.run.method
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_part_whose_worker_is_killed_is_trained_again(rows: np.ndarray, tmp_path: Path) -> None:
+    marker = str(tmp_path / "killed")
+
+    def deadly(nodes: Any) -> Any:
+        """A gate that kills the first process that uses it."""
+        if not os.path.exists(marker):
+            open(marker, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return nodes.local / nodes.local.amax(-1, keepdim=True)
+
+    runs = [cc.Run(cc.Gated(0.05, gate=deadly), seed=0), cc.Run(cc.Vanilla(), seed=1)]
+    found = train(rows, runs, "ray")
+    assert os.path.exists(marker)
+    alone = [*train(rows, runs[:1], "local"), *train(rows, runs[1:], "local")]
+    assert_same(found, FleetResult(tuple(alone)))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_errors_of_a_task_come_out_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(part: int) -> int:
+        if part == 1:
+            raise DataError("column 'x' is empty")
+        return part
+
+    with pytest.raises(DataError, match="column 'x' is empty"):
+        list(run_on_ray(refuse, [0, 1, 2]))
+    monkeypatch.setattr(ray_engine, "MAX_RETRIES", 0)
+
+    def die(_: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(TrainingError, match=r"part 1 was lost 1 times with its worker \(WorkerCrashedError\)"):
+        list(run_on_ray(die, [0]))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_study_on_ray_has_the_same_records(tmp_path: Path) -> None:
+    from circurve.experiments.records import RecordFile
+    from circurve.experiments.runner import run_study
+    from experiments.tiny_study import timeless, tiny_study
+
+    study = tiny_study(tmp_path, fractions=(1.0,))
+    found = {}
+    for engine in ("local", "ray"):
+        with RecordFile(tmp_path / engine) as file:
+            found[engine] = [timeless(r) for r in run_study(study, file, command="tiny", shown=False, engine=engine)]  # type: ignore[arg-type]
+    assert found["ray"] == found["local"]
+    assert found["ray"]
+
+
+def test_what_ray_cannot_do_is_refused(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [cc.Run()]
+    with pytest.raises(OptionError, match=r"engine must be one of local, ray, not 'dask'"):
+        train(rows, runs, "dask")
+    with pytest.raises(OptionError, match="does not go with callbacks"):
+        train(rows, runs, "ray", callbacks=[lambda event: None])
+    monkeypatch.setattr(ray_engine, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"needs ray: pip install 'circurve\[ray\]'"):
+        train(rows, runs, "ray")
+
+
+@pytest.mark.parametrize(("count", "parts"), [(1, 4), (5, 2), (7, 3), (4, 4), (9, 1)])
+def test_parts_are_as_equal_as_can_be(count: int, parts: int) -> None:
+    cuts = _cuts(count, parts)
+    assert [run for first, last in cuts for run in range(first, last)] == list(range(count))
+    sizes = [last - first for first, last in cuts]
+    assert len(cuts) == min(count, parts)
+    assert max(sizes) - min(sizes) <= 1
