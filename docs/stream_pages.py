@@ -11,37 +11,36 @@ __all__ = ["large_data_page"]
 NAMES = {"memory": "in memory", "mapped": "mapped array", "parquet": "Parquet file"}
 
 
-def _rows(large: dict[str, Any], timed: dict[str, Any]) -> list[list[str]]:
-    """One line for each kind of source: peaks of many rows, rates of fewer in several turns."""
-    rates = {kind["kind"]: kind for kind in timed["kinds"]}
+def _rows(found: dict[str, Any]) -> list[list[str]]:
+    """One line for each kind of source."""
     return [
         [
             NAMES[kind["kind"]],
             f"{kind['peak_gib']:.2f} GiB",
-            f"{kind['rows_per_cpu_second_beside_memory']:.0%}",
-            f"{rates[kind['kind']]['rows_per_cpu_second_beside_memory']:.0%}",
-            f"{rates[kind['kind']]['rows_per_second_beside_memory']:.0%}",
+            f"{kind['structure_seconds']:.0f}",
+            f"{kind['rows_per_second']:,.0f}",
+            f"{kind['rows_per_second_beside_memory']:.0%}",
             "yes" if kind["same_tree_as_in_memory"] else "no",
             "yes" if kind["same_bits_as_in_memory"] else "no",
             f"{kind['train_ll']:.4f}",
         ]
-        for kind in large["kinds"]
+        for kind in found["kinds"]
     ]
 
 
 def large_data_page() -> str:
     """docs/large-data.md."""
-    file, timed_file = load("streams"), load("streams_rate")
-    found, timed = file["results"], timed_file["results"]
+    file = load("streams")
+    found = file["results"]
     by_kind = {kind["kind"]: kind for kind in found["kinds"]}
     peak = max(by_kind[kind]["peak_gib"] for kind in ("mapped", "parquet"))
-    rate = min(kind["rows_per_cpu_second_beside_memory"] for run in (found, timed) for kind in run["kinds"])
+    rate = min(kind["rows_per_second_beside_memory"] for kind in found["kinds"])
     bits = "bit by bit that of" if by_kind["mapped"]["same_bits_as_in_memory"] else "close to that of"
     size = f"{found['rows']:,} rows x {found['variables']} columns"
     wide = load("wide_tree")["results"]
     heads = [
-        *("source", f"peak, {found['rows']:,} rows", f"rate, {found['rows']:,} rows"),
-        *(f"rate, {timed['rows']:,} rows", "by the clock", "same tree", "same bits", "train log-likelihood"),
+        *("source", "peak memory", "seconds for the tree", "rows per second", "rate"),
+        *("same tree", "same bits", "train log-likelihood"),
     ]
     return f"""# Data larger than memory
 
@@ -49,8 +48,8 @@ def large_data_page() -> str:
 
 1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow
    file, a folder of them, a torch `DataLoader`, or any iterable of batches.
-2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second of CPU time
-   that training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
+2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
+   training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
    an error that says what needs it and what to change.
 
@@ -100,14 +99,11 @@ command line, folders are streamed, and files with more than {1 << 27:,} values.
 ## Measured
 
 {size}, hidden Chow-Liu tree of {found["units"]} units, batches of {found["batch"]:,}, {found["epochs"]} epochs, each
-source in a process of its own, and {timed["rows"]:,} rows in {timed["kinds"][0]["turns"]} turns, of which the table has
-the medians. Rates are those of the epochs after the first, beside the rate in memory, by CPU time of one thread: they
-say what decoding and picking rows cost. The rate by the clock was taken while other programs used both cores, and is
-as uneven as that; it was not controlled how much of the files the system had in its cache. Rows of a Parquet file come
-in another order than in memory, so its log-likelihood differs in the last digits.
-{origin(file["environment"])} {origin(timed_file["environment"])}
+source in a process of its own with one thread. Rates are by the clock, those of the epochs after the first, beside the
+rate in memory; how much of the files the system had in its cache was not controlled. Rows of a Parquet file come in
+another order than in memory, so its log-likelihood differs in the last digits. {origin(file["environment"])}
 
-{table(heads, _rows(found, timed))}
+{table(heads, _rows(found))}
 
 Chow-Liu trees of many columns are bounded too, because the matrix of mutual information is made block by block:
 {wide["columns"]:,} binary columns x {wide["rows"]:,} rows take {wide["peak_gib"]:.2f} GiB,

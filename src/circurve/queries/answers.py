@@ -22,6 +22,9 @@ __all__ = ["Completion", "Estimate", "Sheet", "Writer", "together"]
 
 Array = NDArray[np.float64]
 
+TIE_DIGITS = 9
+"""Decimals by which cells are ranked: smaller differences are rounding errors, and differ between devices."""
+
 
 @dataclass(frozen=True, repr=False)
 class Completion:
@@ -187,7 +190,8 @@ class Writer:
         # each value that training saw shares the rest of its column's probability
         log_prob = log_prob + np.log1p([-c.unseen_share for c in self.schema.columns])
         row, column = np.nonzero(known.evidence.observed[0].T.cpu().numpy() > 0)
-        order = np.lexsort((log_prob[row, column], log_tail[row, column], row))
+        keys = (np.round(part[row, column], TIE_DIGITS) for part in (log_prob, log_tail))
+        order = np.lexsort((*keys, row))
         at = (row[order], column[order])
         cells = known.table.values.double().numpy()
         numeric = np.array([c.kind in ("number", "boolean") for c in self.schema.columns])[at[1]]
