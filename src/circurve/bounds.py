@@ -36,7 +36,7 @@ FREE_BYTES = 256 << 20
 SECONDS_PER_BYTE = 1e-7
 """How long a file may take to read: a second for each 10 MB."""
 
-TRUST_HINT = ("; if you trust the file, say ", Argument("trust", True))
+TRUST_HINT = ("; if you trust the file, pass ", Argument("trust", True))
 
 SHOWN = 80
 """How many characters of a value from a file a message shows."""
@@ -83,7 +83,7 @@ def inflate(packed: bytes, trust: bool, error: type[CircurveError]) -> bytes:
             part = unpacker.decompress(rest, CHUNK)
             rest = unpacker.unconsumed_tail
             if not part and not rest and not unpacker.eof:
-                raise EOFError("it ends before the end of its content")
+                raise EOFError("it is cut off: the end of its content is missing")
             parts.append(part)
             total += len(part)
             check_expansion(2 * total, len(packed), trust, error)  # the parts, and the parts as one

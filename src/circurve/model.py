@@ -68,7 +68,7 @@ def as_device(device: str | torch.device) -> torch.device:
     if chosen.type not in ("cpu", "cuda"):
         raise OptionError(Argument("device"), f" must be a CPU or a CUDA device, not {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
+        raise OptionError(f"device {device!r}: torch finds no CUDA device; use device='cpu'")
     return chosen
 
 
@@ -287,7 +287,9 @@ class Model(Questions):
                 "or call log_prob within torch.no_grad()"
             )
         if memory_budget is not None:
-            raise OptionError("memory_budget has no effect where gradients are kept: pass fewer rows at a time instead")
+            raise OptionError(
+                "memory_budget has no effect when gradients are computed: pass fewer rows at a time instead"
+            )
         refuse_discrete(x, self.circuit.families)
         values = differentiable_log_prob(self._reference, self.params, x, self.circuit.families, missing).T
         return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)

@@ -224,7 +224,7 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
         with safe_open(path, framework="np") as file:
             yield file
     except SafetensorError as error:
-        raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or a damaged one ({error})") from error
+        raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or damaged ({error})") from error
     except (FileFormatError, StructureError) as error:
         parts = (cut(part) if isinstance(part, str) else part for part in error.parts)
         raise FileFormatError(f"{os.fspath(path)}: ", *parts) from error
@@ -249,11 +249,11 @@ def _check_readable(path: str | PathLike[str]) -> None:
 def _verified(metadata: Mapping[str, str] | None, size: int, trust: bool) -> tuple[Record, dict[str, str]]:
     """The structure and the extra text, once format, version and checksum are right."""
     if metadata is None or "circurve" not in metadata:
-        raise FileFormatError("not a Circurve model, its metadata has no entry 'circurve'")
+        raise FileFormatError("not a Circurve model: its metadata have no entry 'circurve'")
     structure = _parsed("circurve", metadata["circurve"], size, trust)
     version = structure.get("version")
     if structure.get("format") != "circurve" or not _is_position(version) or version == 0:
-        raise FileFormatError("not a Circurve model, or a damaged one: no format name and version")
+        raise FileFormatError("not a Circurve model, or damaged: no format name and version")
     if version > FORMAT_VERSION:
         readable = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise FileFormatError(f"written by a newer version of Circurve ({readable})")
@@ -347,7 +347,7 @@ def _node(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array], to
         return Sum(children, units, arrays.get(f"mask.{index}"), name)
     product = Product(children, [arrays.get(f"select.{index}.{place}") for place in range(len(children))], name)
     if product.units != units:
-        raise FileFormatError(f"a product of {product.units} units is said to have {units}")
+        raise FileFormatError(f"a product of {product.units} units declares {units}")
     return product
 
 

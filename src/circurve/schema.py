@@ -177,7 +177,7 @@ class Schema:
         object.__setattr__(self, "ignored", tuple(self.ignored))
         names = [column.name for column in self.columns]
         if None in names and any(name is not None for name in names):
-            raise OptionError("a schema needs a name for each column, or for none")
+            raise OptionError("a schema needs a name for every column, or for none of them")
         named = [name for name in (*names, *self.ignored) if name is not None]
         twice = next((name for name in named if named.count(name) > 1), None) if len(set(named)) < len(named) else None
         if twice is not None:

@@ -120,8 +120,8 @@ class CircuitModule(nn.Module):
         if not bool(near.all()):
             node = layer.nodes[int((~near).nonzero()[0])]
             raise ParameterError(
-                f"{self.circuit.name_of(node)}: its parameters lie outside what gradient descent on {layer.family!r} "
-                "can reach; for a Gaussian, set min_variance below its variances"
+                f"{self.circuit.name_of(node)}: gradient descent on {layer.family!r} cannot represent its "
+                f"parameters; for a Gaussian, set min_variance below its variances"
             )
 
     @property

@@ -172,9 +172,15 @@ def test_columns_that_the_model_does_not_know_are_left_out_on_request(saved: Pat
         ("--scores rows", "--scores rows: the name has no suffix; use one of .csv"),
         ("--scores no/rows.csv", "no does not exist"),
         ("--scores odd.csv", "--scores odd.csv: would overwrite the data"),
-        ("--types id=gaussian", "--types id=gaussian: the model has the types of its columns; here use NAME=drop"),
+        (
+            "--types id=gaussian",
+            "--types id=gaussian: the types are saved in the model; here only NAME=drop is allowed",
+        ),
         ("--types id=drop", "odd.csv: no column 'id' to leave out; there are"),
-        ("--types born=drop", "the column 'born' of the training data is not there; add an empty column of that name"),
+        (
+            "--types born=drop",
+            "the data has no column 'born', but the training data has; add an empty column of that name",
+        ),
         ("--types city=drop,income=drop,adult=drop,born=drop", "odd.csv: no column is left"),
     ],
 )

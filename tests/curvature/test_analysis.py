@@ -312,13 +312,13 @@ def test_bad_options_are_named() -> None:
             call(curv, "edges")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="bins must be at least 1, not 0"):
         depth_profile(curv, "total", bins=0)
-    with pytest.raises(OptionError, match="most must not be negative, not -1"):
+    with pytest.raises(OptionError, match="most must be 0 or more, not -1"):
         reversals(curv, most=-1)
     for rho in (0.0, 1.1, -0.5, math.nan):
-        with pytest.raises(OptionError, match=r"rho must lie in \(0, 1\], not"):
+        with pytest.raises(OptionError, match=r"rho must be above 0 and at most 1, not"):
             attenuation(curv, rho)
     for share in (0.0, 1.5, math.nan):
-        with pytest.raises(OptionError, match=r"share must lie in \(0, 1\], not"):
+        with pytest.raises(OptionError, match=r"share must be above 0 and at most 1, not"):
             concentration(curv, "total").fraction_for(share)
 
 

@@ -59,5 +59,5 @@ def test_a_fit_that_was_broken_off_continues(name, tmp_path, monkeypatch):
 
 
 def test_a_seed_is_needed(tmp_path):
-    with pytest.raises(cc.OptionError, match="give random_state a number"):
+    with pytest.raises(cc.OptionError, match="set random_state to a number"):
         cc.DensityEstimator(checkpoint=tmp_path).fit(X)

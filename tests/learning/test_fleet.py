@@ -214,7 +214,7 @@ def test_a_fleet_result_is_a_sequence_of_its_results():
 
 def test_the_best_needs_scores_to_go_by():
     fleet = quick_fleet(CIRCUIT, TRAIN, [Run()], epochs=1)
-    with pytest.raises(OptionError, match="by='valid_ll', but the fleet was trained without that data"):
+    with pytest.raises(OptionError, match="by='valid_ll', but the fleet was trained without these rows"):
         fleet.best()
     with pytest.raises(OptionError, match="by must be 'train_ll', 'valid_ll' or 'test_ll', not 'seconds'"):
         fleet.best(by="seconds")

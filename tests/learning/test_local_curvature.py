@@ -137,7 +137,7 @@ def test_a_dead_edge_moves_no_robust_estimator_by_more_than_its_bound(estimator,
 
 @pytest.mark.parametrize("floor", [0, -1e-4, 1.5, math.nan, "a", None])
 def test_a_floor_must_be_a_weight(floor):
-    with pytest.raises(OptionError, match=r"^ratio_floor must lie in \(0, 1\], not"):
+    with pytest.raises(OptionError, match=r"^ratio_floor must be above 0 and at most 1, not"):
         Gated(0.1, estimator="clipped", ratio_floor=floor)
 
 

@@ -75,7 +75,7 @@ def test_weights_and_labels_go_with_their_rows():
 
 def test_one_line_says_how_many(capsys):
     train(LARGE, progress=None)
-    expected = "circurve: 30 of 300 training rows are set aside for validation (result.rows); valid=False trains on all"
+    expected = "circurve: 30 of 300 training rows are held out for validation (result.rows); pass valid=False to train on all rows"
     assert expected in capsys.readouterr().err
     train(LARGE)
     assert capsys.readouterr().err == ""
@@ -86,8 +86,8 @@ def test_one_line_says_how_many(capsys):
     [
         ({"valid": 1.5}, "valid must be data, a share of the training rows between 0 and 1, or False, not 1.5"),
         ({"valid": True}, "valid must be data, a share .* not True"),
-        ({"x": X[:9], "patience": 1}, "9 training rows are too few to set some aside for validation: give valid="),
-        ({"valid": False, "patience": 1}, "need validation data: give valid=, or leave valid=False out"),
+        ({"x": X[:9], "patience": 1}, "9 training rows are too few to hold some out for validation: pass valid="),
+        ({"valid": False, "patience": 1}, "need validation data: pass valid=, or leave valid=False out"),
     ],
 )
 def test_wrong_values_are_named(options, message):

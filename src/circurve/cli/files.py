@@ -66,7 +66,7 @@ PASSING = ("command", "seconds", "device", "history")
 def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -> None:
     """Refuse a file that could not be written later, or that is one of the `sources` of data."""
     if str(out) == STANDARD:
-        raise OptionError(f"{option} -: name a file; this cannot be written to standard output")
+        raise OptionError(f"{option} -: this cannot be written to standard output; name a file")
     target = Path(os.path.realpath(out))
     folder = target.parent
     if not folder.is_dir():

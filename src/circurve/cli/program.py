@@ -111,11 +111,11 @@ def _program(
     ] = False,
     debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Probabilistic circuits: train them on tables, ask them questions, look into them.
+    """Train probabilistic circuits on tables, ask them questions, and inspect them.
 
     Exit codes of all commands: 0 done, 1 failed while working, 2 wrong options
     or unusable data, 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 129 ended
-    by SIGHUP. Whatever interrupts a training, what was learned so far is saved.
+    by SIGHUP. An interrupted training saves the model trained so far.
     """
     _help_if_alone(ctx)
 
@@ -151,13 +151,13 @@ def main() -> None:
     try:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")  # rather a question mark than no results
+                stream.reconfigure(errors="replace")  # a question mark is better than no results
         app()
     except SystemExit as ended:
         code = ended.code
     except KeyboardInterrupt:
         print("circurve: interrupted", file=sys.stderr)
     ignore_signals()
-    if code in (0, None):  # else another worker may be gone, and nobody should wait for it
+    if code in (0, None):  # after an error another worker may be gone: do not wait for it
         leave_workers()
     sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

@@ -61,9 +61,9 @@ class Target:
         """What is left of an interrupted training; reason: why there is no file."""
         text = f"nothing was saved, {reason}" if written is None else f"{what} is saved in {written}"
         if written is not None and written != self.out:
-            text += f", since {self.out} holds another one (--overwrite replaces it)"
+            text += f", because {self.out} exists (--overwrite replaces it)"
         if self.checkpoint is not None:
-            text += f"; the same command again continues from the checkpoint {self.checkpoint}"
+            text += f"; run the same command again to continue from the checkpoint {self.checkpoint}"
         return text
 
 
@@ -71,9 +71,9 @@ def not_saved(error: Exception, kept: str | None, checkpoint: object) -> str:
     """What went wrong, and where the training is kept all the same."""
     text = str(error)
     if kept is not None:
-        text += f"; what was trained is kept in {kept}"
+        text += f"; the trained model is saved in {kept}"
     if checkpoint is not None:
-        text += f"; the same command again continues from the checkpoint {checkpoint}"
+        text += f"; run the same command again to continue from the checkpoint {checkpoint}"
     return text
 
 

@@ -58,7 +58,7 @@ def _plain(value: Any, name: str, notes: list[str]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, name, notes) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        why = ": some row has probability zero" if name.endswith("_ll") and value == -math.inf else ""
+        why = ": at least one row has probability zero" if name.endswith("_ll") and value == -math.inf else ""
         notes.append(f"{name} is {value}{why}")
         return None
     return value if value is None or isinstance(value, bool | int | float) else str(value)

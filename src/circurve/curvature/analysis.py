@@ -103,7 +103,7 @@ class Concentration:
     def fraction_for(self, share: float) -> float:
         """The smallest fraction of the units that holds `share` of the whole (to rounding, 1e-12); 0 of no units."""
         if not 0 < share <= 1:
-            raise OptionError(f"share must lie in (0, 1], not {share!r}")
+            raise OptionError(f"share must be above 0 and at most 1, not {share!r}")
         point = np.searchsorted(self.curve_share, share * (1 - ROUNDING))
         return float(self.curve_nodes[min(int(point), len(self.curve_nodes) - 1)])
 
@@ -205,7 +205,7 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
     from scipy.stats import kendalltau  # noqa: PLC0415 - slow to import
 
     if most < 0:
-        raise OptionError(f"most must not be negative, not {most!r}")
+        raise OptionError(f"most must be 0 or more, not {most!r}")
     total, local = curv.total, curv.local
     pairs = len(total) * (len(total) - 1) // 2
     order = np.lexsort((total, local))
@@ -354,7 +354,7 @@ def attenuation(curv: Curvature, rho: float | None = None) -> Attenuation:
     is at most 1, since p_r is linear in p_n and so F_n <= 1; rounding is kept from exceeding it. O(M).
     """
     if rho is not None and not 0 < rho <= 1:
-        raise OptionError(f"rho must lie in (0, 1], not {rho!r}")
+        raise OptionError(f"rho must be above 0 and at most 1, not {rho!r}")
     depth, log_usage, used = curv.depth_min, _log_usage(curv), curv.total > 0
     below = (depth > 0) & np.isfinite(depth)
     implied = np.full(len(depth), np.nan)

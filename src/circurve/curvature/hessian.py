@@ -216,8 +216,8 @@ def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = N
 def _check_size(edges: int) -> None:
     if edges > LARGEST:
         raise OptionError(
-            f"the circuit has {edges:,} edges, the whole Hessian is for up to {LARGEST:,}: "
-            "use hessian_diagonal or top_eigenvalues"
+            f"the circuit has {edges:,} edges, but the whole Hessian is limited to {LARGEST:,}: use hessian_diagonal "
+            f"or top_eigenvalues"
         )
 
 

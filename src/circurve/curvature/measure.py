@@ -141,7 +141,7 @@ def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
         "data": samples.nbytes,
         "values for each row": 3 * 8 * len(samples) * program.units if by_row else 0,
     }
-    return Need("curvature", parts, "use fewer rows, or per_sample for some nodes only")
+    return Need("curvature", parts, "use fewer rows, or call per_sample for some nodes only")
 
 
 def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
@@ -323,10 +323,12 @@ def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, mi
     beside = {"weights": weights, "labels": labels, "missing": missing}
     table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)
     if isinstance(table, Stream) and table.binding is not None and table.binding.impossible:
-        raise DataError("curvature data: some rows have a value that training did not see; leave them out first")
+        raise DataError("curvature data: some rows have a value that was not seen in training; remove these rows first")
     if isinstance(table, Table) and table.impossible is not None:
         rows = int(table.impossible.any(1).sum())
-        raise DataError(f"curvature data: {rows} rows have a value that training did not see; leave them out first")
+        raise DataError(
+            f"curvature data: {rows} rows have a value that was not seen in training; remove these rows first"
+        )
     return table.to(model.device)
 
 
@@ -347,4 +349,4 @@ def report_impossible(impossible: int, weight: float) -> None:
     if weight == 0:
         raise DataError("curvature data: every row has probability zero under the model")
     if impossible:
-        warn_user(f"{impossible} rows have probability zero under the model and are left out of its curvature")
+        warn_user(f"{impossible} rows have probability zero under the model; the curvature does not include them")

@@ -185,7 +185,10 @@ class Curvature:
             raise OptionError(f"by must be {', '.join(names)} or {last}, not {quantity!r}")
         column: Vector | None = getattr(self, QUANTITIES[quantity])
         if column is None:
-            raise OptionError(f"by={quantity!r}: an earlier version saved this record without it; measure it again")
+            raise OptionError(
+                f"by={quantity!r}: this record was saved by an earlier version, without this column; measure the "
+                f"curvature again"
+            )
         return column
 
     def with_local(self, estimator: str) -> Curvature:
@@ -373,7 +376,7 @@ def curvature_from_bytes(content: bytes, path: str | PathLike[str], trust: bool)
         )
         columns = [stored[name] for name in (*COLUMNS, *robust)] + [squared_ratios(record.mean_ratio)]
         if any(column.dtype != np.float64 or column.shape != (len(record),) for column in columns):
-            raise ValueError("its columns do not fit together")
+            raise ValueError("its columns have different lengths")
         return record
     except CircurveError as error:
         raise FileFormatError(f"{path}: ", *error.parts) from error

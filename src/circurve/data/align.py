@@ -86,7 +86,7 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
     if empty == rows:
         raise DataError(f"{what} data: every value is missing")
     if empty:
-        warn_user(f"{what} data: {empty} of {rows} rows have no observed value and say nothing")
+        warn_user(f"{what} data: {empty} of {rows} rows have no observed value; they have no effect")
     return table
 
 
@@ -104,7 +104,7 @@ def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: tor
         enough = abs(mean[number]) <= MAX_MEAN_IN_SPREADS[torch.float64] * spread[number]
         return warn_user(
             f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
-            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it",
+            f"{str(dtype).removeprefix('torch.')} can store: subtract a constant from the column",
             *((Argument("precision", "float64", ", or use "),) if enough else ()),
         )
 
@@ -147,7 +147,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     names = schema.names
     if table.columns is None or names is None:
         if table.shape[1] != len(schema):
-            hint = "" if names is None else "; give a data frame, or columns by name, to leave some out"
+            hint = "" if names is None else "; to leave columns out, pass a data frame with named columns"
             raise DataError(f"data has {table.shape[1]} columns, the circuit has {len(schema)} variables{hint}")
         return table
     if table.columns == names:
@@ -160,8 +160,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     if lacking and missing_columns == "error":
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DataError(
-            f"the column {lacking[0]!r}{more} of the training data is not there; add an empty column of that name if "
-            "it is unknown",
+            f"the data has no column {lacking[0]!r}{more}, but the training data has; add an empty column of that name",
             Argument("missing_columns", "missing", ", or pass "),
         )
     return table.pick([place.get(name) for name in names], names)

@@ -64,7 +64,7 @@ def prepare_source(  # noqa: PLR0913 - what comes with rows, and what to do with
         beside = {"weights": weights, "labels": labels, "missing": missing}
         return prepare(data, circuit, what, schema=schema, unseen=unseen, **beside)
     if weights is not None or labels is not None or circuit.outputs > 1:
-        raise OptionError(f"{what} data: a stream has no weights and no labels; give a table in memory to use them")
+        raise OptionError(f"{what} data: a stream cannot have weights or labels; pass a table in memory to use them")
     with about(f"{what} data"):
         source = as_source(data, missing)
         wanted = schema or circuit.schema or Schema.of(circuit.families, source.columns)

@@ -39,7 +39,7 @@ TIMEOUT = 30
 MAX_EXCESS = 2
 """How many times the length that a file of the collection should have a download may have, before it is given up."""
 
-BY_HAND = (f"get the collection by hand: git clone {REPOSITORY}, then say ", Argument("data_dir", "DEBD"))
+BY_HAND = (f"get the collection yourself: git clone {REPOSITORY}, then pass ", Argument("data_dir", "DEBD"))
 
 
 def cache_folder() -> Path:
@@ -162,7 +162,7 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
                 for chunk in response.iter_content(CHUNK):
                     file.write(chunk)
                     if file.tell() > most:
-                        wrong = f"it has more than {most:,} bytes; nothing was kept; try again later, or "
+                        wrong = f"it has more than {most:,} bytes; it was deleted; try again later, or "
                         raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
                     progress.update(task, completed=response.raw.tell())  # bytes on the wire, maybe compressed
             content = part.read_bytes()
@@ -173,8 +173,8 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
         raise
     except OSError as error:
         raise FileAccessError(
-            f"cannot write {target}: {error.strerror or error}; make room there, name another folder in the "
-            f"environment variable {CACHE_VARIABLE}, or ",
+            f"cannot write {target}: {error.strerror or error}; free some space there, set the environment variable "
+            f"{CACHE_VARIABLE} to another folder, or ",
             *BY_HAND,
         ) from error
     return content
@@ -188,7 +188,7 @@ def _announced(length: str) -> int | None:
 def _check(content: bytes, expected: str, url: str) -> None:
     found = blob_hash(content)
     if found != expected:
-        wrong = f"its git blob hash is {found}, not {expected}; nothing was kept; try again later, or "
+        wrong = f"its git blob hash is {found}, not {expected}; it was deleted; try again later, or "
         raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
 
 
@@ -200,8 +200,8 @@ def _reason(error: Exception) -> str:
         return f"the server answered {error.response.status_code} {error.response.reason}".rstrip()
     words = {
         requests.Timeout: "the server did not answer in time",
-        requests.exceptions.ChunkedEncodingError: "the transfer broke off",
-        requests.exceptions.ContentDecodingError: "the transfer broke off",
+        requests.exceptions.ChunkedEncodingError: "the transfer was interrupted",
+        requests.exceptions.ContentDecodingError: "the transfer was interrupted",
         requests.ConnectionError: f"no connection ({type(error).__name__})",
     }
     return next((text for kind, text in words.items() if isinstance(error, kind)), str(error))

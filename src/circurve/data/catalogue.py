@@ -171,7 +171,7 @@ def _describe_found(name: str, folder: Path) -> DatasetInfo:
 
 def _check_known(name: str, known: list[str]) -> None:
     if name not in known:
-        raise DataError(f"unknown data set '{name}'{_guess(name, known)}; known are {', '.join(known)}")
+        raise DataError(f"unknown data set '{name}'{_guess(name, known)}; choose one of {', '.join(known)}")
 
 
 def _guess(name: str, known: list[str]) -> str:
@@ -215,6 +215,6 @@ def read_folder(path: str | Path) -> Dataset:
     if len(names) == 1:
         return _read_dataset(names[0], folder)
     if not (below := ", ".join(sorted(find_datasets(folder)))):
-        raise DataError(f"{folder}: is a folder without a data set; there is no NAME{TRAIN} in it")
+        raise DataError(f"{folder}: the folder contains no data set: no file NAME{TRAIN}")
     named = f", with one of the names {below}"
-    raise DataError(f"{folder}: is a folder of data sets; give it as ", Argument("data_dir"), named)
+    raise DataError(f"{folder}: is a folder of data sets; pass it as ", Argument("data_dir"), named)

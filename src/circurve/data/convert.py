@@ -102,7 +102,7 @@ def coded_column(column: Array, label: str) -> Coded:  # (N,)
     if kind == "M":
         return dates(column)
     if kind == "m":
-        raise DataError(f"{label} holds durations ({column.dtype}); turn them into numbers first, such as seconds")
+        raise DataError(f"{label} holds durations ({column.dtype}); convert them to numbers first, such as seconds")
     if kind == "V":
         raise DataError(f"{label} holds records ({column.dtype}), expected numbers")
     return from_objects(column.tolist(), label)
@@ -194,7 +194,7 @@ def from_objects(values: Sequence[object], label: str) -> Coded:
     if len(found) > 1:
         rows = [kinds.index(kind) for kind in found[:2]]
         both = " and ".join(f"{WORDS[kinds[row] or '']} (row {row + 1}: {short(values[row])})" for row in rows)
-        raise DataError(f"{label} holds {both}; turn all of them into text or numbers")
+        raise DataError(f"{label} holds {both}; convert all of them to text or to numbers")
     kind = found[0] if found else "number"
     if kind == "text":
         return by_category(values, sorted({cast("str", value) for value in values if not is_missing(value)}))

@@ -170,7 +170,7 @@ class Table(ArrayLike):
         return self._read(key)[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError("a Table does not change: take a copy, np.array(table), and change that")
+        raise TypeError("a Table cannot be changed: make a copy with np.array(table) and change the copy")
 
     def _read(self, key: Any) -> Array:
         """A part of the table, read-only where it shares memory; integers with gaps become floats that hold them."""

@@ -194,7 +194,7 @@ def _decoded(raw: bytes, path: Path) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise DataError(f"{path}: is not text in UTF-8") from None
+        raise DataError(f"{path}: the file is not UTF-8 text") from None
 
 
 def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection[str]) -> Layout:
@@ -376,18 +376,22 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
 
 def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
     label = column_label(layout.columns, v)
-    problem = f"{layout.path}:{line}: {label} holds text {text!r} among numbers; correct it or leave the field empty"
+    problem = (
+        f"{layout.path}:{line}: {label} is numeric, but has the text {text!r}; correct it or leave the field empty"
+    )
     if layout.columns is not None:
         types = {layout.columns[v]: "categorical"}
-        return DataError(problem, Argument("types", types, ", or take the column as categories, "))
+        return DataError(problem, Argument("types", types, ", or read the column as categories: pass "))
     if line == 1:
-        return DataError(problem, " (if the first row names the columns, say ", Argument("header", True), ")")
+        return DataError(
+            problem, " (if the first row contains the names of the columns, pass ", Argument("header", True), ")"
+        )
     return DataError(problem)
 
 
 def _made(columns: list[Coded], layout: Layout, lines: Sequence[int], source: str) -> Table:
     if not columns or not len(columns[0].values):
-        raise DataError(f"{layout.path}: there is a header row, but no rows of numbers")
+        raise DataError(f"{layout.path}: there is a header row, but no data rows")
     table = table_of(_compact(stack_in_place(columns)), layout.columns, Places("line", lines), layout.path)
     return replace(with_codings(table, columns), source=source)
 

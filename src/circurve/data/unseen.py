@@ -31,9 +31,9 @@ OUTCOMES: Mapping[str, tuple[str | Argument, ...]] = {
     "impossible": (
         "rows with such a value have probability 0; pass ",
         Argument("unseen", "missing"),
-        " to take it as missing",
+        " to treat it as missing",
     ),
-    "missing": ("taken as missing",),
+    "missing": ("treated as missing",),
 }
 
 
@@ -98,7 +98,7 @@ def report(misfits: Sequence[Misfit], table: Table, schema: Schema, unseen: Unse
     if unseen == "error":
         place = table.cell(int(first.rows[0]), first.column)
         problem = f"{place}: {example} was not seen in training ({known}); pass "
-        raise DataError(problem, Argument("unseen", "missing"), " to leave it out")
+        raise DataError(problem, Argument("unseen", "missing"), " to treat it as missing")
     label = column_label(table.columns, first.column)
     more = f" and {len(first.values) - 1} more values" if len(first.values) > 1 else ""
     others = [column_label(table.columns, misfit.column) for misfit in told[1:]]

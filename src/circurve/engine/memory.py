@@ -84,5 +84,5 @@ def halve(backend: Backend, chunk: int) -> int:
     if backend.device.type == "cuda":
         torch.cuda.empty_cache()
     fewer = max(1, chunk // 2)
-    warn_user(f"out of memory on {backend.device}: going on with {fewer} samples at once")
+    warn_user(f"out of memory on {backend.device}: continuing with {fewer} samples at once")
     return fewer

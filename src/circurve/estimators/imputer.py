@@ -161,11 +161,15 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         """X as it was before `transform`: NaN where an indicator says so. Needs `add_indicator=True`."""
         check_is_fitted(self)
         if not self.add_indicator:
-            raise OptionError("inverse_transform needs add_indicator=True: without indicators the holes are not known")
+            raise OptionError(
+                "inverse_transform needs add_indicator=True: without indicators the missing cells are not known"
+            )
         rows, width = np.array(X, dtype=np.float64), len(self.schema_)
         expected = width + len(self.indicator_features_)
         if rows.ndim != 2 or rows.shape[1] != expected:
-            raise DataError(f"X has shape {rows.shape}, expected {expected} columns: {width} and the indicators")
+            raise DataError(
+                f"X has shape {rows.shape}, expected {expected} columns: {width} columns and the indicators"
+            )
         values, marks = rows[:, :width], rows[:, width:]
         values[:, self.indicator_features_] = np.where(marks > 0, np.nan, values[:, self.indicator_features_])
         return values

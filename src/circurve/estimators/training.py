@@ -74,13 +74,15 @@ class Recipe:
     def __post_init__(self) -> None:
         check_count("n_estimators", self.n_estimators, at_least=1)
         if isinstance(self.n_units, str) and self.ensemble is not None:
-            raise OptionError("n_units='auto' chooses for one circuit; with ensemble name them: n_units=(32, 100)")
+            raise OptionError("n_units='auto' is for one circuit; with ensemble list the numbers: n_units=(32, 100)")
         if len(self.all_units) > 1 and self.ensemble is None and not self.validation_fraction:
-            raise OptionError("n_units to choose from need a validation_fraction; or give n_units one number")
+            raise OptionError("several n_units need a validation_fraction; or pass one number")
         if self.ensemble is not None:
             check_count("ensemble", self.ensemble, at_least=1)
             if self.structure != "hclt" or self.method != "vanilla":
-                raise OptionError("ensemble is for structure='hclt' and method='vanilla': leave it out, or these two")
+                raise OptionError(
+                    "ensemble needs structure='hclt' and method='vanilla': leave ensemble out, or both of these"
+                )
         check_choice("init", self.init, ("auto", *INITIALIZATIONS))
         share: object = self.validation_fraction
         if share is not None and not (isinstance(share, int | float) and 0 <= share < 1):

@@ -10,10 +10,25 @@ from circurve.experiments.outputs import Shelf
 from circurve.experiments.summary import Chosen, Rows
 from circurve.experiments.table import Number
 
-__all__ = ["Check", "Claim", "Found", "agreed", "judged", "rows_with"]
+__all__ = ["TERMS", "Check", "Claim", "Found", "agreed", "judged", "rows_with", "settings_in_words"]
 
 Found: TypeAlias = Mapping[str, tuple[Sequence[bool], str]]
 """Data set -> whether it agrees, one answer or several, and its numbers."""
+
+
+TERMS = """The paper adds a penalty on sharpness to EM, in order to reduce overfitting. It compares three methods:
+**vanilla** is EM without a penalty, **global** puts the same penalty on every sum node, **gated** a stronger penalty on
+sharper nodes. Sharpness is the trace of the Hessian of the loss. The contribution of a node to the trace is **T**, its
+use squared times its own sharpness **t**. A score is the mean log-likelihood of the test rows in nats; higher is
+better."""
+
+SETTINGS = {
+    "paper": "the settings of the paper; the last epoch counts",
+    "paper-own": "the settings of the paper, and a hidden variable for every column; the last epoch counts",
+    "smoothed": "as `paper`, with a pseudocount of 0.1 in every method",
+    "best": "validation chooses the epoch, the strength and the pseudocount",
+}
+"""What each protocol does, for readers who have not read the paper."""
 
 
 @dataclass(frozen=True)
@@ -82,3 +97,10 @@ def mixed_starts(rows: Rows, *labels: str) -> str:
 def signed(value: float, digits: int = 2) -> str:
     """`+0.12`."""
     return Number(value, None, digits, signed=True).text()
+
+
+def settings_in_words(protocols: Iterable[str]) -> str:
+    """What the names of protocols in the list of claims mean."""
+    known = set(protocols)
+    lines = [f"- `{name}`: {text}" for name, text in SETTINGS.items() if name in known]
+    return "\n".join(["Each claim was checked under one or more protocols:\n", *lines]) if lines else ""

@@ -144,8 +144,8 @@ def smaller_strengths_rescue_global(shelf: Shelf, protocol: str) -> Claim | None
         strength = rows[name]["global"].method["mu"]
         found[name] = ([after >= before / 2], f"{signed(before)} to {signed(after)} (mu {strength:g})")
     return judged(
-        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting is the grid: {WEAK}, at least half of its "
-        "loss against vanilla is gone.",
+        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting comes from the grid of strengths: {WEAK}, at "
+        f"least half of its loss against vanilla is gone.",
         found,
         f"Global minus vanilla, from {PAPER_GRID:g} up and with all strengths",
         _same_start(records, rows),
@@ -194,7 +194,8 @@ def penalties_beat_smoothing(shelf: Shelf, protocol: str) -> Claim | None:
 def exact_updates_help(shelf: Shelf, protocol: str) -> Claim | None:
     """Solving the paper's own objective, instead of its surrogate."""
     return judged(
-        f"{OPENINGS[protocol]}, exact penalty or exact simplex beat the surrogate with plain normalisation.",
+        f"{OPENINGS[protocol]}, the exact penalty or the exact simplex scores better than the surrogate with plain "
+        f"normalisation.",
         _wins(rows_with(shelf, "table-d", "gated", "gated-exact-both"), EXACT, PENALTIES),
         "Best exact variant minus best surrogate, both by validation",
     )
@@ -274,7 +275,7 @@ def falls(measure: str, unit: str, text: str, shelf: Shelf, protocol: str) -> Cl
     for name, row in rows.items():
         falls = [improvement(row[label], row["vanilla"])[measure] for label in PENALTIES]
         found[name] = ([fall > 0 for fall in falls], " and ".join(unit.format(fall) for fall in falls))
-    numbers = "Lower than vanilla's by, global and gated"
+    numbers = "Reduction against vanilla, by global and by gated"
     return judged(f"{SMOOTHED_OPENINGS[protocol]}, {text}", found, numbers, mixed_starts(rows, "vanilla", *PENALTIES))
 
 
@@ -313,8 +314,7 @@ def shallow_nodes_dominate(shelf: Shelf, protocol: str) -> Claim | None:
         share = float(np.mean([upper_half(m["depth"]) for m in measured]))
         found[name] = ([share > 0.5], f"{share:.0%}")
     return judged(
-        f"{_in_the_last_model(protocol)}, the trace sits in early partitions: the upper half of the depths holds more "
-        "than half of it.",
+        f"{_in_the_last_model(protocol)}, the upper half of the depths holds more than half of the trace.",
         found,
         "Share of the upper half, vanilla",
     )

@@ -155,7 +155,9 @@ def plan_study(study: Study, known: Mapping[str, Dataset] | None = None) -> list
         loaded = [study.variant.change(data) for data in loaded]
     for data in loaded:
         if sum(other.name == data.name for other in loaded) > 1:
-            raise OptionError(f"datasets: two of them are called '{data.name}'; records go by that name")
+            raise OptionError(
+                f"datasets: two of them have the name '{data.name}', and records are stored by name; rename one of them"
+            )
     return [fleet for data in loaded for fleet in _plan_dataset(study, data)]
 
 

@@ -158,7 +158,9 @@ class RecordFile:
         for line, record in enumerate(self.records, 1):
             for name, kind in (failed if is_failed(record) else FIELDS).items():
                 if not isinstance(record.get(name), kind):
-                    raise FileFormatError(f"{self.path}: line {line} is no whole result record: {name!r} is missing")
+                    raise FileFormatError(
+                        f"{self.path}: line {line} is an incomplete result record: {name!r} is missing"
+                    )
 
     def __enter__(self) -> RecordFile:
         with _named_errors(self.folder):
@@ -192,7 +194,7 @@ class RecordFile:
         new = {record["id"]: dict(record) for record in records}
         known = [name for name in new if name in self.by_id]
         if known or len(new) < len(records):
-            raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is recorded already")
+            raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is already recorded")
         content = b"".join(line_of(record) for record in records)
         with _named_errors(self.path):
             while content:  # one turn, unless the system takes only a part
@@ -239,7 +241,7 @@ def _record(line: bytes, place: str) -> Record | None:
         return None
     if (found := CHECKSUM.search(line)) is not None:
         if int(found[1], 16) != zlib.crc32(line[: found.start()] + b"}"):
-            hint = "take the line out, and its run is trained again"
+            hint = "remove the line, and its run is trained again"
             raise FileFormatError(f"{place} does not match its checksum: it was damaged or changed by hand; {hint}")
         record.pop("crc32", None)
     return record

@@ -179,7 +179,7 @@ class ReproduceOptions:
                 check_count(name, getattr(self, name), at_least=1)
         for name in ("datasets", "seeds", "mu", "gate"):
             if getattr(self, name) == ():
-                raise OptionError(f"{name} must name at least one")
+                raise OptionError(f"{name} must list at least one")
         for seed in self.seeds or ():
             check_count("seeds", seed, at_least=0)
         for mu in self.mu or ():
@@ -255,16 +255,16 @@ class Study:
     def __post_init__(self) -> None:
         for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
-                raise OptionError(f"study {self.name}: {name} must name at least one")
+                raise OptionError(f"study {self.name}: {name} must list at least one")
         named = {str(describe_setting(setting)): setting.method for setting in self.settings}
         for setting in self.settings:
             if named[str(describe_setting(setting))] != setting.method:
                 raise OptionError(
-                    f"study {self.name}: {setting.method!r} stands for two methods; give their functions names"
+                    f"study {self.name}: {setting.method!r} is the text of two methods; give their functions names"
                 )
         for fraction in self.fractions:
             if not 0 < fraction <= 1:
-                raise OptionError(f"study {self.name}: fractions must lie in (0, 1], not {fraction!r}")
+                raise OptionError(f"study {self.name}: fractions must be above 0 and at most 1, not {fraction!r}")
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -83,7 +83,7 @@ class Gaussian(Family):
         """Means within +-LARGEST, variances positive and finite."""
         mean, variance = parameters[..., 0], parameters[..., 1]
         if not bool((mean.abs() <= LARGEST).all()):
-            return f"a mean lies outside [-{LARGEST:g}, {LARGEST:g}]"
+            return f"a mean is not between -{LARGEST:g} and {LARGEST:g}"
         positive = (variance >= SMALLEST_VARIANCE) & variance.isfinite()
         return None if bool(positive.all()) else f"a variance is not finite or below {SMALLEST_VARIANCE:g}"
 

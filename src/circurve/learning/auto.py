@@ -118,6 +118,6 @@ def _warn_of_edge(best: FitResult, name: str) -> None:
         if mu == edge:
             further = ", ".join(f"{factor * edge:g}" for factor in more)
             warn_user(
-                f"{name}: mu='auto' chose {mu:g}, the {kind} strength that it tries, and one beyond may be better: "
-                f"try mu=Grid(({further}))"
+                f"{name}: mu='auto' chose {mu:g}, the {kind} strength that it tries; a strength outside this range "
+                f"may be better: try mu=Grid(({further}))"
             )

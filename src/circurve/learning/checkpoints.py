@@ -113,7 +113,7 @@ def _read_facts(folder: Path) -> Facts | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
-        raise FileFormatError(f"{path} is damaged, or no file of Circurve; delete the folder to start again")
+        raise FileFormatError(f"{path} is damaged, or not a file of Circurve; delete the folder to start again")
     if document.get("version") != VERSION:
         raise FileFormatError(f"{path} was written by another version of Circurve; delete the folder to start again")
     return dict(facts)
@@ -150,9 +150,13 @@ class Checkpoints:
             replace_file(self._path(state.epoch), _encoded(state))
         except (FileAccessError, MemoryError) as error:
             if not self._failed:
-                kept = "there is none before it" if self.saved is None else f"that of epoch {self.saved} is kept"
+                kept = (
+                    "there is no earlier checkpoint"
+                    if self.saved is None
+                    else f"the checkpoint of epoch {self.saved} is kept"
+                )
                 reason = str(error) or type(error).__name__
-                warn_user(f"no checkpoint after epoch {state.epoch}: {reason}; {kept}, and training goes on")
+                warn_user(f"no checkpoint after epoch {state.epoch}: {reason}; {kept}, and training continues")
             self._failed, self._last = True, time.monotonic()
             return False
         self.saved, self._last, self._failed = state.epoch, time.monotonic(), False
@@ -170,13 +174,15 @@ class Checkpoints:
                 state, environment = _decoded(path, device)
             except FileFormatError as error:
                 if place == len(epochs) - 1:
-                    raise FileFormatError(f"{error}; no other checkpoint is whole: delete {self.folder}") from error
-                warn_user(f"{error}; going back to the checkpoint of epoch {epochs[place + 1]}")
+                    raise FileFormatError(
+                        f"{error}; there is no other complete checkpoint: delete {self.folder}"
+                    ) from error
+                warn_user(f"{error}; using the earlier checkpoint of epoch {epochs[place + 1]}")
                 continue
             self.saved = state.epoch
             changed = differences(environment, _environment(device))
             if changed and not state.done:
-                warn_user(f"checkpoint {self.folder}: {'; '.join(changed)}; results agree to rounding only")
+                warn_user(f"checkpoint {self.folder}: {'; '.join(changed)}; results may differ by rounding")
             return state
         return None
 

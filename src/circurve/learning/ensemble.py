@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 SAME = 1e-6
 """Two mean log-likelihoods of one model that are relatively this close are those of the same rows."""
 
-ADVICE = "give valid= rows that no member was trained on, or weights='uniform'"
+ADVICE = "pass valid= with rows that no member was trained on, or weights='uniform'"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def ensemble_of(
         if weighting != "uniform":
             raise OptionError(f"weights={weighting!r} must be found on held-out rows: {ADVICE}")
         if size is not None and size < len(candidates):
-            raise OptionError(f"size={size} chooses members by held-out rows: {ADVICE.partition(',')[0]}")
+            raise OptionError(f"size={size} needs held-out rows to choose members: {ADVICE.partition(',')[0]}")
         return _unscored(candidates)
     scores = held_out_scores([candidate.model for candidate in candidates], valid, missing)
     refuse_training_rows(scores, candidates)

@@ -203,7 +203,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     check_validation(runs, settings, refit, possible=valid is not False)
     rows = prepare_source(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
     if refit and isinstance(rows, Stream):
-        raise OptionError("refit joins training and validation rows, which needs them in memory; not for streams")
+        raise OptionError("refit joins training and validation rows, which must be in memory; it cannot use a stream")
     held = hold_out(rows, circuit, runs, settings, valid)
     if "valid" in held.parts and progress is not False:
         say(held, rows)
@@ -279,7 +279,7 @@ def _refit(
     again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
-        warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")
+        warn_user(f"{failed}: {again.failure.reason}; the model chosen before is kept")
         return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped, rows=winner.rows)
@@ -313,7 +313,7 @@ def _same_structure(start: Model, circuit: Circuit) -> Program:
     if not isinstance(start, Model):
         raise OptionError(f"start must be a Model, not {type(start).__name__}")
     if start.circuit is not circuit:
-        raise OptionError("start: the model has another circuit; pass its own, model.circuit")
+        raise OptionError("start: the model has another circuit; pass model.circuit as the circuit")
     return start.program
 
 

@@ -103,7 +103,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     table = align(table, schema, unseen="error")
     if valid is False:
         if chosen.boosted or chosen.joint_epochs:
-            raise OptionError("boosted and joint_epochs stop by validation rows: leave valid=False out")
+            raise OptionError("boosted and joint_epochs need validation rows: leave valid=False out")
         rows = Rows(table, None, schema, best_settings(training, table), callbacks, progress)
         claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
         return _cross_validated(rows, chosen)
@@ -147,7 +147,7 @@ def train_ensemble(rows: Rows, options: EnsembleOptions, pool: Sequence[Candidat
 def _any(trained: Trained) -> list[Candidate]:
     candidates = trained.candidates()
     if not candidates:
-        raise TrainingError("no member of the ensemble is left: all runs failed")
+        raise TrainingError("all runs of the ensemble failed")
     return candidates
 
 
@@ -204,7 +204,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     """Weights from rows that were held out in turn; then all members are trained again on all rows."""
     plans, count = plan_members(options), len(rows.train)
     if count < 2 * options.folds:
-        raise OptionError(f"{count} training rows are too few for folds={options.folds}: give valid=, or fewer folds")
+        raise OptionError(f"{count} training rows are too few for folds={options.folds}: pass valid=, or fewer folds")
     parts = np.array_split(np.random.default_rng(options.seed).permutation(count), options.folds)
     log_prob = np.full((len(plans), count), -np.inf)
     epochs: dict[tuple[int, int], list[int]] = {}

@@ -124,7 +124,7 @@ class top_fraction:  # noqa: N801 - used like a function, printed like a record
 
     def __post_init__(self) -> None:
         if isinstance(self.q, bool) or not isinstance(self.q, int | float) or not 0 < self.q <= 1:
-            raise OptionError(f"top_fraction: q must lie in (0, 1], not {self.q!r}")
+            raise OptionError(f"top_fraction: q must be above 0 and at most 1, not {self.q!r}")
         if self.by not in ("local", "total"):
             raise OptionError(f"top_fraction: by must be 'local' or 'total', not {self.by!r}")
 

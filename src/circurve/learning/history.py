@@ -168,7 +168,7 @@ class FleetResult(Sequence[FitResult]):
         if by not in ("train_ll", "valid_ll", "test_ll"):
             raise OptionError(f"by must be 'train_ll', 'valid_ll' or 'test_ll', not {by!r}")
         if any(getattr(result, by) is None for result in self.results):
-            raise OptionError(f"by={by!r}, but the fleet was trained without that data")
+            raise OptionError(f"by={by!r}, but the fleet was trained without these rows")
         self.check_any_left()
         whole = [result for result in self.results if not result.failed]
         return max(whole, key=lambda result: float(getattr(result, by)))

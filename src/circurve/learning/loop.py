@@ -246,7 +246,9 @@ class Trainer:
             if len(self.runs) > 1:  # of a single run, the caller says it with an error
                 at = self.fleet.finished[run].epoch
                 source = "its initial parameters" if at == 0 else f"the parameters of epoch {at}"
-                warn_user(f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; it keeps {source}")
+                warn_user(
+                    f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; the run keeps {source}"
+                )
 
     def _interrupt(self, epoch: int) -> None:
         """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
@@ -273,7 +275,7 @@ class Trainer:
     def _warn(self, most: int) -> None:
         if most and not self.warned:
             self.warned = True
-            warn_user(f"{most} training samples have probability zero under the present parameters; EM leaves them out")
+            warn_user(f"{most} training rows have probability zero under the current parameters; EM ignores them")
 
     def _sharpness(self, params: Params, backend: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""

@@ -19,15 +19,19 @@ from circurve.learning.schedules import Schedule, by_overfitting
 
 __all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "describe"]
 
-PSEUDOCOUNT = "Added to each sum's counts in every step."
+PSEUDOCOUNT = "Count added to each sum in every step, to smooth its weights."
 MU = "Strength of the penalty of global and gated."
-SIMPLEX = "Scale the solution of each weight to sum 1, or solve for all weights of a sum together."
-PENALTY = "The paper's penalty, or the true trace."
-MU_SCALE = "mu against the counts of a batch, against their mean, or against those of all training rows."
+SIMPLEX = (
+    "normalize: solve for each weight alone, then scale the weights of a sum; exact: solve for all of them together."
+)
+PENALTY = "surrogate: the penalty of the paper; exact: the true trace."
+MU_SCALE = (
+    "What mu is compared with. count: the counts of a batch; mean: their mean; data: the counts of all training rows."
+)
 """The help texts of options that several methods have."""
 
 MAX_PSEUDOCOUNT = 1e18
-"""The largest pseudocount: beside counts of any data, float32 can still add it up."""
+"""The largest pseudocount. Its sum with the counts of any data does not overflow float32."""
 
 
 @dataclass(frozen=True)
@@ -179,31 +183,34 @@ class Gated(_Shown):
     """
 
     mu: Strength = field(metadata={"help": MU})
-    gate: Gate | str = field(default=max_norm, metadata={"help": "How gated shares out the penalty."})
-    estimator: Estimator = option("mean_trace", "The curvature that gates go by.")
+    gate: Gate | str = field(default=max_norm, metadata={"help": "How gated distributes the penalty over the sums."})
+    estimator: Estimator = option("mean_trace", "The estimate of curvature that gates use.")
     gate_memory: float = option(
-        0.0, "Weight of the past in the curvature that gates go by, below 1; 0 takes each batch alone."
+        0.0,
+        "Weight of earlier batches in the curvature that gates use, from 0 to below 1; 0 uses the current batch only.",
     )
     pseudocount: float = option(0.0, PSEUDOCOUNT)
     simplex: Literal["normalize", "exact"] = option("normalize", SIMPLEX)
     penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
     mu_scale: Literal["count", "mean", "data"] = option("count", MU_SCALE)
     multiplier: float = 1.0
-    ratio_floor: float = option(RATIO_FLOOR, "Floor of the weights inside the ratios of the estimator clipped.")
+    ratio_floor: float = option(RATIO_FLOOR, "Smallest weight in the ratios of the estimator clipped.")
     gates_from: Literal["batch", "epoch", "first"] = option(
-        "batch", "Gates of each batch, of the whole epoch before, or of the first epoch."
+        "batch", "batch: gates of each batch; epoch: gates of the previous epoch; first: gates of the first epoch."
     )
 
     def __post_init__(self) -> None:
         _check_regularised(self)
         check_choice("estimator", self.estimator, ESTIMATORS)
         if not is_number(self.ratio_floor) or not 0 < self.ratio_floor <= 1:
-            raise OptionError(Argument("ratio_floor"), f" must lie in (0, 1], not {self.ratio_floor!r}")
+            raise OptionError(Argument("ratio_floor"), f" must be above 0 and at most 1, not {self.ratio_floor!r}")
         if not is_number(self.gate_memory) or not 0 <= self.gate_memory < 1:
-            raise OptionError(Argument("gate_memory"), f" must lie in [0, 1), not {self.gate_memory!r}")
+            raise OptionError(Argument("gate_memory"), f" must be from 0 to below 1, not {self.gate_memory!r}")
         check_choice("gates_from", self.gates_from, ("batch", "epoch", "first"))
         if self.gate_memory and self.gates_from != "batch":
-            raise OptionError(f"gate_memory has no effect with gates_from={self.gates_from!r}; leave one of them out")
+            raise OptionError(
+                f"gate_memory has no effect with gates_from={self.gates_from!r}; leave one of the two out"
+            )
         if self.gate != "auto":
             object.__setattr__(self, "gate", as_gate(self.gate))
 

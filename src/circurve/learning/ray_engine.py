@@ -62,7 +62,7 @@ def check_engine(engine: object, prepared: Mapping[str, RowSource], start: objec
     }
     wrong = next((name for name, given in refused.items() if given), None)
     if wrong is not None:
-        raise OptionError(f"engine='ray' does not go with {wrong}; use engine='local'")
+        raise OptionError(f"engine='ray' cannot be combined with {wrong}; use engine='local'")
     return "ray"
 
 
@@ -124,7 +124,7 @@ def _result(ray: Any, task: Any, number: int) -> Any:
         error.cause.add_note(f"in a task of Ray: {error}")
         raise error.cause from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
-        lost = f"part {number + 1} was lost {MAX_RETRIES + 1} times with its worker ({type(error).__name__})"
+        lost = f"the worker of part {number + 1} was lost {MAX_RETRIES + 1} times ({type(error).__name__})"
         raise TrainingError(f"{lost}; give workers more memory, or train fewer runs at once") from None
 
 

@@ -120,13 +120,14 @@ def make_evidence(
     labels = None if rows.labels is None else rows.labels[0]
     if target.program.circuit.outputs > 1 and labels is None:
         raise DataError(
-            f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one each row belongs to"
+            f"the circuit has {target.program.circuit.outputs} outputs: pass labels= to say which one each row "
+            f"belongs to"
         )
     soft = {c: _as_likelihood(target, c, values, len(table)) for c, values in (likelihoods or {}).items()}
     bounds: dict[int, Interval] = {}
     for column, ends in (intervals or {}).items():
         if column in soft:
-            raise DataError(f"{target.label(column)} has both a likelihood and an interval: give one of them")
+            raise DataError(f"{target.label(column)} has both a likelihood and an interval: pass one of them")
         interval = _as_interval(target, column, ends, len(table))
         if target.states[column] is None:
             bounds[column] = interval
@@ -140,7 +141,9 @@ def make_evidence(
 def no_evidence(target: Target, rows: int = 1, labels: Tensor | None = None) -> Evidence:
     """Rows of which nothing is known; labels (rows,) where the circuit has several outputs."""
     if target.program.circuit.outputs > 1 and labels is None:
-        raise DataError(f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one to use")
+        raise DataError(
+            f"the circuit has {target.program.circuit.outputs} outputs: pass labels= to say which one to use"
+        )
     zero = torch.zeros(1, target.variables, rows, dtype=target.dtype, device=target.device)
     return Evidence(zero, zero, labels)
 
@@ -157,7 +160,7 @@ def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likeli
             f"number for each of the {len(states)} states, ({len(states)},) or ({len(states)}, {rows})"
         )
     if not bool((values.isfinite() & (values >= 0)).all()):
-        raise DataError(f"{target.label(column)}: likelihoods are finite and >= 0")
+        raise DataError(f"{target.label(column)}: likelihoods must be finite and >= 0")
     return values
 
 
@@ -171,7 +174,9 @@ def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         ends = f"{float(low.expand(len(wrong))[row]):g} to {float(high.expand(len(wrong))[row]):g}"
-        raise DataError(f"{target.label(column)}, row {row + 1}: the interval from {ends} ends before it begins")
+        raise DataError(
+            f"{target.label(column)}, row {row + 1}: the interval from {ends} has its ends in the wrong order"
+        )
     return low, high
 
 
@@ -190,9 +195,7 @@ def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
         if bool(twice.any()):
             row = int(twice.nonzero()[0])
             kind = "an interval" if column in evidence.intervals else "a likelihood or an interval"
-            raise DataError(
-                f"{target.label(column)}, row {row + 1}: there is both a value and {kind}: give one of them"
-            )
+            raise DataError(f"{target.label(column)}, row {row + 1}: it has both a value and {kind}: pass one of them")
 
 
 def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> list[Tensor]:  # (R, G, K, N) each

@@ -79,7 +79,9 @@ def _check_columns(target: Target, columns: Sequence[int]) -> list[int]:
     if not chosen or len(set(chosen)) != len(chosen):
         raise OptionError(f"columns must be a list of different columns, at least one, not {chosen!r}")
     if target.program.circuit.outputs > 1:
-        raise OptionError(f"the circuit has {target.program.circuit.outputs} outputs; information is of a single one")
+        raise OptionError(
+            f"the circuit has {target.program.circuit.outputs} outputs; information needs a circuit with one output"
+        )
     return chosen
 
 

@@ -181,7 +181,7 @@ def _subject(given: Model | FitResult, data: Any, valid: Any, history: Histories
         if len(table) == len(kept) + len(aside):
             table, held = table.rows(kept), table.rows(aside)
     if not len(table):
-        raise DataError("report data: there is no row")
+        raise DataError("report data: there are no rows")
     return _Subject(model, table, held, result, history if history is not None else result)
 
 

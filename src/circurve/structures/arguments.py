@@ -32,7 +32,9 @@ def as_families(families: Families | Family, variables: int | None = None) -> tu
     """
     if isinstance(families, Family):
         if variables is None:
-            raise OptionError(f"families={families!r} says nothing of how many: write ({families!r}, count)")
+            raise OptionError(
+                f"families={families!r} does not say how many columns there are: write ({families!r}, count)"
+            )
         return (families,) * variables
     if isinstance(families, Schema):
         families = families.families
@@ -57,7 +59,7 @@ def as_table_with_schema(
 ) -> tuple[RowSource, Schema]:
     """The data as a table or stream, and what its columns mean: `schema`, `families` of the numbers, or inferred."""
     if families is not None and schema is not None:
-        raise OptionError("give families= or schema=, not both: a schema has the families")
+        raise OptionError("pass families= or schema=, not both: a schema contains the families")
     if is_streamed(data):
         source = as_source(data, missing)
         if families is not None and schema is None and schema_of(families) is None:

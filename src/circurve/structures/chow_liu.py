@@ -174,6 +174,6 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
         problem = "not finitely many values" if support is None else f"{len(support)} values"
         raise OptionError(
             f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
-            "cut it into categories, leave it out, or use hclt"
+            f"divide it into categories, leave it out, or use hclt"
         )
     return tuple(support)

@@ -166,7 +166,11 @@ def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
         say_stream(source, f"tree from all {len(source):,} rows")
         return source
     rows = min(len(source), max(1, SAMPLE_BYTES // source.row_bytes))
-    say_stream(source, f"tree from {rows:,} of {len(source):,} rows, evenly taken: it has too many columns for passes")
+    say_stream(
+        source,
+        f"tree from {rows:,} of {len(source):,} evenly spaced rows, because there are too many columns to read all "
+        f"rows",
+    )
     return np.concatenate([np.asarray(part) for part in sample_rows(source, rows)])
 
 
