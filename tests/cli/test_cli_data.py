@@ -47,7 +47,7 @@ def test_download_by_name_and_all(answer: Answer, invoke: Invoke, server: Server
     result = invoke("data download two one two")
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert result.stdout.count("was there") == 2
+    assert result.stdout.count("already there") == 2
     assert str(folder / "cache") in result.stdout
 
 

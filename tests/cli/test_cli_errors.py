@@ -38,7 +38,7 @@ from cli_helpers import error_line, write_csv
         ("--split 0.8,0.3", "--split must be shares for train, valid and test that add up to 1, not '0.8,0.3'"),
         ("--split 0.8,x", "not '0.8,x'"),
         ("--split 0,1", "not '0,1'"),
-        ("--split 0.8,0.2 --no-split", "--split and --no-split exclude each other"),
+        ("--split 0.8,0.2 --no-split", "--split and --no-split cannot be combined"),
         ("--split 0.8,0.2 --valid table.csv", "--split cannot be combined with --valid or --test"),
         ("--no-split --patience 2", "need validation rows"),
         ("--no-split --select best", "need validation rows"),
@@ -80,7 +80,7 @@ def test_a_circuit_that_free_memory_does_not_hold_is_refused(invoke, table, monk
         ("table.xls", "table.xls: unknown kind of file '.xls'"),
         ("short.csv", "2 rows are too few"),
         ("huge.csv", "huge.csv: column 3 ('a'), line 9: value 1e+30 does not fit Gaussian"),
-        ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts comes in parts"),
+        ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts already has parts"),
     ],
 )
 def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):

@@ -257,7 +257,7 @@ def test_ctrl_c_in_the_first_epoch_leaves_an_older_model_alone(invoke, table, mo
     before = Path(model).read_bytes()
     result = invoke(f"fit {table} {TINY} --out {model} --json")
     assert result.exit_code == 130
-    assert result.stderr == "circurve: interrupted after 0 whole epochs; nothing was saved, nothing was learned\n"
+    assert result.stderr == "circurve: interrupted after 0 complete epochs; nothing was saved, nothing was learned\n"
     assert strict_json(result.stdout)["out"] is None
     assert Path(model).read_bytes() == before
 

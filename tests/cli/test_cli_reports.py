@@ -41,7 +41,7 @@ def test_a_single_table_is_scored_whole(answer, invoke, model, rows):
     assert answer(f"evaluate {model} new.data --split train")["train_ll"] == expected
     result = invoke(f"evaluate {model} new.data")
     assert result.stderr == ""
-    assert "new under model.safetensors" in result.stdout
+    assert "new, model model.safetensors" in result.stdout
 
 
 def test_the_table_of_the_training_is_split_as_it_was_then(answer, invoke, table, rows):

@@ -144,7 +144,7 @@ def test_ctrl_c_says_how_to_go_on(invoke: Invoke, npz: str, monkeypatch: pytest.
     monkeypatch.setattr(circurve.learning, "fit_fleet", interrupted)
     result = invoke(f"reproduce table-c --datasets {npz} --out out {TINY}")
     assert result.exit_code == 130
-    assert result.stderr == "circurve: interrupted; 3 runs are recorded in out, go on with --resume\n"
+    assert result.stderr == "circurve: interrupted; 3 runs are recorded in out; to continue, add --resume\n"
     assert result.stdout == ""
 
 

@@ -110,8 +110,8 @@ def test_a_cell_that_the_rest_rules_out_is_the_culprit(tmp_path: Path, monkeypat
 def test_scores_on_standard_output_leave_the_report_to_standard_error(saved: Path, odd: Path) -> None:
     done = run("evaluate", saved, odd, "--scores", "-")
     assert done.stdout.startswith("line,log_likelihood\n2,-inf\n")
-    assert "odd under" in done.stderr
-    assert "odd under" not in done.stdout
+    assert "odd, model" in done.stderr
+    assert "odd, model" not in done.stdout
 
 
 def test_the_table_of_the_training_keeps_its_order_and_names_its_parts(saved: Path, people: pd.DataFrame) -> None:

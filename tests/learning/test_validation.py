@@ -75,7 +75,10 @@ def test_weights_and_labels_go_with_their_rows():
 
 def test_one_line_says_how_many(capsys):
     train(LARGE, progress=None)
-    expected = "circurve: 30 of 300 training rows are held out for validation (result.rows); pass valid=False to train on all rows"
+    expected = (
+        "circurve: 30 of 300 training rows are held out for validation (result.rows); pass valid=False to train on all "
+        "rows"
+    )
     assert expected in capsys.readouterr().err
     train(LARGE)
     assert capsys.readouterr().err == ""

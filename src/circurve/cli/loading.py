@@ -106,7 +106,7 @@ class HeldOut:
 
     def __post_init__(self) -> None:
         if self.shares is not None and self.no_split:
-            raise OptionError("--split and --no-split exclude each other")
+            raise OptionError("--split and --no-split cannot be combined; leave one of them out")
         if self.shares is not None and (self.valid or self.test):
             raise OptionError("--split cannot be combined with --valid or --test: leave one of them out")
 
