@@ -30,7 +30,7 @@ WIDTHS = (1056, 4128)
 
 SHARES = tuple((name, units, 1) for name in SHAPES for units in (100, 16))
 FLEETS = (("nltcs", 16, 16), ("plants", 16, 16))
-"""Data, units and runs of which the share is measured."""
+"""Data, units and runs for which the share is measured."""
 
 
 def share_of_matmul(name: str, units: int, repeats: int, runs: int = 1) -> dict[str, Any]:

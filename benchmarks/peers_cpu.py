@@ -166,7 +166,7 @@ def build_spflow(case: Case) -> Peer:
 
     data = torch.from_numpy(sample_data(case.samples, case.variables, case.seed)).float()
     model = learn_hclt_binary(data, num_hidden_cats=case.states, init="uniform")
-    # init="random" would give every transition a single output, hence independent variables.
+    # init="random" would give every transition a single output, so variables would be independent.
     for module in model.modules():
         if isinstance(module, Sum):
             weights = torch.rand(module.weights_shape) + 1e-3

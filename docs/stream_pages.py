@@ -90,7 +90,7 @@ rows. Runs of a fleet with different seeds read different blocks at the same tim
 
 The schema comes from a pass over all rows; for batches with column names, from 100,000 evenly spaced rows. The tree
 comes from a pass over all rows; for files and batches with more than about 4,000 columns, from evenly spaced rows,
-256 MiB of them. A line on standard error says which. `fit` reads all rows once more to check them, then once in each
+256 MiB of them. A line on standard error says which. `fit` reads all rows another time to check them, then once in each
 epoch.
 
 Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the

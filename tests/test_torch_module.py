@@ -1,4 +1,4 @@
-"""Gradients of log-probabilities, and circuits as modules of torch: held against gradcheck and finite differences."""
+"""Gradients of log-probabilities, and circuits as modules of torch: compared with gradcheck and finite differences."""
 
 import copy
 import pickle

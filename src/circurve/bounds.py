@@ -73,7 +73,7 @@ def readable_bytes(count: int) -> str:
 def inflate(packed: bytes, trust: bool, error: type[CircurveError]) -> bytes:
     """The content of a gzip file, which may have several members; `error` once it exceeds what the file may take.
 
-    Raises zlib.error for a damaged file and EOFError for one that breaks off.
+    Raises zlib.error for a damaged file and EOFError for one that is cut off.
     """
     parts: list[bytes] = []
     total, rest = 0, packed
@@ -95,7 +95,7 @@ def parse_json(text: str | bytes, size: int | None = None, trust: bool = False) 
     """The value of a JSON text; ValueError for whatever is wrong with it, FileFormatError if it becomes too large.
 
     size: of the file that the text comes from, where other things are in it, too; what the text would become in memory
-    is held against that.
+    is compared with that size.
     """
     if isinstance(text, bytes):
         marks = sum(text.count(mark) for mark in (b",", b":", b"{", b"["))

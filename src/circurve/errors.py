@@ -69,7 +69,7 @@ class CircurveError(Exception):
 
 
 class StructureError(CircurveError, ValueError):
-    """A circuit that is not smooth, not decomposable, or not well formed; it names the nodes at fault.
+    """A circuit that is not smooth, not decomposable, or not well formed; the message names the wrong nodes.
 
     Parameters
     ----------

@@ -210,7 +210,7 @@ class Model(Questions):
     ) -> Any:
         """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
 
-        Data frames, and columns by name, are put in order by their names where the model knows names; arrays go by
+        Data frames, and columns by name, are ordered by name if the model has names; arrays are read by
         position. NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out
         exactly. A row of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy
         array. Where a tensor `x` or the parameters require a gradient, the result does, too: the reference backend

@@ -113,7 +113,7 @@ class Models(Questions, Sequence[Model]):
 
 
 def _refuse_difference(first: Model, other: Model, number: int) -> None:
-    """Models are asked together only if they differ in nothing but their parameters."""
+    """Models can be asked together only if they differ in their parameters alone."""
     if not isinstance(other, Model):
         raise OptionError(f"model {number} is a {type(other).__name__}, not a Model")
     same = {

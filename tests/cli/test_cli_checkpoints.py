@@ -58,7 +58,7 @@ def test_a_fault_costs_nothing_but_time(fault, where, undisturbed, folder):
         pytest.skip("a step writes nothing")
     code = run(folder, [*FIT, *CHECKPOINT], fault, 4, where)
     if (fault, where) == ("out of memory", "write"):
-        assert code == 0  # no checkpoint in this epoch, and training goes on
+        assert code == 0  # no checkpoint in this epoch, and training continues
         assert "no checkpoint after epoch 4" in Path("stderr.txt").read_text()
     else:
         assert code == CODES[fault]

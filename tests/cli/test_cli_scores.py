@@ -1,4 +1,4 @@
-"""`circurve evaluate --scores` and `--explain`: scores row by row, and the cells to blame."""
+"""`circurve evaluate --scores` and `--explain`: scores row by row, and the cells that cause low scores."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_cell_that_the_rest_rules_out_is_the_culprit(tmp_path: Path, monkeypat
     cc.Model.from_parameters(circuit, inputs={node: [[1.0]] for node in circuit.inputs}).save("m.safetensors")
     blameless = read(run("evaluate", "m.safetensors", "rows.npy", "--scores", "-", "--explain").stdout)[1]
     assert blameless["log_likelihood"] == "-inf"
-    assert blameless["column_1"] == ""  # two cells are impossible: none is at fault alone
+    assert blameless["column_1"] == ""  # two cells are impossible: neither causes it alone
 
 
 def test_scores_on_standard_output_leave_the_report_to_standard_error(saved: Path, odd: Path) -> None:

@@ -230,7 +230,7 @@ def test_units_that_no_path_reaches_have_no_place_in_the_profile() -> None:
 @settings(max_examples=200, deadline=None)
 @given(RECORDS)
 def test_the_default_rho_is_the_smallest_for_which_the_bound_holds(curv: Curvature) -> None:
-    curv = record(np.minimum(curv.total, curv.local), curv.local, curv.depth_min)  # F <= 1, hence T <= t
+    curv = record(np.minimum(curv.total, curv.local), curv.local, curv.depth_min)  # F <= 1, so T <= t
     result = attenuation(curv)
     below = (curv.depth_min > 0) & (curv.total > 0)
     assert np.isnan(result.implied_rho[curv.depth_min == 0]).all()

@@ -28,7 +28,7 @@ def model_of(circuit: Circuit) -> Model:
 
 
 def with_fault(params: Params, kind: str, value: float) -> Params:
-    """Two runs, of which the second has one broken parameter: a weight of the last layer, or one of an input."""
+    """Two runs; the second has one parameter that is not finite: a weight of the last layer, or one of an input."""
     both = Params(
         tuple(torch.cat([w, w]) for w in params.weights), tuple(torch.cat([p, p]) for p in params.inputs)
     ).clone()

@@ -1,4 +1,4 @@
-"""`checkpoint=` of the estimators: broken off and fitted again, they give the answers of an undisturbed fit."""
+"""`checkpoint=` of the estimators: interrupted and fitted again, they give the answers of an undisturbed fit."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def break_statistics(monkeypatch: Any, call: int, change: Callable[[Any, int], A
 
 
 def break_data(monkeypatch: Any, rows: int) -> None:
-    """A NaN in the table with so many rows once it is on the device, past all checks of the table."""
+    """Put a NaN into the table with this many rows once it is on the device, after all checks of the table."""
     move = Table.to
 
     def broken(self: Table, device: Any) -> Table:

@@ -1,4 +1,4 @@
-"""A run that breaks is noticed in its epoch, named, and put aside; the others do not notice it at all."""
+"""A run that fails is detected in its epoch, named, and stopped; the others are not affected."""
 
 from __future__ import annotations
 

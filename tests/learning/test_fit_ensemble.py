@@ -142,7 +142,7 @@ class TestJointTraining:
 
 
 def interrupting(epoch):
-    """A callback that acts like Ctrl-C once, after so many epochs in all."""
+    """A callback that acts like Ctrl-C once, after this many epochs in all."""
     calls = []
 
     def callback(event):

@@ -146,7 +146,7 @@ def test_runs_of_one_seed_start_alike_and_see_the_same_batches():
 
 
 def test_runs_of_one_seed_are_those_trained_alone_when_some_of_them_stop_early():
-    """They share the order of their rows: those that go on must not draw it again."""
+    """They share the order of their rows: those that continue must not draw it again."""
     train, valid = binary_rows(25, noise=0.25), binary_rows(60, noise=0.25)
     runs = [
         Run(method, seed=seed, step_size=step)

@@ -39,7 +39,7 @@ def train(**options: Any) -> Any:
 
 
 def _work(number: int, store: Path, options: dict[str, Any], death: int | None, results: Any) -> None:
-    """One of two workers; with `death`, worker 1 kills itself after so many epochs."""
+    """One of two workers; with `death`, worker 1 kills itself after this many epochs."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
 

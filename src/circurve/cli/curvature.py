@@ -58,7 +58,7 @@ IN_WORDS = {
 }
 
 NAMED = 2
-"""Nodes with so many columns below them are listed with their names."""
+"""Nodes with at most this many columns below them are listed with the names of these columns."""
 
 WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges", "floor_edges")
 """The columns that hold whole numbers."""

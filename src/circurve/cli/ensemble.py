@@ -53,7 +53,7 @@ def typed_options(context: typer.Context) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """Which members `fit --ensemble` trains, and how they go on."""
+    """Which members `fit --ensemble` trains, and how training continues on the mixture."""
 
     members: int
     units: tuple[int, ...]
@@ -87,7 +87,7 @@ def check_ensemble(mixture: MixtureOptions, job: Job, plot: Path | None, units: 
 
 
 def check_rows(mixture: MixtureOptions, data: Dataset) -> None:
-    """Refuse what goes by validation rows where there are none."""
+    """Refuse options that need validation rows if there are none."""
     if data.valid is None and (mixture.boosted or mixture.joint_epochs):
         raise OptionError("--boosted and --joint-epochs need validation rows: pass --valid FILE or a share in --split")
 

@@ -148,7 +148,7 @@ def _describe(model: Model, parts: Mapping[str, ScoredPart | ScoredStream]) -> d
 
 
 def _least_probable(model: Model, parts: dict[str, ScoredPart]) -> list[dict[str, Any]]:
-    """The least probable rows of each part, each with the cells to blame, the worst first."""
+    """The least probable rows of each part, each with the cells that make it improbable, the worst first."""
     listed = []
     for name, part in parts.items():
         few = part.rows(lowest_rows(part))

@@ -55,7 +55,8 @@ class Unseen(StrEnum):
 
 
 class UnseenToFill(StrEnum):
-    """The same for a table whose holes are filled: an impossible row says nothing about them."""
+    """What to do with an unseen value in a table to impute; `impossible` is not possible, since such a row determines
+    nothing."""
 
     missing = "missing"
     error = "error"

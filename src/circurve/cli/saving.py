@@ -21,7 +21,7 @@ __all__ = ["Target", "elsewhere", "not_saved", "place_for"]
 def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
     """Where a model is written: `out`, or NAME.interrupted.safetensors beside it.
 
-    An interrupted run gives way to a model that is there already, unless that is an interrupted one with no more
+    An interrupted run does not replace an existing model, unless that is an interrupted one with no more
     epochs, or `overwrite` is said.
     """
     if report["stopped"] != "interrupted" or overwrite or not out.exists():

@@ -1,4 +1,4 @@
-"""Scores row by row, and the cells to blame for a low one, in the columns of `circurve evaluate --scores`."""
+"""Scores row by row, and the cells that cause a low score, in the columns of `circurve evaluate --scores`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
     """Of each row up to three cells, the most surprising first.
 
     A value that training did not see is surprising by itself: in a row that such a value makes impossible, only cells
-    like it are blamed. A row that is impossible whichever single cell is left out has no cell to blame.
+    like it are blamed. A row that is impossible whichever single cell is left out has no such cell.
     """
     known = replace(part.aligned, impossible=None)  # unseen values are not observed: the others are explained without
     frame = columns_of(model.explain(known))

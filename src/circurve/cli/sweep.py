@@ -225,7 +225,7 @@ def _mixed(results: FleetResult, data: Dataset) -> Mixed:
 
 
 def _draw(results: FleetResult) -> Figure:
-    """How much the share of penalised nodes matters, where the gates say nothing else; otherwise which mu is best."""
+    """A plot by the share of penalised nodes if the gates differ only in that; otherwise a plot by mu."""
     from circurve.plots import node_selection, strengths
 
     methods = [result.run.method for result in results]

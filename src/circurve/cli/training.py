@@ -64,7 +64,7 @@ class Job:
 
 
 def load_for(job: Job, source: Source, held: HeldOut, sizes: int = 1) -> tuple[Dataset, SplitRecord | None]:
-    """The data in parts and how they were split; what goes by validation rows is refused where there are none.
+    """The data in parts and how they were split; options that need validation rows are refused if there are none.
 
     sizes: how many numbers of units there are to choose from.
     """

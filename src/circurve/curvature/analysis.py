@@ -197,7 +197,7 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
     same holds with the effective squared flow T^/t^, so every reversed pair has usage_ratio > local_ratio > 1.
 
     With P pairs, X of them tied in T^, Y in t^ and B in both, the C pairs in the same order and the D in a different
-    one satisfy C + D = P - X - Y + B and, by the definition of tau-b, C - D = tau sqrt((P - X) (P - Y)). Hence
+    one satisfy C + D = P - X - Y + B and, by the definition of tau-b, C - D = tau sqrt((P - X) (P - Y)). Therefore
     D = (P - X - Y + B - tau sqrt((P - X) (P - Y))) / 2, which rounds to the exact integer while P < 1e14.
 
     Costs O(M log M) for the counts and O(M log^2 M + most M) for the extreme pairs, which are exact; O(M) memory.
@@ -222,7 +222,7 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
 
 
 def _tied_pairs(*columns: Vector) -> int:
-    """How many pairs are equal in all columns, of which equals stand together: the sum of m (m - 1) / 2 over groups."""
+    """How many pairs are equal in all columns, if equal rows are adjacent: the sum of m (m - 1) / 2 over groups."""
     differs = np.any([column[1:] != column[:-1] for column in columns], axis=0)  # from the one before
     sizes = np.diff(np.flatnonzero(np.concatenate([[True], differs, [True]])))
     return int((sizes * (sizes - 1) // 2).sum())

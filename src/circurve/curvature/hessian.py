@@ -31,10 +31,10 @@ __all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "t
 Array = NDArray[np.float64]
 
 LARGEST = 5_000
-"""The most edges of which the whole Hessian is computed: 200 MB of matrix."""
+"""The largest number of edges for which the whole Hessian is computed: 200 MB of matrix."""
 
 SMALL = 200
-"""Up to so many edges the whole Hessian is faster than Lanczos, and finds multiple eigenvalues for certain."""
+"""Up to this many edges, the whole Hessian is faster than Lanczos and is certain to find multiple eigenvalues."""
 
 AT_ONCE = 1 << 22
 """Vectors x rows x samples differentiated in one go: bounds the memory to some hundred megabytes."""

@@ -179,7 +179,7 @@ class Curvature:
         return float(min(part / whole, 1.0)) if 0 < whole < np.inf else 0.0
 
     def by(self, quantity: By) -> Vector:
-        """The column that a ranking, a concentration or a profile goes by; "local" is the estimator "mean_trace"."""
+        """The column that a ranking, a concentration or a profile uses; "local" is the estimator "mean_trace"."""
         if quantity not in QUANTITIES:
             *names, last = (repr(name) for name in QUANTITIES)
             raise OptionError(f"by must be {', '.join(names)} or {last}, not {quantity!r}")
@@ -192,7 +192,7 @@ class Curvature:
         return column
 
     def with_local(self, estimator: str) -> Curvature:
-        """The record with another estimate of local curvature for `local`, which rankings and figures go by.
+        """The record with another estimate of local curvature for `local`, which rankings and figures use.
 
         T^_n / `local` is then no longer the use of a node by the letter, but a comparison of the two.
         """

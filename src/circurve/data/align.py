@@ -29,8 +29,8 @@ __all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen", "prepa
 MissingColumns: TypeAlias = Literal["error", "missing"]
 
 MAX_MEAN_IN_SPREADS = {torch.float32: 1e5, torch.float64: 1e7}
-"""So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
-the limit of float64."""
+"""How many spreads a column's mean may be away from zero before log-likelihoods lose their second digit; sums of
+squares set the limit of float64."""
 
 
 def align(

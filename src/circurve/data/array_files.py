@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files, by their headers first: what an array declares is held against what its file holds."""
+"""Arrays in .npy and .npz files. Headers are read first: the size that an array declares is compared with its file."""
 
 from __future__ import annotations
 

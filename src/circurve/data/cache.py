@@ -181,7 +181,7 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
 
 
 def _announced(length: str) -> int | None:
-    """The length that a server announces, for the progress bar only; None if it says nothing of use."""
+    """The length that a server announces, for the progress bar only; None if it announces none."""
     return int(length) if length.isascii() and length.isdigit() and 0 < len(length) < 16 and int(length) else None
 
 

@@ -78,7 +78,7 @@ def check_table(table: Any, size: int, trust: bool) -> None:
 
 
 def cost_of(schema: Any, rows: int) -> int:
-    """The memory of a table with so many rows."""
+    """The memory of a table with this many rows."""
     import pyarrow as pa  # noqa: PLC0415
 
     kinds = (

@@ -260,7 +260,7 @@ class _ColumnsAlike:
 
 
 def _only_zeros_and_ones(low: float, high: float) -> tuple[Family, str]:
-    """The family of a column with nothing but 0 and 1, and the reason."""
+    """The family of a column that has only 0 and 1, and the reason."""
     return Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}"
 
 

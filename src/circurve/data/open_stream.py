@@ -43,11 +43,11 @@ def open_stream(
     ----------
     source : array, path, DataLoader, iterable of batches, or function that returns one
         A `numpy.memmap` or another array; a Parquet or Arrow file, or a folder of them; a torch `DataLoader`; batches.
-        All but arrays are read again in each epoch.
+        Everything except arrays is read again in each epoch.
     columns : sequence of str, optional
         Some of a file's columns.
     block_rows : int, optional
-        Cut an array into blocks of so many rows and shuffle it like a file: a disk gives blocks faster than rows.
+        Cut an array into blocks of this many rows and shuffle it like a file: a disk gives blocks faster than rows.
     buffer : int, default 256 MiB
         Bytes of rows in memory; a window is half of it.
     missing : int, optional

@@ -25,7 +25,7 @@ MAPPED = 5 << 28
 """Mapped bytes in memory, 1.25 GiB, beyond which those of a mapped array are given back to the system."""
 
 LOOKS = 64
-"""After so many reads the mapped bytes are counted."""
+"""The mapped bytes are counted each time after this many reads."""
 
 
 class ArrayReader:

@@ -238,7 +238,8 @@ class Stream:
         return table
 
     def pieces(self, rows: int | None = None) -> Iterator[Table]:
-        """All rows in order, at most so many at a time, checked if the stream is, and otherwise as they were read."""
+        """All rows in order, at most `rows` at a time; checked if the stream is checked, otherwise as they were
+        read."""
         size = rows or max(1, PIECE // max(1, self.shape[1]))
         if self.chosen is not None or self.reader.access == "rows":
             for start in range(0, len(self), size):
@@ -284,7 +285,7 @@ class Stream:
 
 
 def sample_rows(stream: Stream, most: int) -> list[Table]:
-    """Evenly spaced rows of a stream, at most so many, as tables."""
+    """Evenly spaced rows of a stream, at most this many, as tables."""
     step, start, parts = -(-len(stream) // most), 0, []
     for piece in stream.pieces():
         first = -start % step

@@ -50,7 +50,7 @@ class Places:
 
 
 class ArrayLike(NDArrayOperatorsMixin):
-    """Operators and methods of `np.asarray(self)`, none of which change it. A subclass defines `__array__`.
+    """Operators and methods of `np.asarray(self)`, which do not change it. A subclass defines `__array__`.
 
     Results are numpy arrays. Like an array, it compares element by element and has no hash.
     """

@@ -67,7 +67,7 @@ class Layout:
     """Columns that hold categories, whatever their values look like."""
 
     only_numbers: bool
-    """Whether the first row holds nothing but numbers."""
+    """Whether the first row contains only numbers."""
 
     budget: int | None = None
     """The memory that the table may take, None without a bound."""
@@ -118,7 +118,7 @@ def read_text(path: Path, header: bool | None = None, categorical: Collection[st
     pyarrow reads the file where it is installed and the text is plain; `Table.source` says what did.
     """
     try:
-        regular = path.is_file()  # a pipe can be read only once, and says nothing about its size
+        regular = path.is_file()  # a pipe can be read only once, and its size is not known
         size = path.stat().st_size if regular else 0
     except OSError:
         regular, size = False, 0
@@ -157,7 +157,9 @@ def parse_text(
 ) -> Table:
     """The same for content that was read already; `path` is for messages, `budget` is the memory that it may take."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
-    if budget is not None and MAX_RATIO * len(raw) > budget:  # it was packed: what it becomes is held against its size
+    if (
+        budget is not None and MAX_RATIO * len(raw) > budget
+    ):  # it was packed: its unpacked size is compared with the size of the file
         cells = raw.count(b"\n") + sum(raw.count(mark.encode()) for mark in SEPARATORS)
         _check_budget(len(raw) + BYTES_PER_CELL * cells, budget, path)
     if header is not True and (grid := digit_grid(raw)) is not None:
@@ -180,7 +182,7 @@ def _check_width(raw: bytes, path: Path, budget: int | None) -> None:
 
 
 def check_distinct(count: int, layout: Layout) -> None:
-    """Refuse a table of so many different texts that they, as objects of Python, take more than it may."""
+    """Refuse a table whose different texts, as objects of Python, take more memory than allowed."""
     _check_budget(BYTES_PER_TEXT * count, layout.budget, layout.path, f": {count:,} different texts")
 
 
@@ -203,7 +205,7 @@ def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection
     text = _decoded(raw[: cut or len(raw)], path)
     separator = _sniff(text)
     line, fields = next(_rows(text, separator, path), (0, []))
-    if not line and cut < len(raw):  # nothing but blank lines so far
+    if not line and cut < len(raw):  # only blank lines so far
         line, fields = next(_rows(_decoded(raw, path), separator, path), (0, []))
     if not line:
         raise DataError(f"{path}: the file is empty")

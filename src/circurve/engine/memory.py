@@ -41,7 +41,7 @@ def free_memory(device: torch.device) -> int:
 
 SURELY_FREE = {"cpu": 16 << 20, "cuda": 256 << 20}
 """Bytes for which free memory is not looked up, which takes longer than computing a few rows. Should they not be free
-after all, `within_memory` goes on with fewer samples at once."""
+after all, `within_memory` continues with fewer samples at once."""
 
 
 def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None, samples: int | None = None) -> int:

@@ -135,7 +135,7 @@ MAX_COUNT = 1e30
 inverse of the sum is a normal number: 1 / MAX_COUNT >= tiny."""
 
 MAX_CHILDREN = 1_000_000
-"""The inequalities below hold for sums with up to so many children."""
+"""The inequalities below hold for sums with up to this many children."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     n_estimators : int, default 4
         How many circuits, from different seeds, are mixed.
     ensemble : int, optional
-        In place of n_estimators, mix so many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
+        Instead of n_estimators, mix this many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
         rows that validation_fraction sets aside (None: by cross-validation), batches of 200 and its falling step
         unless batch_size and step_size are given. For structure="hclt" and method="vanilla". Fewer than 10 rows are
         trained in the usual way.
@@ -58,7 +58,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         The share of the rows that decide about the number of epochs, init and mu; None trains for `max_epochs`. All
         rows train the final model.
     patience : int, default 10
-        Stop after so many epochs without a better held-out likelihood.
+        Stop after this many epochs without a better held-out likelihood.
     types : mapping or list, optional
         Families by column, as in `infer_schema`, or a list of one for each column.
     schema : Schema, optional

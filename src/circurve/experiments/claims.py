@@ -299,7 +299,7 @@ def usage_concentrates(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def _shares(shelf: Shelf, level: str, judge: Callable[[float, float], list[bool]]) -> Found:
-    """The shares of the nodes that hold so much of T and of t, judged by data set."""
+    """The shares of the nodes that hold this share of T and of t, judged by data set."""
     found = {}
     for name, measured in _curvatures(shelf).items():
         total, local = (float(np.mean([m[by]["fractions"][level] for m in measured])) for by in ("total", "local"))

@@ -139,8 +139,8 @@ def reproduce(
 ) -> Outputs:
     """Train what is needed and write the files of each table and figure into `options.out`.
 
-    resume: go on with the records that are there; without it, a folder with records is refused. tell: called with each
-    table and figure as soon as its files are written. progress: called with a line now and then.
+    resume: continue with the records in the folder; without it, a folder with records is refused. tell: called with
+    each table and figure as soon as its files are written. progress: called with a line of text from time to time.
     """
     targets = targets_of(targets)
     if targets == (LEADERBOARD,):

@@ -99,7 +99,7 @@ class Fleet:
         return self.data.name if self.fraction == 1 else f"{self.data.name} {self.fraction:.0%}, seed {self.rows_seed}"
 
     def cost(self, runs: int) -> float:
-        """Proportional to the arithmetic of training so many of its runs with one circuit size."""
+        """Proportional to the arithmetic of training this many of its runs with one circuit size."""
         return float(runs * self.epochs * self.rows * self.data.train.shape[1])
 
 
@@ -218,7 +218,8 @@ def describe_environment(command: str | None, device: str) -> Record:
 
 
 def portable_command(words: Sequence[str]) -> str:
-    """A command line as one string; of absolute paths only the last part is kept, the rest says nothing elsewhere."""
+    """A command line as one string; of absolute paths only the last part is kept, because the rest has no meaning on
+    other machines."""
     return " ".join(Path(word).name if os.path.isabs(word) else word for word in words)
 
 

@@ -205,7 +205,7 @@ class RecordFile:
 
 
 def significant(value: float | None, digits: int = 6) -> float | None:
-    """With so many digits; None for what is not finite, which JSON does not have."""
+    """Rounded to this many digits; None for a number that is not finite, which JSON cannot express."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
@@ -234,7 +234,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
 def _record(line: bytes, place: str) -> Record | None:
     """The record of a line; None if it holds none, an error if it holds one that was changed."""
     try:
-        record = parse_json(line, trust=True)  # the file as a whole was held against its size
+        record = parse_json(line, trust=True)  # the size of the whole file was checked
     except ValueError:
         return None
     if not isinstance(record, dict) or not isinstance(record.get("id"), str):

@@ -90,7 +90,7 @@ class Display:
             self._whole(event.epoch / event.epochs)
 
     def measure(self, number: int, count: int) -> None:
-        """The curvature of one of so many runs is being measured."""
+        """The curvature of run `number` of `count` is being measured."""
         if self.bar is not None:
             self.bar.update(self.part, note=f"measuring curvature, run {number} of {count}")
 
@@ -166,7 +166,7 @@ def run_study(
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
 
     data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
-    None shows it to people only. On Ctrl-C the fleet at work is given up and KeyboardInterrupt goes on; all that was
+    None shows it to people only. On Ctrl-C the current fleet is given up and KeyboardInterrupt is raised; all that was
     recorded stays. engine: "ray" trains fleets as tasks of a Ray cluster, as many at once as it holds; each is recorded
     when it is known, and one whose worker is lost is trained again.
     """

@@ -78,7 +78,7 @@ class Protocol:
     """Whose scores count: the last epoch's, or those of each run's epoch with the best validation log-likelihood."""
 
     def epochs_for(self, rows: int) -> int:
-        """How long to train on so many rows."""
+        """How many epochs to train on this many rows."""
         return self.small_epochs if rows < self.small_rows else self.epochs
 
     @property
@@ -166,7 +166,7 @@ class ReproduceOptions:
     """A first look: few units, epochs, seeds and strengths."""
 
     max_runs: int | None = None
-    """The most runs to train at once; None goes by the size of the circuit."""
+    """The most runs to train at once; None decides by the size of the circuit."""
 
     engine: Engine = "local"
     """"ray" trains fleets as tasks of a Ray cluster; the records are the same."""
@@ -241,7 +241,7 @@ class Study:
     data_dir: Path | None = None
     device: str = "auto"
     max_runs: int | None = None
-    """The most runs of a fleet; None goes by the size of the circuit."""
+    """The most runs of a fleet; None decides by the size of the circuit."""
 
     variant: Variant | None = None
     """A change of all its data sets."""
@@ -297,7 +297,7 @@ def make_study(
 
 
 def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAULT_DATASETS) -> tuple[str, ...]:
-    """Those that the user names; else the preferred ones, of which a folder need not hold all.
+    """Those that the user names, otherwise the preferred ones; a folder need not contain all of these.
 
     A folder with none of them is taken whole; a first look without a folder takes the embedded data.
     """

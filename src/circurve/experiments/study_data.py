@@ -161,7 +161,7 @@ def _draw(node: Input, parameters: Tensor, at: Tensor, source: torch.Generator) 
 
 
 RARE_KEPT = 10
-"""Of the rows with the rarer value, `selected` keeps one in so many."""
+"""Of the rows with the rarer value, `selected` keeps one in this many."""
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def _report(  # noqa: PLR0913 - what a report is made of
     base: str = BASE,
     case_head: str = "",
 ) -> Report:
-    """base: the label that others are held against; case_head: what the first column is, where there are cases."""
+    """base: the label that others are compared with; case_head: what the first column is, where there are cases."""
     sentences = []
     for (case, label), outcomes in _outcomes(lines, base).items():
         against = "tuned plain EM" if base == BASE else base

@@ -147,7 +147,7 @@ def report_pseudocounts(study: Study, records: Sequence[RunRecord]) -> Report:
         "Every method has one strength: nothing is chosen by validation log-likelihood.",
         "The reason after a claim is our explanation, not a measurement.",
         f"Claim by pseudocount: on how many data sets it holds, of those it is about. Global and gated: mu = {MU:g}. "
-        "The pseudocount is for each sum node and batch, shared out among its edges; it is the same for all methods of "
+        "The pseudocount is for each sum node and batch, divided among its edges; it is the same for all methods of "
         "a column. Concentration, depth and reversals are those of vanilla.",
         "Reversals: the share of pairs of nodes that T and t put in opposite orders.",
         *provenance(records),

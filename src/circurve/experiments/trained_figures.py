@@ -53,7 +53,8 @@ PREFERRED = "nltcs"
 """The paper does not say which circuit it draws; this one is small enough to see every unit."""
 
 MAX_UNITS = 20_000
-"""Larger circuits are drawn with the mean of each node in the trees, and so many of their units in the plane."""
+"""Larger circuits are drawn with the mean of each node in the trees, and with at most this many of their units in the
+plane."""
 
 
 def decomposition_data(options: ReproduceOptions, records: list[RunRecord], progress: Callable[[str], None]) -> Record:

@@ -55,7 +55,8 @@ class Family(ABC):
         return self
 
     def check_units(self, units: int) -> str | None:
-        """Say why an input of this family cannot have so many units, or None; only Indicator minds."""
+        """Why an input of this family cannot have this many units; None if it can. Only Indicator restricts the
+        number."""
         return None
 
     @abstractmethod

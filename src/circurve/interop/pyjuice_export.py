@@ -1,6 +1,6 @@
 """Circurve models as PyJuice circuits.
 
-PyJuice wants sums and products in turns, and units in blocks whose size is a power of two. So
+PyJuice needs sums and products in turn, and units in blocks whose size is a power of two. So
 
 - products of products become one product of all their factors;
 - a sum of sums gets a product of one factor in between, and a root that is not a sum a sum that passes it on;

@@ -40,7 +40,7 @@ __all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints"]
 FORMAT, VERSION = "circurve checkpoint", 1
 
 KEPT = 2
-"""So many checkpoints are kept: should the last one be damaged, there is the one before."""
+"""How many checkpoints are kept: if the last one is damaged, the one before is used."""
 
 FACTS = "training.json"
 NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
@@ -139,7 +139,7 @@ class Checkpoints:
         return time.monotonic() - self._last >= (self.every.seconds or 0.0)
 
     def save(self, state: TrainerState) -> bool:
-        """Write a state and remove all but the newest ones. Without space or memory for it: a warning, and False.
+        """Write a state and remove all except the newest ones. Without space or memory for it: a warning, and False.
 
         Of several workers the first one writes.
         """

@@ -38,7 +38,7 @@ Facts: TypeAlias = dict[str, str]
 DIGEST = "sha256:"
 
 BLOCK = 1 << 26
-"""So many bytes of a table are digested at a time."""
+"""How many bytes of a table are digested at a time."""
 
 ELSEWHERE = ("device", "memory_budget", "checkpoint", "checkpoint_every")
 """Options that may change between two calls of one training."""

@@ -183,7 +183,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     Raises
     ------
     TrainingError
-        If all runs break. A single one that breaks stops with `result.failed` and a warning, and the others go on.
+        If all runs fail. A single run that fails stops with `result.failed` and a warning, and the others continue.
 
     Examples
     --------

@@ -47,7 +47,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
 
     Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
     validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
-    Joint training goes on with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
+    Joint training continues with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
     if it does not help. It and boosted members need validation rows. Ctrl-C ends the training and mixes the members
     that exist (`ensemble.stopped == "interrupted"`).
 
@@ -238,7 +238,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
 
 
 def _until(epoch: int) -> Callback:
-    """A callback that ends the training after so many epochs."""
+    """A callback that ends the training after this many epochs."""
 
     def stop(event: EpochEnd) -> bool:
         return event.epoch >= epoch

@@ -141,7 +141,7 @@ GATES: dict[str, Gate] = {gate.__name__: gate for gate in _PLAIN}
 
 
 def gate_name(gate: Gate | str) -> str:
-    """What `Gated(gate=...)` takes for this gate; a user's function goes by its own name."""
+    """What `Gated(gate=...)` takes for this gate; a user's function has its own name."""
     if isinstance(gate, str):
         return gate
     if isinstance(gate, power):

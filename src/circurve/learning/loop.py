@@ -54,7 +54,7 @@ class _Keeper:
 
 
 class Trainer:
-    """Trains a fleet. Runs that have stopped leave the fleet, so that the others go on faster.
+    """Trains a fleet. Runs that have stopped leave the fleet, so that the others continue faster.
 
     A run that breaks (a parameter, a statistic or a log-likelihood is not finite) leaves it too, with the parameters of
     its last whole epoch. The others repeat that epoch without it: a chunk with NaN can take another path through the
@@ -113,7 +113,7 @@ class Trainer:
         self.fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
 
     def _resume(self, state: TrainerState) -> None:
-        """Go on from a state: with the same kind of backend, chunks, shuffles, gates and clock."""
+        """Continue from a state: with the same kind of backend, chunks, shuffles, gates and clock."""
         self.warned, self.started = state.warned, time.perf_counter() - state.seconds
         for seed, known in state.shuffles.items():
             self.shuffles[seed].set_state(known)
@@ -127,7 +127,7 @@ class Trainer:
         self.fleet = state.fleet(steps)
 
     def _state(self, epoch: int) -> TrainerState:
-        """All that decides how the training goes on after this epoch."""
+        """Everything that determines how the training continues after this epoch."""
         return TrainerState.of(epoch, self.fleet, self.shuffles, time.perf_counter() - self.started, self.warned)
 
     def _bind(self, params: Params, active: Sequence[int], backend: BackendName | None = None) -> Steps:
@@ -220,7 +220,7 @@ class Trainer:
         return reasons
 
     def _stop(self, reasons: Mapping[int, str | Failure], epoch: int) -> None:
-        """Put runs aside with the parameters of their best epoch, or of the given one; the others go on."""
+        """Stop runs, with the parameters of their best epoch or of the given one; the others continue."""
         if not reasons:
             return
         fleet, steps = self.fleet, None

@@ -36,7 +36,7 @@ MAX_PSEUDOCOUNT = 1e18
 
 @dataclass(frozen=True)
 class Grid:
-    """Strengths of which the best by validation likelihood is chosen; mu="auto" has a grid and a rule of its own.
+    """Strengths to try; validation likelihood chooses the best. mu="auto" has its own grid and its own rule.
 
     Parameters
     ----------

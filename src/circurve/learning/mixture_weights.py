@@ -74,7 +74,7 @@ class Scores:
 
     @cached_property
     def largest(self) -> Floats:  # (N,)
-        """max_m l_mn; 0 for a row that no member explains, which says nothing about the weights."""
+        """max_m l_mn; 0 for a row that has probability zero in every member; it has no effect on the weights."""
         top = self.log_prob.max(axis=0)
         return np.where(np.isfinite(top), top, 0.0)
 
@@ -108,7 +108,7 @@ def find_weights(scores: Scores, weighting: Weighting, start: Floats | None = No
     """The weights of the members: they sum to one.
 
     em: the maximum of L. uniform: 1/M. stacked: the maximum of L(w) + a sum_m log(w_m) / M, that is, EM with a
-    pseudocount of a times the rows' weight shared out evenly. a is chosen among `SHRINKAGE` and infinity (uniform
+    pseudocount of a times the rows' weight, divided evenly. a is chosen among `SHRINKAGE` and infinity (uniform
     weights) by 5-fold cross-validation of the held-out rows: the fewer they are, the nearer the weights to uniform.
     """
     uniform = np.full(scores.members, 1 / scores.members)

@@ -62,13 +62,13 @@ def check_same_training(facts: Mapping[str, str], device: torch.device) -> None:
 
 
 def wait_for_workers() -> None:
-    """Go on when all workers are here."""
+    """Wait until all workers have reached this point."""
     if workers() > 1:
         _together(dist.barrier)
 
 
 class ParallelSteps(PlainSteps):
-    """Step by step, on any backend, with the samples of each batch shared out among the workers."""
+    """Step by step, on any backend, with the samples of each batch divided among the workers."""
 
     def _e_step(self, rows: Tensor | None) -> Statistics:
         if rows is None:

@@ -38,7 +38,7 @@ Units: TypeAlias = int | Sequence[int] | Literal["auto"]
 """A number of units, those to choose from, or "auto" for `UNITS_GRID`."""
 
 WORSE_IN_A_ROW = 2
-"""So many sizes that are worse than the best one end the search."""
+"""The search ends after this many sizes that are worse than the best one."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ __all__ = ["strengths"]
 WORDS = {"valid": "validation", "test": "test", "train": "training"}
 
 MAX_LABEL = 18
-"""With labels of at most so many letters, three fit beside one another."""
+"""The longest labels, in letters, with which three panels fit next to each other."""
 
 SHIFT = 0.1
 """How far lines stand beside one another, so that none hides another."""

@@ -44,7 +44,7 @@ FILLED = 0.9
 """The part of the distance between neighbours that a node may cover."""
 
 MARGIN = 1.13
-"""Panels reach so far from their middle: nodes lie within 1."""
+"""Half of the width of a panel; the coordinates of nodes are from -1 to 1."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,8 @@ def draw_tree(ax: Axes, drawing: TreeDrawing, values: Sequence[Array], marks: It
 
 
 def log_colours(values: Array) -> LogNorm:
-    """A logarithmic scale that all but one in a hundred at either end lie on; those take the colour of the end."""
+    """A logarithmic scale without the lowest and the highest hundredth of the values, which get the colours of its
+    ends."""
     positive = values[values > 0]
     if not positive.size:
         return LogNorm(0.1, 1, clip=True)

@@ -89,7 +89,7 @@ def _stretched(evidence: Evidence, rows: int) -> Evidence:
 
 
 def _says(target: Target, evidence: Evidence) -> Tensor:  # (R or 1, V, N) bool
-    """The cells of which something is known."""
+    """The cells with evidence."""
     known = evidence.observed > 0
     if evidence.soft:
         known = known.clone()

@@ -139,7 +139,7 @@ def make_evidence(
 
 
 def no_evidence(target: Target, rows: int = 1, labels: Tensor | None = None) -> Evidence:
-    """Rows of which nothing is known; labels (rows,) where the circuit has several outputs."""
+    """Rows without evidence; labels (rows,) where the circuit has several outputs."""
     if target.program.circuit.outputs > 1 and labels is None:
         raise DataError(
             f"the circuit has {target.program.circuit.outputs} outputs: pass labels= to say which one to use"
@@ -187,7 +187,8 @@ def _states_inside(target: Target, column: int, interval: Interval) -> Likelihoo
 
 
 def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
-    """A value and an interval, or a likelihood, of the same cell: one of them is a mistake. Open ones say nothing."""
+    """A value and an interval, or a likelihood, of the same cell: one of them is a mistake. Open intervals count as no
+    evidence."""
     says = {column: (likelihood != 1).any(0) for column, likelihood in evidence.likelihoods.items()}
     says |= {column: (low > -torch.inf) | (high < torch.inf) for column, (low, high) in evidence.intervals.items()}
     for column, restricted in says.items():

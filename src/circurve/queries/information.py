@@ -101,7 +101,7 @@ def _rows(target: Target, columns: Sequence[int], states: Tensor) -> Evidence:  
 
 
 def _only(x: Tensor, columns: Sequence[int]) -> Evidence:  # (R or 1, V, N)
-    """Rows of which some columns are known."""
+    """Rows with some known columns."""
     observed = torch.zeros_like(x)
     observed[:, list(columns)] = 1
     return Evidence(x, observed)

@@ -40,7 +40,7 @@ RECORDED_BYTES = 1 << 27
 """Draws without evidence whose working set is at most this are recorded as a CUDA graph, which keeps that memory."""
 
 RUNS_AT_ONCE = 16
-"""Larger fleets draw in groups of so many runs."""
+"""Larger fleets draw in groups of this many runs."""
 
 TABLE_DRAWS = 2.0
 """Tables for each row of evidence are used from this many draws per unit of the widest sum on."""

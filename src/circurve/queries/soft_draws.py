@@ -1,4 +1,4 @@
-"""Draws of a column of which a likelihood or an interval is known, from the active unit of each row."""
+"""Draws of a column with a likelihood or an interval as evidence, from the active unit of each row."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ReportOptions:
 
     surprising_rows: int = 10
     max_parameters: int = 300_000
-    """The page computes conditional distributions by itself for circuits of at most so many numbers."""
+    """The page computes conditional distributions itself for circuits of at most this many numbers."""
 
     max_weights: int = 120_000
     """Weights of sums that the page can list; of larger circuits it has the largest weights of the nodes that add most
@@ -102,7 +102,7 @@ def report(
 ) -> Report:
     """A page to look at: one self-contained HTML file about a model, which needs no network.
 
-    It opens with the three most important things to know, in words, and goes on with training curves, an explorer of
+    It opens with the three most important things to know, in words, and continues with training curves, an explorer of
     the circuit's curvature, every column's distribution against the data, conditional distributions, and the most
     surprising rows.
 

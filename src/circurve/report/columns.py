@@ -15,7 +15,7 @@ from circurve.schema import Column
 __all__ = ["column_infos", "column_name", "value_text"]
 
 MAX_LABELS = 2000
-"""Of a column with more states, the first so many have labels of their own."""
+"""Of a column with more states, only this many have their own label."""
 
 
 def column_name(column: Column, place: int) -> str:

@@ -1,4 +1,4 @@
-"""A page as one HTML file: template, style, script and data in it, nothing from elsewhere."""
+"""A page as one HTML file: template, style, script and data in it; it loads nothing else."""
 
 from __future__ import annotations
 

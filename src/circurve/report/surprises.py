@@ -1,4 +1,4 @@
-"""The rows that a model finds most surprising, and the cells to blame."""
+"""The rows that a model finds most surprising, and the cells that cause it."""
 
 from __future__ import annotations
 

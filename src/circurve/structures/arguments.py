@@ -27,7 +27,7 @@ def schema_of(families: Families | Family) -> Schema | None:
 def as_families(families: Families | Family, variables: int | None = None) -> tuple[Family, ...]:
     """One family for each variable, from any of the forms of `Families`.
 
-    Where the number of `variables` is known from elsewhere (data), one family alone stands for all of them, and
+    If the number of `variables` is known from data, one family alone is used for all of them, and
     any other number of families is an OptionError.
     """
     if isinstance(families, Family):

@@ -50,7 +50,7 @@ def chow_liu_tree(
     pseudocount : float, default 1
         Added to the counts of each pair of columns, spread evenly.
     bins : int, default 8
-        Real numbers are cut into so many parts of equal count.
+        Real numbers are divided into this many parts of equal count.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
     memory_budget : int, optional

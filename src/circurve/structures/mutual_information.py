@@ -49,7 +49,8 @@ CANCELLED = 1e-4
 """A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
 
 WIDEST, HUGE = 1e60, 1e150
-"""A column wider than so many spreads, or with larger numbers, is scaled by its range: moments stay within float64."""
+"""A column wider than this many spreads, or with larger numbers, is scaled by its range: moments stay within
+float64."""
 
 
 def mutual_information(
@@ -239,8 +240,8 @@ def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float)
     """Continuous columns: correlations over the rows where both are present.
 
     Columns are centred at their median and divided by their spread first. Neither feels an outlier, so one whose
-    partner is missing costs the pair no digits, and the mean lies within a standard deviation of the centre: moments
-    lose digits only where the rows of a pair are unlike the rest of the column, and such pairs are few.
+    partner is missing costs the pair no digits, and the mean is less than a standard deviation away from the centre:
+    moments lose digits only where the rows of a pair are unlike the rest of the column, and such pairs are few.
     """
     centre, scale = _units(columns)
 

@@ -153,7 +153,7 @@ class _Layout:
         self.place = np.zeros(rows, dtype=np.int64)
         self.variable = np.full(rows, NOTHING, dtype=np.int64)
         self.hidden = np.zeros(rows, dtype=bool)
-        """Rows that nothing but their own table reads: inputs below a tabulated sum."""
+        """Rows that only their own table reads: inputs below a tabulated sum."""
 
         self.values, self.table_rows = 1, 0
         self.first: dict[int, int] = {}  # block -> first row

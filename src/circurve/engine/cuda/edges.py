@@ -45,7 +45,7 @@ class EdgeLauncher:
         )
 
     def backward(self, plan: SumPlan, readers: Tensor, curvature: Tensor | None, tile: int) -> None:
-        """Flows of a layer's units and elements; curvature: (R, tiles of so many samples, kinds, M) or None."""
+        """Flows of a layer's units and elements; curvature: (R, tiles of samples, kinds, M) or None."""
         b, (g, k, c) = self.buffers, plan.shape
         tiles = parts(b.width, tile)
         block = min(BLOCK, power(k))

@@ -14,7 +14,7 @@ from circurve.engine.program import Program
 __all__ = ["ALIGN", "Pack", "Packing"]
 
 ALIGN = 16
-"""Rows hold a multiple of so many numbers: loads of 16 bytes, aligned."""
+"""Rows have a multiple of this many numbers: loads of 16 bytes, aligned."""
 
 
 @dataclass(frozen=True)

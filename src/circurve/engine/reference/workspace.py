@@ -2,7 +2,7 @@
 
 Both kinds of memory have the same methods, which give the `out=` arguments of torch functions. Those of `FRESH` are
 None, and torch then makes a new tensor, which autograd can differentiate and a caller can keep.
-New memory costs a CPU a page fault for every 4 kB, which takes about as long as the arithmetic with so many numbers.
+New memory costs a CPU a page fault for every 4 kB, which takes about as long as the arithmetic on 4 kB of numbers.
 """
 
 from __future__ import annotations

@@ -151,6 +151,6 @@ def collect(
 
 
 def parts_for(reference: Reference, batch: Batch, backward: bool, bytes_per_sample: int) -> Iterator[Batch]:
-    """A batch in parts for which the reference backend needs no more memory than so much for each of its samples."""
+    """A batch in parts, for which the reference backend needs no more than this much memory per sample of the batch."""
     memory = bytes_per_sample * batch.size
     return batch.parts(max(1, memory // reference.bytes_per_sample(backward)))

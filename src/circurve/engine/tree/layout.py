@@ -93,7 +93,7 @@ class Level:
     """The factors of each product."""
 
     messages: tuple[tuple[Segment, ...], ...]
-    """The j-th message of each product that has so many: places here and in the next level."""
+    """The j-th message of each product that has j messages or more: places here and in the next level."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ def segments(pairs: Iterable[tuple[int, int]]) -> tuple[Segment, ...]:
 
 
 def packed(sizes: Iterable[int]) -> list[list[int]]:
-    """Factors with so many states each, in tables of at most MAX_JOINT_STATES joint states: the sizes in each table.
+    """Factors with these numbers of states, in tables of at most MAX_JOINT_STATES joint states: the sizes in each
+    table.
 
     A product without factors has one table of a single state.
     """

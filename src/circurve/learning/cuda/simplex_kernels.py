@@ -122,7 +122,7 @@ def maximize_exactly(
 ):  # fmt: skip
     """The M-step of runs with an exact form, for all sums with C children; the weights are moved in place.
 
-    All terms are positive, so float32 loses nothing but its rounding.
+    All terms are positive, so the only error is the rounding of float32.
 
     forms[r]: 1 solves for the multiplier of each node, 2 has the true trace as penalty, 3 both; runs of form 0 are left
     to the plain kernel. MASKED: some edges do not exist, those of weight zero. Program (block of sums, run).
