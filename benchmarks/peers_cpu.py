@@ -7,7 +7,7 @@ Chow-Liu code; each starts from random parameters of its own.
 Each case runs in a process of its own with a limit on its memory. Two ways of running the peers are measured:
 
 - tuned: subnormal numbers flushed to zero, several settings of the C allocator and, for cirkit, several sizes of a
-  chunk; the fastest is the result, the times of all stand beside it.
+  chunk; the fastest is the result, the times of all are recorded with it.
 - plain (`--plain`): as a user runs them, all samples at once and nothing set.
 
 Every step starts from the same parameters: after a few steps in a row SPFlow's turn NaN.

@@ -1,4 +1,4 @@
-"""Single-target conditionals per second and samples per second on hidden Chow-Liu trees, beside other libraries.
+"""Single-target conditionals per second and samples per second on hidden Chow-Liu trees, compared with other libraries.
 
     python benchmarks/queries.py --peers-python peers/bin/python        # cirkit and SPFlow, on a CPU
     python benchmarks/queries.py --device cuda --pyjuice wheels         # PyJuice, on a GPU

@@ -1,4 +1,4 @@
-"""Seconds to read a CSV file of numbers, beside pandas.read_csv, in turns.
+"""Seconds to read a CSV file of numbers, compared with pandas.read_csv, in turns.
 
     python benchmarks/read_csv.py [--rows 1000000] [--columns 16]
 

@@ -133,7 +133,7 @@ again on its way."""
 
 
 def fleet_limits(speeds: Sequence[Row]) -> str:
-    """Where the time of a fleet's step goes; `speeds` are the rows beside PyJuice."""
+    """Where the time of a fleet's step goes; `speeds` are the rows compared with PyJuice."""
     found = load("fleet_limits")
     rows = [row for row in found["results"]["rows"] if "error" not in row]
     heads = ["circuit", "kernel", "us", "copy of as many bytes", "library, float32", "library, tf32"]
@@ -149,9 +149,9 @@ def fleet_limits(speeds: Sequence[Row]) -> str:
     return f"""
 ### What bounds a fleet
 
-Microseconds of the main kernels in a step of {first["runs"]} models at batch {first["batch"]}, beside a copy of as many
-bytes as each must read and write, and beside the vendor's batched products of the same size. Some kernels run side by
-side. {origin(found["environment"])}
+Microseconds of the main kernels in a step of {first["runs"]} models at batch {first["batch"]}, compared with a copy of
+as many bytes as each must read and write, and with the vendor's batched products of the same size. Some kernels run
+side by side. {origin(found["environment"])}
 
 {table(heads, body)}
 

@@ -178,7 +178,7 @@ def method_costs() -> str:
 
 
 def performance_page() -> str:
-    """EM on a CPU and on a GPU: shares of what the machine can do, and seconds beside the peers."""
+    """EM on a CPU and on a GPU: shares of what the machine can do, and seconds compared with the peers."""
     found = load("cpu_em")
     results = found["results"]
     shares = [
@@ -221,14 +221,14 @@ def performance_page() -> str:
 
 One full-batch EM step of a hidden Chow-Liu tree, float32, on rows drawn from a random tree, as many and as wide as
 those of the sets that are named. The rate counts 6 samples variables units² operations, three
-matrix products over every edge of the tree, and stands beside the rate of a batched matrix product measured in turns in
-the same process. (Leaves of the tree and products of few states are computed once for each state, so fewer operations
-are done than counted, and the share can exceed 100 %.) {origin(found["environment"])}
+matrix products over every edge of the tree, and is compared with the rate of a batched matrix product measured in turns
+in the same process. (Leaves of the tree and products of few states are computed once for each state, so fewer
+operations are done than counted, and the share can exceed 100 %.) {origin(found["environment"])}
 
 {table(["data", "shape", "units", "runs", "seconds", "GFLOP/s", "matmul GFLOP/s", "share"], shares)}
 
-Seconds per full-batch EM step beside two other libraries on the same data, each with the allocator setting and chunk
-size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
+Seconds per full-batch EM step, compared with two other libraries on the same data, each with the allocator setting and
+chunk size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
 
 {table(heads, tuned)}
 

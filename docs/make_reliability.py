@@ -2,7 +2,7 @@
 
     python docs/make_reliability.py
 
-Each part stands where its record does; a part without a record is left out.
+A part without a record is left out.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ that is not a `CircurveError`, a message longer than 2,000 characters, or more m
 
 
 def hostile_part(record: Record) -> str:
-    """Files that expand, and ordinary ones beside them."""
+    """Files that expand, and ordinary files for comparison."""
     parts = []
     for kind, title in (("hostile", "Files that ask for more than they hold"), ("ordinary", "Ordinary files")):
         rows = [

@@ -166,7 +166,7 @@ PEERS = {"cirkit": "cirkit", "spflow": "SPFlow", "pyjuice": "PyJuice"}
 
 
 def speed() -> str:
-    """Samples and conditionals per second, beside peers on a CPU and, where it was measured, on a GPU."""
+    """Samples and conditionals per second, compared with peers on a CPU and, if it was measured, on a GPU."""
     names = ("queries", "queries_cuda", "queries_cuda_many")
     files = [load(name) for name in names if (RESULTS / f"{name}.json").exists()]
     return "\n\n".join(rates(found) for found in files)
@@ -227,7 +227,7 @@ computes them, which takes time to start.
 
 
 def reading() -> str:
-    """Seconds to read a CSV file, beside pandas."""
+    """Seconds to read a CSV file, compared with pandas."""
     found = load("read_csv")
     files = found["results"]["files"]
     body = [

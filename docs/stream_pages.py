@@ -99,9 +99,9 @@ command line, folders are streamed, and files with more than {1 << 27:,} values.
 ## Measured
 
 {size}, hidden Chow-Liu tree of {found["units"]} units, batches of {found["batch"]:,}, {found["epochs"]} epochs, each
-source in a process of its own with one thread. Rates are by the clock, those of the epochs after the first, beside the
-rate in memory; how much of the files the system had in its cache was not controlled. Rows of a Parquet file come in
-another order than in memory, so its log-likelihood differs in the last digits. {origin(file["environment"])}
+source in a process of its own with one thread. Rates are by the clock, those of the epochs after the first, compared
+with the rate in memory; how much of the files the system had in its cache was not controlled. Rows of a Parquet file
+come in another order than in memory, so its log-likelihood differs in the last digits. {origin(file["environment"])}
 
 {table(heads, _rows(found))}
 

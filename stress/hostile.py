@@ -1,4 +1,4 @@
-"""Hostile and ordinary files at full size: what each takes in memory and time, beside what it may take.
+"""Hostile and ordinary files at full size: what each takes in memory and time, compared with what it may take.
 
     PYTHONPATH=src python stress/hostile.py
 

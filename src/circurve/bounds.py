@@ -45,7 +45,7 @@ CHUNK = 1 << 18
 """Bytes that are unpacked at a time."""
 
 JSON_BYTES_PER_MARK = 56
-"""What a comma, a colon or a bracket of a JSON text stands for in memory: a reference, and its share of an object."""
+"""What a comma, a colon or a bracket of a JSON text takes in memory: a reference, and its share of an object."""
 
 
 def allowed_bytes(size: int) -> int:

@@ -33,7 +33,7 @@ __all__ = [
 class Argument:
     """An argument that a message names: `missing=-1` in Python, `--missing -1` on the command line.
 
-    Without a value, the name alone. lead: words that stand before it, and are left out with it where there is no such
+    Without a value, the name alone. lead: words in front of it, which are left out with it if there is no such
     argument.
     """
 
@@ -296,7 +296,8 @@ class CircurveWarning(UserWarning):
 
 @contextmanager
 def needs(extra: str, feature: str) -> Iterator[None]:
-    """Within it, an import of a package that is not installed says what to install: `circurve[extra]`."""
+    """A context in which importing a package that is not installed raises an error that says what to install:
+    `circurve[extra]`."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -310,7 +310,7 @@ class Model(Questions):
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.
 
-        extra: text to keep beside the model, such as how it was trained; `persistence.read_metadata` returns it.
+        extra: text to save with the model, such as how it was trained; `persistence.read_metadata` returns it.
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
 

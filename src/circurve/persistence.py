@@ -9,7 +9,8 @@ The metadata has three entries. `circurve` is the structure:
 
 Nodes come children first and are named by their position. `select` lists the places of the children that have a unit
 selection. The tensors are `parameters.0` (units, parameters of the family), `select.1.0` (units), `weights.2` and
-`mask.2` (units, child units). Where the columns of data have names or categories, `schema` stands beside `nodes`:
+`mask.2` (units, child units). Where the columns of data have names or categories, there is an entry `schema` next to
+`nodes`:
 
     {"columns": [{"name": "sex", "kind": "category", "categories": ["f", "m"], "family": {...}}]}
 
@@ -69,7 +70,7 @@ def write_model(
     """Write a circuit and its parameters to one file, all or nothing: on failure an existing file stays as it was.
 
     parameters: (units, child units) for each Sum, (units, parameters) for each Input, float32 or float64.
-    extra: text to keep beside the model, such as how it was trained; `read_metadata` returns it.
+    extra: text to save with the model, such as how it was trained; `read_metadata` returns it.
     schema: what the columns of data mean; that of the circuit by default.
     Parameters that `load` would refuse are refused here, before any file is touched. The file is put together in memory
     first.
@@ -117,7 +118,7 @@ def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit,
 
 
 def read_metadata(path: str | PathLike[str], trust: bool = False) -> dict[str, str]:
-    """The `extra` text that was written beside the model; only the head of the file is read."""
+    """The `extra` text that was saved with the model; only the head of the file is read."""
     with _opened(path) as file:
         return _verified(file.metadata(), os.path.getsize(path), trust)[1]
 

@@ -29,7 +29,7 @@ SHOWN_CATEGORIES = 4
 class Coding:
     """How the original values of a column are stored as numbers.
 
-    number: as they are. boolean: false is 0, true is 1. category: code s stands for `categories[s]`. date: days since
+    number: as they are. boolean: false is 0, true is 1. category: code s means `categories[s]`. date: days since
     `origin`, an ISO date (whole days) or an ISO date and time (days with a fraction).
     """
 
@@ -51,7 +51,7 @@ class Column:
     kind : {"number", "boolean", "category", "date"}, default "number"
         What the original values are.
     categories : tuple, optional
-        For kind "category": code s stands for `categories[s]`.
+        For kind "category": code s means `categories[s]`.
     origin : str, optional
         For kind "date": the ISO date from which days are counted.
     reason : str, default ""

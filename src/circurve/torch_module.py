@@ -126,7 +126,7 @@ class CircuitModule(nn.Module):
 
     @property
     def params(self) -> Params:
-        """The parameters that the free ones stand for, in their autograd graph."""
+        """The parameters as functions of the free ones, in their autograd graph."""
         layers = enumerate(self.weights)
         weights = tuple(_softmax(logits, getattr(self, f"mask_{number}")).unsqueeze(0) for number, logits in layers)
         return Params(weights, tuple(self._input(number) for number in range(len(self.program.inputs))))

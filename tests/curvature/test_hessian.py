@@ -247,7 +247,7 @@ def test_a_masked_unit_far_below_its_sibling_is_in_the_hessian(gap):
 
 
 def test_a_weight_of_zero_far_below_without_flow_adds_nothing():
-    """rho = exp(800) at x1 = 80, where the unit has no flow; a row of probability zero beside it changes nothing."""
+    """rho = exp(800) at x1 = 80, where the unit has no flow; another row of probability zero changes nothing."""
     model, x = far_below(800.0, masked=False), np.array([[0.0, 80.0]])
     mixed = next(s for s in model.circuit.sums if s.name == "mixed")
     np.testing.assert_allclose(hessian_diagonal(model, x)[mixed], [[4, 0], [0, 0]], atol=1e-9)

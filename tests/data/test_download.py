@@ -23,7 +23,7 @@ BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DE
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a collection that holds a set `tiny` beside the real ones."""
+    """An empty cache, and a collection that contains a set `tiny` in addition to the real ones."""
     monkeypatch.setenv("CIRCURVE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(debd.COLLECTION, "tiny", entry("tiny"))
     return tmp_path / "cache"

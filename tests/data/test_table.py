@@ -1,4 +1,4 @@
-"""A table reads like the numpy array it stands for, and carries names, gaps, weights and labels along."""
+"""A table reads like a numpy array, and also has names, missing values, weights and labels."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_nan_in_the_data_of_one_sample_breaks_that_sample_alone():
 
 
 def test_a_broken_run_does_not_spoil_the_impossible_units_of_its_neighbour():
-    """At x = 1 the masked sum is impossible and has no flow, whatever is in the run beside it."""
+    """At x = 1 the masked sum is impossible and has no flow, whatever is in the other run."""
     values, noise = Input(0, Indicator((0, 1)), 2), Input(1, Bernoulli())
     masked = Sum(values, 1, np.array([[True, False]]))
     circuit = Circuit(Sum([Product([masked, noise]), Product([Sum(values), noise])]))

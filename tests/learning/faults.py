@@ -15,7 +15,7 @@ from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.steps import PlainSteps
 
 MARKED = Run(Vanilla(pseudocount=0.125), seed=5)
-"""The run that breaks: it is found by its method, wherever it sits in the fleet."""
+"""The run that fails: it is found by its method, at any place in the fleet."""
 
 Fault = Callable[[Params, int], None]
 """Changes the parameters of the run at a place."""

@@ -88,7 +88,7 @@ def dead_edge(ratio: float) -> Case:
     The root gives the last of 100 samples to its second unit. There the first unit has only its dead edge left, with
     this ratio.
     """
-    low = 1 / ratio - WEIGHT_FLOOR  # p_1 of the last sample, beside p_2 = 1 - 1e-6
+    low = 1 / ratio - WEIGHT_FLOOR  # p_1 of the last sample, and p_2 = 1 - 1e-6
     left, right = Input(0, Bernoulli(), 2), Input(1, Bernoulli(), 2)
     middle = Sum(Product([left, right]), 2)
     root = Sum(middle)

@@ -1,4 +1,4 @@
-"""Rows that `fit` sets aside for validation by itself."""
+"""Rows that `fit` holds out for validation by itself."""
 
 import numpy as np
 import pytest
@@ -100,7 +100,7 @@ def test_wrong_values_are_named(options, message):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_are_set_aside_whatever_seed_made_the_data(seed):
-    """With the seed of the data, the split would set aside the rows with the smallest numbers."""
+    """With the seed of the data, the split would hold out the rows with the smallest numbers."""
     x = np.random.default_rng(seed).uniform(size=(400, 1))
     held = train(cc.fully_factorized([cc.Gaussian()]), x, valid=0.1).rows["valid"]
     assert abs(x[held].mean() - 0.5) < 4 * np.sqrt(1 / 12 / len(held))

@@ -1,4 +1,4 @@
-"""`circurve curvature`: where in a model its sharpness sits."""
+"""`circurve curvature`: which parts of a model are sharp."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows that were measured, validation rows beside training rows, and how a page about them is made."""
+    """The rows that were measured, validation rows for comparison, and how a page about them is made."""
 
     rows: Table
     valid: Table | None

@@ -55,7 +55,7 @@ def report(error: Exception, options: Options, debug: bool) -> int:
 
 @contextmanager
 def one_line_warnings(options: Options) -> Iterator[None]:
-    """Within it, each warning is one line."""
+    """A context in which each warning is printed as one line."""
 
     def show(
         message: Warning | str,

@@ -132,7 +132,8 @@ def _check_writable(option: str, given: Path, folder: Path) -> None:
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
-    """Write the model, all or nothing, with how it was trained beside it; of several workers, the first one does."""
+    """Write the model, all or nothing, together with how it was trained; if there are several workers, only the first
+    one writes."""
     if worker() > 0:
         return
     kept = {key: value for key, value in document(training).items() if key not in PASSING}

@@ -1,4 +1,4 @@
-"""Options that several commands share, as records: each stands here once, and a command takes the whole record.
+"""Options that several commands share, as records: each is defined once, and a command takes the whole record.
 
 Names, defaults and help texts of training come from `Settings`, `Run`, `Vanilla` and `Gated`.
 """

@@ -1,7 +1,7 @@
 """The options of commands, imported as a whole; those that several commands share are records in `option_records`.
 
-What `circurve.fit` has too comes from the records `Settings`, `Run` and `Gated`: defaults and help texts stand there
-alone.
+Options that `circurve.fit` has too come from the records `Settings`, `Run` and `Gated`, which define their defaults and
+help texts.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class Unseen(StrEnum):
 
 
 class UnseenToFill(StrEnum):
-    """What to do with an unseen value in a table to impute; `impossible` is not possible, since such a row determines
-    nothing."""
+    """What to do with an unseen value in a table to impute. A row of probability zero cannot be imputed."""
 
     missing = "missing"
     error = "error"
@@ -76,7 +75,7 @@ SHARES_OUT, STRENGTH = (help_of(Gated, name).removesuffix(".") for name in ("gat
 
 
 def option_of(record: type, name: str, metavar: str | None = None, shown: bool | str = True) -> Any:
-    """An option of a record; `shown`: what stands for the default where that is None."""
+    """An option of a record; `shown`: the text for a default that is None."""
     panel = METHOD if record is Gated else TRAINING
     return typer.Option(metavar=metavar, rich_help_panel=panel, show_default=shown, help=help_of(record, name))
 

@@ -1,4 +1,4 @@
-"""Texts of the command line that stand for numbers, types and schedules."""
+"""Texts of the command line, parsed into numbers, types and schedules."""
 
 from __future__ import annotations
 

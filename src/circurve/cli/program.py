@@ -50,7 +50,7 @@ class Program(Group):
     """The group of all commands; every way into it ends with an exit code, and every error with one line."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
-        """Run one command and exit. `--debug` may stand anywhere."""
+        """Run one command and exit. `--debug` may be anywhere in the command line."""
         given = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in given
         rest = [word for word in given if word != DEBUG]

@@ -19,7 +19,7 @@ __all__ = ["Target", "elsewhere", "not_saved", "place_for"]
 
 
 def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
-    """Where a model is written: `out`, or NAME.interrupted.safetensors beside it.
+    """Where a model is written: `out`, or NAME.interrupted.safetensors next to it.
 
     An interrupted run does not replace an existing model, unless that is an interrupted one with no more
     epochs, or `overwrite` is said.
@@ -68,7 +68,7 @@ class Target:
 
 
 def not_saved(error: Exception, kept: str | None, checkpoint: object) -> str:
-    """What went wrong, and where the training is kept all the same."""
+    """What went wrong, and where the training is saved instead."""
     text = str(error)
     if kept is not None:
         text += f"; the trained model is saved in {kept}"

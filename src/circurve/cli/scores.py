@@ -149,7 +149,7 @@ def _unseen(model: Model, table: Table) -> list[Cell]:
 
 
 def _most_surprising(found: Sequence[Cell]) -> list[Cell]:
-    """Up to three of each row, the most surprising first; beside an impossible cell only others that are impossible."""
+    """Up to three of each row, the most surprising first; if a cell is impossible, only impossible cells."""
     chosen: dict[int, list[Cell]] = {}
     for cell in sorted(found, key=lambda cell: (cell.row, -cell.surprise)):
         rivals = chosen.setdefault(cell.row, [])
@@ -173,7 +173,7 @@ def _expected(model: Model, table: Table, chosen: Sequence[Cell]) -> list[str]:
 
 
 def _values(model: Model, part: ScoredPart, chosen: Sequence[Cell]) -> list[str]:
-    """The cells as they were read; the columns of the file may stand in another order than the model's."""
+    """The cells as they were read; the columns of the file may be in another order than those of the model."""
     table, texts = part.read, [""] * len(chosen)
     for v in {cell.column for cell in chosen}:
         name = model.schema.columns[v].name

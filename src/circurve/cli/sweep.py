@@ -116,7 +116,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
 
 @dataclass(frozen=True)
 class Outputs:
-    """What to write beside the report."""
+    """What to write in addition to the report."""
 
     csv: Path | None
     folder: Path | None

@@ -259,7 +259,7 @@ def _extreme_pairs(curv: Curvature, most: int) -> tuple[Reversal, ...]:
 def _least_used_partner(curv: Curvature, log_usage: Vector) -> Vector:
     """For each unit i the smallest log(T^_j/t^_j) of all j with T^_j < T^_i and t^_j > t^_i; infinity if there is none.
 
-    Sorted by T^ (equals by t^), each such j stands before i. Blocks of 2, 4, 8.. neighbours are split in halves, and
+    Sorted by T^ (equals by t^), each such j comes before i. Blocks of 2, 4, 8.. neighbours are split in halves, and
     each unit of the right half takes the running minimum over the sharper units of the left half. Every pair is split
     in exactly one block, so O(M log^2 M) in all.
     """

@@ -51,7 +51,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Hessian:
-    """The Hessian of the mean of -log p over rows, and the weight that each of its rows and columns stands for."""
+    """The Hessian of the mean of -log p over rows, and the weight that each of its rows and columns belongs to."""
 
     matrix: Array  # (E, E)
     edges: tuple[Edge, ...]

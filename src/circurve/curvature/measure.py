@@ -134,7 +134,8 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
 
 
 def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
-    """What a record takes beside buffers: sums for every edge, the data, three numbers for each row and unit."""
+    """What a record takes in addition to buffers: sums for every edge, the data, three numbers for each row and
+    unit."""
     program = model.program
     parts = {
         "sums": SUM_KINDS * model.dtype.itemsize * program.parameters,

@@ -1,7 +1,7 @@
-"""The cache folder: files of DEBD as they were downloaded, and beside each the same rows as packed bits.
+"""The cache folder: files of DEBD as they were downloaded, and next to each the same rows as packed bits.
 
 Each file is checked before it takes its name, and again when it is read: text by its hash, bits by the hash of the text
-that they stand for. The layout below `debd/` is that of the collection, so the folder may
+that they represent. The layout below `debd/` is that of the collection, so the folder may
 also be given as `data_dir`.
 """
 
@@ -30,7 +30,7 @@ CACHE_VARIABLE = "CIRCURVE_CACHE"
 
 BITS = ".bits.npz"
 BITS_OVERHEAD = 4096
-"""Bytes that an archive of packed bits may have beside them."""
+"""Bytes that an archive of packed bits may have in addition to the bits."""
 
 CHUNK = 1 << 16
 TIMEOUT = 30
@@ -77,7 +77,7 @@ def recall(entry: DebdSet, split: str) -> Array | None:  # (N, V)
 
 
 def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
-    """The rows of a file whose content is right, packed beside it for the next time, if that can be written."""
+    """The rows of a file whose content is right; a packed copy is written next to it for the next time, if possible."""
     text = text_path(entry.name, split)
     rows = parse_text(raw, text, header=False).values.numpy()
     if rows.dtype == np.uint8 and rows.max() <= 1 and _is_text_of(rows, entry.blob(split)):
@@ -88,7 +88,7 @@ def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A file beside the target, to be written: it takes the target's name if all goes well, and is gone if not.
+    """A temporary file next to the target: renamed to the target if all goes well, and removed if not.
 
     Each caller has a file of its own, so two processes that write the same target do not meet.
     """

@@ -49,7 +49,7 @@ Names: TypeAlias = tuple[str, ...] | None
 
 NUMBER = Coding()
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
-"""What stands for a missing value, in any case."""
+"""Texts that mean a missing value, in upper or lower case."""
 
 BOOLEANS = ("false", "true")
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
@@ -67,7 +67,7 @@ class Coded:
 
 @contextmanager
 def about(what: object) -> Iterator[None]:
-    """Within it, the message of a DataError opens with what the data are: `train: column 3 ...`."""
+    """A context in which the message of a DataError starts with what the data are: `train: column 3 ...`."""
     try:
         yield
     except DataError as error:
@@ -171,7 +171,7 @@ def days_since(micros: Array, origin: str) -> NDArray[np.float64]:  # datetime64
 
 
 def is_missing(value: object) -> bool:
-    """Whether a Python object stands for nothing: None, NaN, NaT, pandas.NA."""
+    """Whether a Python object means a missing value: None, NaN, NaT, pandas.NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating | np.datetime64 | Decimal) and bool(

@@ -29,7 +29,7 @@ BLOCK_BYTES = 24
 def check_parquet(file: Any, size: int, trust: bool) -> None:
     """Refuse a Parquet file (pyarrow's `ParquetFile`) whose pages or rows take too much.
 
-    Pages of repeated values take a few bytes for any number of rows, so rows count beside bytes.
+    Pages of repeated values take a few bytes for any number of rows, so rows count in addition to bytes.
     """
     metadata = file.metadata
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

@@ -175,8 +175,8 @@ def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ..
     because it often marks what is missing. `infer_schema` looks closer at tables with column names.
 
     The `min_variance` of a Gaussian goes with the units of its column: 1e-4 s^2, where s is the spread of the values,
-    outliers left aside; 1e-4 for a constant. It does not follow a spread that float32 cannot tell from rounding beside
-    the median. Cost O(N V).
+    without outliers; 1e-4 for a constant. It does not follow a spread that float32 cannot distinguish from rounding
+    next to the median. Cost O(N V).
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def _plain(columns: Columns, v: int) -> tuple[Family, str]:
 def _gaussian(median: float, spread: float) -> Gaussian:
     """A Gaussian with min_variance 1e-4 s^2 for the spread s.
 
-    A spread too small beside the median is mostly rounding, which should not be fitted: there the floor goes down only
-    as far as float32 sees.
+    A spread too small compared with the median is mostly rounding, which should not be fitted: there the floor goes
+    down only as far as float32 sees.
     """
     if not spread > 0:
         return Gaussian()

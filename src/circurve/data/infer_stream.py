@@ -17,7 +17,7 @@ __all__ = ["DROP", "SAMPLED", "StreamRules", "Types", "stream_schema"]
 
 DROP = "drop"
 SAMPLED = 100_000
-"""Rows of a sample that stands for a stream."""
+"""Rows of a sample that is used instead of a stream."""
 
 Types = Mapping[str | int, str | Family]
 """For some columns, by name or number, the family: its name, a family with its options, or "drop"."""

@@ -76,7 +76,7 @@ class Binding:
 class Stream:
     """Rows that stay where they are: in a mapped array, in Parquet or Arrow files, in whatever makes batches.
 
-    `open_stream` makes one. It stands wherever a table stands: in `fit`, `hclt`, `log_prob`, `curvature`. The first use
+    `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature`. The first use
     reads all of it once, to check it.
 
     Parameters

@@ -97,8 +97,8 @@ class Table(ArrayLike):
     """
 
     values: Tensor  # (N, V)
-    """Integers or floats, on any device; they may share memory with the source. Anything may stand where `observed` is
-    false; in a checked table it is 0."""
+    """Integers or floats, on any device; they may share memory with the source. Values are arbitrary where `observed`
+    is false; in a checked table it is 0."""
 
     columns: Names = None
     """The columns' names, where they have any."""
@@ -119,7 +119,7 @@ class Table(ArrayLike):
     """The number that marked missing values in the source, where one was given."""
 
     codings: tuple[Coding, ...] | None = None
-    """How the numbers stand for text, dates, true and false; None: all columns are plain numbers."""
+    """How the numbers encode text, dates, true and false; None: all columns are plain numbers."""
 
     impossible: Tensor | None = None  # (N, V) bool
     """True where a value is one that training did not see; it then counts as not observed. None: there is none."""
@@ -217,7 +217,7 @@ class Table(ArrayLike):
         return self, slice(start, stop)
 
     def pick(self, order: Sequence[int | None], names: Names) -> Table:
-        """Some columns in another order, unchecked, with these names; None stands for a column of missing values."""
+        """Some columns in another order, unchecked, with these names; None is a column of missing values."""
         source, absent = [number or 0 for number in order], [number is None for number in order]
         values, observed = self.values[:, source], self.observed
         if any(absent):

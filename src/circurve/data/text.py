@@ -254,7 +254,7 @@ def _sniff(text: str) -> str:
     for mark in [*present, "\t"]:
         try:
             widths = {len(fields) for _, fields in _rows("".join(lines), mark, Path())}
-        except DataError:  # a quote left open, because the sample ends within it
+        except DataError:  # a quote left open, because the sample ends inside the quotes
             continue
         if len(widths) == 1 and widths != {1}:
             return mark

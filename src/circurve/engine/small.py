@@ -121,7 +121,7 @@ class _TableStep:
     table: Array  # log p of each state and of "missing", (G (S + 1), K)
     variables: Array  # (G,)
     starts: Array  # the first row of each input, (G, 1)
-    missing: int  # S, the state that stands for a missing value
+    missing: int  # S, the state that means a missing value
     span: slice
     shape: tuple[int, int]  # (G, K)
 

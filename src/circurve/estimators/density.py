@@ -34,7 +34,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         How many circuits, from different seeds, are mixed.
     ensemble : int, optional
         Instead of n_estimators, mix this many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
-        rows that validation_fraction sets aside (None: by cross-validation), batches of 200 and its falling step
+        rows that validation_fraction holds out (None: by cross-validation), batches of 200 and its falling step
         unless batch_size and step_size are given. For structure="hclt" and method="vanilla". Fewer than 10 rows are
         trained in the usual way.
     structure : str, Circuit or function, default "hclt"

@@ -163,7 +163,7 @@ def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     """Train the members of an estimator on the rows of a table; the model is their mixture.
 
     A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
-    train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
+    train the chosen members for as many epochs: in a small table, the held-out rows are worth more than the time.
     """
     table = _observed_rows(table)
     claim(

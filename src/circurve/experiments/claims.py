@@ -308,7 +308,7 @@ def _shares(shelf: Shelf, level: str, judge: Callable[[float, float], list[bool]
 
 
 def shallow_nodes_dominate(shelf: Shelf, protocol: str) -> Claim | None:
-    """The trace sits in the upper half of the depths."""
+    """The trace is mostly in the upper half of the depths."""
     found = {}
     for name, measured in _curvatures(shelf).items():
         share = float(np.mean([upper_half(m["depth"]) for m in measured]))

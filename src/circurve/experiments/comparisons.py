@@ -1,4 +1,4 @@
-"""Numbers to stand beside ours: those of the paper, other published ones, and a Chow-Liu tree as a baseline.
+"""Numbers to compare with ours: those of the paper, other published ones, and a Chow-Liu tree as a baseline.
 
 Of published numbers only those that were checked at their source are listed: those in `published.tsv`, computed from
 the logs that their authors published, and the best column of the paper's own table. Better ones may have been published

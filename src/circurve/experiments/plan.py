@@ -52,7 +52,7 @@ HELD_OUT = 0.1
 """The share of the rows that is held out for validation or test where there are no such rows."""
 
 MEASURED_SETTINGS = ("rows", "variables", "parameters")
-"""What the settings of a record hold beside those of the study."""
+"""What the settings of a record contain in addition to those of the study."""
 
 RESULTS_VERSION = 2
 """Raised with every change of the package that changes results: older records then no longer count as known."""

@@ -2,7 +2,7 @@
 
 A run's id is a hash of all that determines its result, so that a run is known by its id wherever it was trained, and no
 run is recorded twice. A process that is killed while it writes leaves at most a torn last line, which the next one cuts
-off. A line ends with the checksum of all that stands before it: a digit that changed leaves a perfectly good record.
+off. A line ends with the checksum of the text before it: a record with a changed digit would otherwise look valid.
 Lines of earlier versions have none, and are taken as they are.
 """
 
@@ -97,7 +97,7 @@ CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\n?$')
 """The end of a line that has a checksum: that of the line without it."""
 
 BYTES_PER_MARK = 56
-"""What a comma, a colon or a bracket of a line stands for in memory."""
+"""What a comma, a colon or a bracket of a line takes in memory."""
 
 SCORES = ("final", "best", "history")
 """What the record of a failed run does not hold."""

@@ -311,7 +311,7 @@ def _scores(source: FitResult | EpochRecord, sharpness: float | None) -> Record:
 
 
 def describe_curvature(curv: Curvature) -> Record:
-    """Where the trace sits: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
+    """Where the trace is: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
     profile = depth_profile(curv, "total", DEPTH_BINS)
     return {
         "trace": significant(curv.trace),

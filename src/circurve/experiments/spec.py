@@ -250,7 +250,7 @@ class Study:
     """What is measured on the models beyond their scores: those of each run's best epoch by validation."""
 
     anatomy: bool = True
-    """Whether to measure where the trace of each model sits."""
+    """Whether to measure where the trace of each model is."""
 
     def __post_init__(self) -> None:
         for name in ("datasets", "settings", "fractions", "seeds"):

@@ -294,7 +294,7 @@ def report_stopping(study: Study, records: Sequence[RunRecord]) -> Report:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
+    """One table, of the paper or in addition to it: the study that it needs, and how it summarises the records."""
 
     study: Callable[[ReproduceOptions], Study]
     report: Callable[[Study, Sequence[RunRecord]], Report]

@@ -61,7 +61,7 @@ class Chosen:
         return self.spread(name).mean
 
     def pairs(self, other: Chosen, name: str) -> list[tuple[float, float]]:
-        """A score of each run beside that of the other's run with the same seed, over the seeds that both have."""
+        """Pairs of the scores of two methods for the same seed, over the seeds that both have."""
         others = dict(zip(other.seeds, other.values(name), strict=True))
         return [(a, others[s]) for s, a in zip(self.seeds, self.values(name), strict=True) if s in others]
 

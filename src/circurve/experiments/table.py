@@ -87,7 +87,7 @@ class Report:
     """The same numbers unrounded, one row for each, for the CSV file."""
 
     findings: tuple[str, ...] = ()
-    """What came out, in sentences; each stands alone."""
+    """The findings, in sentences that can be read separately."""
 
 
 def mark_best(numbers: Sequence[Number]) -> list[Number]:

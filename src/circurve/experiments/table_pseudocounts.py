@@ -224,7 +224,7 @@ def _anatomy_table(cases: Sequence[Case]) -> Table:
         *("data set", "pseudocount", "nodes of\n99.99 % of T", "of t", "nodes of\n99 % of T", "of t"),
         *("T in the\nupper half", "reversals", "largest t", "sharpness"),
     )
-    return Table(heads, tuple(rows), "Where the trace sits after plain EM")
+    return Table(heads, tuple(rows), "Where the trace is after plain EM")
 
 
 def _values(case: Case) -> Record:

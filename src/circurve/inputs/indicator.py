@@ -1,4 +1,4 @@
-"""Indicator inputs: each unit stands for one value of the column."""
+"""Indicator inputs: each unit represents one value of the column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Indicator"]
 
 @dataclass(frozen=True)
 class Indicator(Family):
-    """Units that stand for one value each: p_k(x) = 1 if x = values[k], else 0; no parameters.
+    """Units that represent one value each: p_k(x) = 1 if x = values[k], else 0; no parameters.
 
     Parameters
     ----------

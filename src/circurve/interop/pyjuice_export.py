@@ -73,7 +73,7 @@ class _Export:
         self.factors = _factors(circuit)
         self.size = _block_size(circuit)
         self.made: dict[Node, Any] = {}  # inputs and sums
-        self.products: dict[Node, Any] = {}  # what stands for a node below a sum
+        self.products: dict[Node, Any] = {}  # what represents a node below a sum
 
     def root(self) -> Any:
         for node in self.circuit.nodes:
@@ -139,7 +139,7 @@ class _Export:
 
 
 def _factors(circuit: Circuit) -> dict[Node, list[_Factor]]:
-    """For each node the factors of the product that stands for it below a sum: itself, unless it is a product."""
+    """For each node the factors of the product that represents it below a sum: itself, unless it is a product."""
     found: dict[Node, list[_Factor]] = {}
     for node in circuit.nodes:
         if not isinstance(node, Product):

@@ -139,7 +139,7 @@ class _Import:
         return made
 
     def _only_carries(self, node: Any) -> bool:
-        """Whether a sum stands where PyJuice puts the ones it adds: below products of a single child."""
+        """Whether a sum is in a place where PyJuice puts the sums it adds: below products of a single child."""
         parents = self.parents[node]
         return bool(parents) and all(parent.is_prod() and len(parent.chs) == 1 for parent in parents)
 

@@ -41,7 +41,7 @@ def needs_choice(run: Run) -> bool:
 
 
 def candidates(run: Run) -> list[Run]:
-    """The runs that stand for a run: itself, or one for each strength and gate to choose from."""
+    """The runs to train for a run: itself, or one for each strength and gate to choose from."""
     method = run.method
     if isinstance(method, Vanilla):
         return [run]

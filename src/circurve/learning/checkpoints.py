@@ -5,7 +5,7 @@
     DIR/epoch-000100.safetensors
     DIR/units-8/...                    a part: a training of its own within a longer one
 
-Files are written whole or not at all. Their tensors are those of the state; everything else stands as JSON in the
+Files are written whole or not at all. Their tensors are those of the state; everything else is JSON in the
 metadata entry `checkpoint`, with checksums of both. Nothing in them can run code.
 """
 
@@ -49,7 +49,7 @@ NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
 def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[[], Facts]) -> None:
     """Make a folder that of this training; refuse one that belongs to another. None is no folder: nothing happens.
 
-    For trainings of several parts, whose checkpoints are in folders within it.
+    For trainings of several parts, whose checkpoints are in subfolders.
     """
     if folder is not None:
         _claim_together(Path(folder), {"function": function, **facts()})
@@ -196,7 +196,7 @@ class Checkpoints:
 
 
 def _environment(device: torch.device) -> Facts:
-    """On what the last bits of a result depend, beside the training itself."""
+    """What the last bits of a result depend on, in addition to the training itself."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     facts = {"device": name, "torch": torch.__version__, "circurve": __version__, "platform": sys.platform}
     facts["workers"] = str(workers())

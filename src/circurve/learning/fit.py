@@ -71,9 +71,9 @@ def fit(
     train : array, tensor, list, data frame or Table
         (N, V), NaN for missing; columns with names are put in order by them.
     valid : array, data frame, float or False, optional
-        Rows to choose by, or the share of the training rows to set aside, such as 0.1; False for none. None sets 10 %
-        aside if they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for
-        tables of at least 200 rows with fewer values than the circuit has parameters. `result.rows` lists the rows.
+        Rows to choose by, or the share of the training rows to hold out, such as 0.1; False for none. None holds 10 %
+        out if they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for tables
+        of at least 200 rows with fewer values than the circuit has parameters. `result.rows` lists the rows.
     test : array or data frame, optional
         Rows to score only.
     weights, labels : array, optional

@@ -60,7 +60,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     train : array, tensor, list, data frame or Table
         As `fit` takes it.
     valid : array, data frame, float or False, optional
-        Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds` parts
+        Held-out rows, or the share of the training rows to hold out; None is 10 %. False holds each of `folds` parts
         of the training rows out in turn, weights the members by the rows that were held out, and trains them again on
         all rows for the median of their epochs: `folds` + 1 times the work.
     weights : array, optional

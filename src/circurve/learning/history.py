@@ -107,7 +107,7 @@ class FitResult(_Scored):
     stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
     # with mu="auto" or gate="auto": the results of all candidates, from which this one was chosen
     path: tuple[FitResult, ...] = field(default=(), repr=False)
-    # the numbers of the rows of the training table by what they were used for: "train" and, if set aside, "valid"
+    # the numbers of the rows of the training table by what they were used for: "train" and, if held out, "valid"
     rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False, compare=False)
     # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None

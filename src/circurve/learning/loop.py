@@ -58,7 +58,7 @@ class Trainer:
 
     A run that breaks (a parameter, a statistic or a log-likelihood is not finite) leaves it too, with the parameters of
     its last whole epoch. The others repeat that epoch without it: a chunk with NaN can take another path through the
-    engine, and a run must not depend, not even in its last digit, on the runs beside it.
+    engine, and a run must not depend, not even in its last digit, on the other runs.
     """
 
     fleet: Fleet

@@ -46,7 +46,7 @@ LEAST_WEIGHT = 1e-12
 """A weight of zero could not grow again."""
 
 LINE_STEPS = 50
-"""EM steps for the share of one member beside a fixed mixture."""
+"""EM steps for the share of one member that is added to a fixed mixture."""
 
 FOLDS, SEED = 5, 0
 """How "stacked" splits the held-out rows."""
@@ -152,7 +152,7 @@ def _on_simplex(weights: Floats) -> Floats:
 
 
 def _best_shrinkage(scores: Scores) -> float:
-    """The pseudocount with the best cross-validated likelihood; infinity stands for uniform weights."""
+    """The pseudocount with the best cross-validated likelihood; infinity means uniform weights."""
     rows = scores.log_prob.shape[1]
     folds = np.array_split(np.random.default_rng(SEED).permutation(rows), FOLDS)
     if rows < FOLDS:
@@ -187,7 +187,7 @@ def without_negligible(scores: Scores, weighting: Weighting, members: Sequence[i
 def forward_selection(scores: Scores, size: int, weighting: Weighting) -> list[int]:
     """At most `size` members: from the best single one on, the one that raises the likelihood most, while one does.
 
-    A candidate is tried with its best share beside the mixture so far (with uniform weights, with the share 1/(k+1));
+    A candidate is tried with its best share in the mixture so far (with uniform weights, with the share 1/(k+1));
     then all members so far are weighted again.
     """
     chosen = [int(np.argmax(scores.mean(scores.log_prob)))]

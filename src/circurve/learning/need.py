@@ -23,7 +23,7 @@ ROW_NUMBER = 8
 
 
 def training_need(program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]) -> Need:
-    """What training these runs takes beside the buffers of a chunk, which follow what is left."""
+    """What training these runs takes, without the buffers of a chunk, which are sized by the rest of the memory."""
     starts = len({(run.seed, run.init) for run in runs})
     curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)
     each = PRECISIONS[settings.precision].itemsize * (COPIES + curved) * len(runs)

@@ -80,7 +80,7 @@ def cubic(counts: Tensor, part: Tensor) -> Roots:
     With theta = (N / lambda) y the equation is y^2 (y - 1) = kappa, kappa = w^3 lambda^2 / N^3 >= 0. Its left side
     grows strictly from 0 at y = 1 to infinity, so there is exactly one root y >= 1; Cardano's formula gives it as
     y = 1/3 + a + 1/(9 a), a^3 = 1/27 + kappa/2 + sqrt(kappa/2 (kappa/2 + 2/27)), again without cancellation.
-    Where the count vanishes beside the moment, theta = w / lambda^(1/3) + N / (3 lambda) to rounding.
+    If the count vanishes next to the moment, theta = w / lambda^(1/3) + N / (3 lambda) to rounding.
     Each theta is at least N / lambda and at least w / lambda^(1/3), and at most their sum; the start follows from this.
     """
     limits = LIMITS[counts.dtype]

@@ -162,7 +162,7 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     units : "auto", int or sequence of int, default "auto"
         "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
     valid : array, data frame or float, optional
-        Held-out rows, or the share of the training rows to set aside; None is 10 %.
+        Held-out rows, or the share of the training rows to hold out; None is 10 %.
     test : array or data frame, optional
         Rows to score only.
     weights, missing, schema : as in `fit`

@@ -1,4 +1,4 @@
-"""Rows set aside for validation where none are given: when, how many, and which."""
+"""Rows held out for validation if none are given: when, how many, and which."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["FEWEST_ROWS", "HeldOut", "check_validation", "hold_out", "say", "set
 Source = TypeVar("Source", bound=RowSource)
 
 SHARE = 0.1
-"""Of the training rows, set aside unless a share is given."""
+"""The share of the training rows that is held out, unless a share is given."""
 
 FEWEST_ROWS, FEWEST_ROWS_UNASKED = 10, 200
 """Fewer rows are not split; without a need for validation rows, only tables of FEWEST_ROWS_UNASKED rows are."""
 
 SEED = 760_218_834
-"""Which rows are set aside does not depend on the seeds of the runs: all runs are compared on the same rows.
+"""Which rows are held out does not depend on the seeds of the runs: all runs are compared on the same rows.
 
-Nor should it depend on the data: rows that were themselves drawn with the seed of the split would be set aside by the
+Nor should it depend on the data: rows that were themselves drawn with the seed of the split would be held out by the
 numbers that made them, the smallest ones say. People do not choose this seed.
 """
 
@@ -81,7 +81,7 @@ def set_aside(train: Source, share: float = SHARE) -> HeldOut[Source]:
 
 
 def say(held: HeldOut[Any], train: RowSource) -> None:
-    """One line on standard error about the rows that were set aside."""
+    """One line on standard error about the rows that were held out."""
     rows = len(held.rows["valid"])
     print(
         f"circurve: {rows:,} of {len(train):,} training rows are held out for validation (result.rows); pass "

@@ -22,7 +22,7 @@ MAX_LABEL = 18
 """The longest labels, in letters, with which three panels fit next to each other."""
 
 SHIFT = 0.1
-"""How far lines stand beside one another, so that none hides another."""
+"""The distance between lines, so that none hides another."""
 
 
 def strengths(fleet: FleetResult) -> Figure:

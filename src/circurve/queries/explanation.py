@@ -7,7 +7,7 @@ With F_u the flow of the units of column v and f_u(x_v) their densities,
 so one pass up and one down give all cells of a row, in float64. Flow that was lost to rounding, and all of it in rows
 or units of probability zero, would be missing from that sum. Such cells get a pass of their own, in which the cell is
 left out: the flows of that pass are F_u / f_u(x_v) divided by their sum. These shares are those of the mixture
-p(x_v | x_-v), which has the mean, the variance and the tail (`tails.py`) that are returned beside it.
+p(x_v | x_-v), which has the mean, the variance and the tail (`tails.py`) that are returned with it.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def make_page(subject: _Subject, options: ReportOptions) -> Page:
 
 
 def _scored(subject: _Subject, part: str) -> dict[str, Scored]:
-    """The measured rows first; validation rows beside them, unless these are what is measured."""
+    """The measured rows first, then validation rows, unless these are the measured ones."""
     tables = {part: subject.data}
     if subject.valid is not None and part != "validation":
         tables["validation"] = subject.valid

@@ -39,7 +39,7 @@ def chow_liu_tree(
 
     Among trees of equal weight the choice depends on the order of the columns only, not on the machine. Computing the
     mutual information takes longest. Its matrix is never whole in memory: blocks of columns go one by one into a
-    spanning forest, which is O(V) beside one block.
+    spanning forest, which is O(V) in addition to one block.
 
     Parameters
     ----------

@@ -131,8 +131,8 @@ def latent_tree(
 
         product_v(k) = p(x_v | k) prod_c sum_c(k),    sum_v(k) = sum_j p(Z_v = j | Z_parent = k) product_v(j),
 
-    and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its sum stands
-    on its input. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
+    and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its input is the
+    child of its sum. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
     Nodes are named after their columns, `sum age`, or by the columns' indices where these have no names.
     """
     names: Sequence[str | int] = (schema and schema.names) or range(len(tree))

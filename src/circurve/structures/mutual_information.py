@@ -43,7 +43,7 @@ MAX_PASSES = 10
 """Passes over a stream of blocks for a tree: with up to 4096 binary columns, that is."""
 
 SAMPLE_BYTES = 1 << 28
-"""Bytes of the rows that stand for a stream with more columns."""
+"""Bytes of the rows that are used instead of a whole stream, if it has more columns."""
 
 CANCELLED = 1e-4
 """A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
@@ -157,7 +157,7 @@ class InformationBlocks:
 def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
     """The data in memory; or a stream, which is read in each pass over a pair of blocks.
 
-    Where many passes would be needed, and rows cannot be had one by one, evenly spaced rows stand for all of them.
+    Where many passes would be needed, and single rows cannot be read, evenly spaced rows are used instead of all rows.
     """
     source = as_source(data, missing)
     if not isinstance(source, Stream):

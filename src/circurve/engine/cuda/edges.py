@@ -18,7 +18,7 @@ BLOCK, SAMPLES = 32, 32
 
 
 class EdgeLauncher:
-    """Stands beside `Launcher`; layers without a mask never come here."""
+    """The counterpart of `Launcher` for layers with a mask."""
 
     def __init__(self, buffers: Buffers) -> None:
         from circurve.engine.cuda import edge_kernels  # noqa: PLC0415 - Triton is imported only when used

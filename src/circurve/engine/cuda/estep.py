@@ -96,7 +96,7 @@ class FusedSums:
                 engine.launch.leaf_units(plan, by_state, units)
         if not (asked.mean_ratio or asked.second_moment or asked.squared_ratio):
             return
-        engine.join()  # these sums have rows of other layers beside theirs
+        engine.join()  # these sums also contain rows of other layers
         rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
         shape = (engine.runs, plan.groups, plan.units, engine.columns)
         leaves = engine.leaves[plan.inputs]

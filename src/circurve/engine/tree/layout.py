@@ -4,7 +4,7 @@ A circuit is a latent tree if every node has one parent, every sum mixes the K u
 multiplies whole vectors of K units, each of them
 
     an input with few states, or a sum over such an input (a *leaf*): together the *factors* of the product,
-    the *message* of another sum, which stands on a product itself.
+    the *message* of another sum, which has a product as its child.
 
 Hidden Chow-Liu trees, hidden Markov models and mixtures of discrete variables are latent trees. The sums that are no
 leaves lie in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
@@ -34,7 +34,7 @@ one state more. (Measured: wider tables cost more than they save.)"""
 
 @dataclass(frozen=True)
 class Factor:
-    """K functions of one variable: input number `position` of input layer `layer`, or the leaf that stands on it."""
+    """K functions of one variable: input number `position` of input layer `layer`, or the leaf above it."""
 
     variable: int
     states: int
@@ -191,12 +191,12 @@ def _fits(node: Node, root: Sum) -> bool:
 
 
 def _messages(node: Sum) -> list[Sum]:
-    """The messages of the product that a sum stands on."""
+    """The messages of the product below a sum."""
     return [child for child in node.children[0].children if isinstance(child, Sum) and not _is_leaf(child)]
 
 
 def _inputs(node: Sum) -> list[Input]:
-    """The inputs of the factors of the product that a sum stands on."""
+    """The inputs of the factors of the product below a sum."""
     children = (child.children[0] if _is_leaf(child) else child for child in node.children[0].children)
     return [child for child in children if isinstance(child, Input)]
 
@@ -208,7 +208,7 @@ def _states(node: Input) -> int:
 
 
 def _is_tabulated(node: Sum) -> bool:
-    """True if the product that a sum stands on is tabulated, with missing values (more tables) and without."""
+    """True if the product below a sum is tabulated, with missing values (more tables) and without."""
     return not _messages(node) and len(packed(_states(each) + 1 for each in _inputs(node))) == 1
 
 

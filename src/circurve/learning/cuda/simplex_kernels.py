@@ -35,7 +35,7 @@ LEAST_DOUBLE = tl.constexpr(1e-300)
 LARGEST_DOUBLE = tl.constexpr(1e300)
 
 ORDINARY = tl.constexpr(1e-15)
-"""Strengths and multipliers between this and its inverse, beside totals of 1e-20 to 1e30, leave nothing to float64."""
+"""Strengths and multipliers between this and its inverse, with totals of 1e-20 to 1e30, do not need float64."""
 
 
 @triton.jit
