@@ -115,7 +115,7 @@ class ParameterError(CircurveError, ValueError):
     >>> import circurve as cc
     >>> rain = cc.Input(0, cc.Bernoulli(), name="rain")
     >>> cc.Model.from_parameters(cc.Circuit(rain), inputs={rain: [[1.2]]})
-    ParameterError: Input 'rain': a probability lies outside [0, 1]
+    ParameterError: Input 'rain': a probability is not between 0 and 1
     """
 
 

@@ -147,7 +147,7 @@ class Model(Questions):
         return self.params.dtype
 
     def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> Model:
-        """The same model on another device or in another precision."""
+        """A copy of the model on another device or in another precision."""
         place = None if device is None else as_device(device)
         if dtype is not None:
             _check_precision(dtype)
@@ -250,7 +250,7 @@ class Model(Questions):
 
     @property
     def _row_bytes(self) -> int:
-        """Of a row and its result, at most."""
+        """The memory of a row and its result, at most."""
         return 8 * (len(self.schema) + self.circuit.outputs)
 
     def _few_rows(self, x: Any) -> Array | None:

@@ -45,7 +45,7 @@ class StructureCost:
 
     bytes: int
     seconds: float
-    """Of the part that grows faster than the file: joining sets of variables."""
+    """The time of the part that grows faster than the file: joining sets of variables."""
 
 
 def structure_cost(nodes: Sequence[Node]) -> StructureCost:

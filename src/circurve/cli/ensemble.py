@@ -46,7 +46,7 @@ OWN_DEFAULTS = ("epochs", "batch_size", "step_size", "pseudocount", "init")
 
 
 def typed_options(context: typer.Context) -> frozenset[str]:
-    """Those of OWN_DEFAULTS that the user typed."""
+    """The options of OWN_DEFAULTS that the user typed."""
     sources = {name: context.get_parameter_source(name) for name in OWN_DEFAULTS}
     return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
 

@@ -54,7 +54,7 @@ MAX_WHOLE = 2**53
 """Up to here a float holds every whole number."""
 
 DOTS_PER_INCH = 200
-"""Of a picture made of pixels."""
+"""The resolution of a picture made of pixels."""
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
@@ -210,7 +210,7 @@ def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
         return
     kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
     level = fonts.level
-    fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody
+    fonts.setLevel(logging.ERROR)  # a line for each font that is not installed does not help
     try:
         draw().savefig(picture, format=kind, dpi=DOTS_PER_INCH)
     finally:

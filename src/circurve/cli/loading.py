@@ -53,7 +53,7 @@ Part = StrEnum("Part", ["all", "train", "valid", "test"])
 """Which rows of a data set to look at."""
 
 Shares: TypeAlias = tuple[float, float, float]
-"""Of the rows of a table: for training, validation and test; they add up to 1."""
+"""The shares of the rows of a table for training, validation and test; they add up to 1."""
 
 SplitRecord: TypeAlias = dict[str, float]
 """How a single table was split: the shares of validation and test, the seed, and the fingerprint of the table."""
@@ -89,7 +89,7 @@ class Source:
 
 
 def source_for(model: Model, source: Source) -> Source:
-    """The source, read with what the model knows of its columns."""
+    """The source, read with the schema of the model."""
     columns = model.schema.columns
     texts = [c.name for c in columns if c.name and any(isinstance(value, str) for value in c.categories or ())]
     return replace(source, categorical=frozenset(texts))
@@ -179,7 +179,7 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
 
 
 def _streamed_parts(source: Source, stream: Stream, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
-    """The same for a stream: rows are chosen by their numbers; other files are read into memory."""
+    """The parts of a stream: rows are chosen by their numbers; other files are read into memory."""
     data = training_stream(source, stream)
     schema = data.train.schema
     assert schema is not None
@@ -227,7 +227,7 @@ def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
 
 
 def _aligned(data: Dataset, source: Source) -> Dataset:
-    """The parts in the schema of the training table: the model knows the values that it holds."""
+    """The parts in the schema of the training table, whose values are those of the model."""
     schema = common_schema(Dataset(data.name, data.train), source.types)
     parts = {split: _in_schema(split, part, schema, source.unseen) for split, part in parts_of(data).items()}
     return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))

@@ -72,7 +72,7 @@ class TrainingOptions:
     overwrite: options.OverwriteOption = False
 
     def settings(self, track: bool = False) -> Settings:
-        """The same, checked."""
+        """The options as a checked record."""
         return Settings(
             epochs=self.epochs,
             batch_size=parse_batch_size(self.batch_size),
@@ -138,7 +138,7 @@ class HeldOutOptions:
     ] = False
 
     def held_out(self) -> HeldOut:
-        """The same, checked."""
+        """The options as a checked record."""
         shares = None if self.split is None else parse_shares(self.split)
         return HeldOut(self.valid, self.test, shares, self.no_split)
 

@@ -292,7 +292,7 @@ DroppedOption = Annotated[
         "--types",
         metavar="NAME=drop,...",
         rich_help_panel=DATA,
-        help="Columns of the file to leave out; the model knows the types of the others.",
+        help="Columns of the file to leave out; the types of the others are saved in the model.",
     ),
 ]
 CopiedOption = Annotated[

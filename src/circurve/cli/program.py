@@ -25,7 +25,7 @@ class Command(TyperCommand):
     """A command whose help shows what to type, not the types of Python."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its arguments and options."""
+        """The arguments and options of the command."""
         return [_without_type(parameter) for parameter in super().get_params(ctx)]
 
 
@@ -33,7 +33,7 @@ class Group(TyperGroup):
     """A group of commands, with the same help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its options."""
+        """The options of the group."""
         return [_without_type(parameter) for parameter in super().get_params(ctx)]
 
 
@@ -66,7 +66,7 @@ class Program(Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command; Ctrl-C ends it here unless the command itself knows better."""
+        """Run the chosen command; Ctrl-C is handled here unless the command handles it."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

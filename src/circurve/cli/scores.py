@@ -118,7 +118,7 @@ def _blame_columns(blames: Sequence[Blame], count: int) -> dict[str, list[Any]]:
 
 
 def blamed(model: Model, part: ScoredPart) -> list[Blame]:
-    """Of each row up to three cells, the most surprising first.
+    """Up to three cells of each row, the most surprising first.
 
     A value that training did not see is surprising by itself: in a row that such a value makes impossible, only cells
     like it are blamed. A row that is impossible whichever single cell is left out has no such cell.

@@ -39,7 +39,7 @@ COLUMNS = (
     *("method", "gate", "mu", "seed", *MEASURES, "epochs", "epoch", "stopped"),
     *("estimator", "ratio_floor", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount", "out"),
 )
-"""Of the table of runs."""
+"""The columns of the table of runs."""
 
 Mixed: TypeAlias = tuple[Model, dict[str, Any]]
 """The model of a mixture, and what the report says about it."""

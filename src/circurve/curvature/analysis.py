@@ -127,7 +127,7 @@ class DepthProfile:
 
     depth_high: Vector
     units: NDArray[np.int64]
-    """How many sum units lie in it."""
+    """The number of sum units in each partition."""
 
     sums: Vector
     means: Vector
@@ -364,7 +364,7 @@ def attenuation(curv: Curvature, rho: float | None = None) -> Attenuation:
         rho = min(float(implied[below].max(initial=0.0)), 1.0)
     bound = rho ** (2 * depth) * curv.local
     tightness = np.zeros(len(depth))
-    log_rho = math.log(rho) if rho > 0 else 0.0  # rho = 0: the used units all lie at depth 0
+    log_rho = math.log(rho) if rho > 0 else 0.0  # rho = 0: all used units are at depth 0
     with np.errstate(over="ignore"):
         tightness[used] = np.exp(log_usage[used] - 2 * depth[used] * log_rho)
     known = np.isfinite(log_usage) & np.isfinite(depth)

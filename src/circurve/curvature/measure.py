@@ -319,7 +319,8 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
 
 
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> RowSource:
-    """Check data for a model and move them to its device. A model that is broken is named, not the data."""
+    """Check data for a model and move them to its device. If a parameter of the model is not finite, the error names
+    the model, not the data."""
     check_finite(model)
     beside = {"weights": weights, "labels": labels, "missing": missing}
     table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)

@@ -120,7 +120,7 @@ class Curvature:
     """The position of the node's layer among the sum layers, inputs first."""
 
     scope_size: Vector
-    """How many variables lie below."""
+    """The number of variables below the node."""
 
     edges: Vector
     """How many children the unit mixes."""
@@ -136,7 +136,7 @@ class Curvature:
     """mean of rho_nc(x) for each sum layer, (G, K, C): what makes `local_mean_ratio` add up."""
 
     per_sample: PerSample | None = field(default=None, repr=False)
-    """The same quantities row by row, where they were asked for; neither saved nor added up."""
+    """These quantities row by row, if they were requested; they are neither saved nor added up."""
 
     local_flow_weighted: Vector | None = None
     """sum of F_n(x) t_n(x) over sum of F_n(x): how sharp the node is where it is used (estimator "flow_weighted"); 0

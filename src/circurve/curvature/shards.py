@@ -64,7 +64,7 @@ class ShardStatistics:
 
     @property
     def mean_log_likelihood(self) -> float:
-        """Of all rows; -inf if one of them has probability zero."""
+        """The mean over all rows; -inf if a row has probability zero."""
         return float(self.sums.mean_log_likelihood[0])
 
     def maximize(self, model: Model, method: Method | None = None, step_size: float = 1.0) -> Model:

@@ -91,7 +91,7 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
 
 
 def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: torch.dtype) -> None:
-    """Warn of a column whose values lie too far from zero, and too close together, for the precision."""
+    """Warn of a column whose values are too far from zero, and too close together, for the precision."""
     continuous = [v for v, family in enumerate(families) if not family.discrete]
     if not continuous:
         return

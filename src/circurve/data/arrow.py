@@ -168,7 +168,7 @@ def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
         return None
     gaps = all(column.null_count for column in columns)
     for start in range(0, len(text), BLOCK):
-        piece = bytes(text[start : start + BLOCK + 2])  # a blank line may lie across two pieces
+        piece = bytes(text[start : start + BLOCK + 2])  # a blank line may extend over two pieces
         if "int64" in kinds and (b"x" in piece or b"X" in piece):
             return None
         if gaps and (b"\n\n" in piece or b"\n\r\n" in piece or (start == 0 and piece[:1] in b"\r\n")):

@@ -144,7 +144,7 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
 
 
 def is_name(name: str, data_dir: str | Path | None) -> bool:
-    """Whether `load_dataset` knows this name: its own, or one of a set in `data_dir`."""
+    """Whether this is a name for `load_dataset`: built in, or of a set in `data_dir`."""
     return name in {**BUILT_IN, **COLLECTION} or (data_dir is not None and name in find_datasets(data_dir))
 
 
@@ -209,7 +209,7 @@ def _read_dataset(name: str, folder: Path) -> Dataset:
 
 
 def read_folder(path: str | Path) -> Dataset:
-    """The one set whose files lie in this very folder, whatever its name."""
+    """The one set whose files are in this folder, whatever its name."""
     folder = check_folder(path, None)
     names = sorted(file.name.removesuffix(TRAIN) for file in folder.glob(f"*{TRAIN}"))
     if len(names) == 1:

@@ -44,7 +44,7 @@ def blob_hash(content: bytes) -> str:
 
 
 def relative_path(name: str, split: str) -> str:
-    """Where a file lies in the collection."""
+    """The path of a file in the collection."""
     return f"datasets/{name}/{name}.{split}.data"
 
 

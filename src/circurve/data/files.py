@@ -95,7 +95,7 @@ def load_data(
     name_or_path : str or Path
         A name, a folder, or a file: .csv, .tsv, .txt, .data (also .gz of them), .parquet, .arrow, .feather, .npy, .npz.
     data_dir : str or Path, optional
-        Where data sets lie.
+        The folder of the data sets.
     header : bool, optional
         Whether the first line of a text file has names; None finds out.
     categorical : collection of str, default ()

@@ -52,7 +52,7 @@ def check_arrow(raw: bytes, trust: bool) -> None:
 
 
 def _messages(raw: bytes) -> Iterator[Any]:
-    """The messages of a stream; of a file those that its footer names, wherever they lie in it."""
+    """The messages of a stream; of a file those that its footer names, wherever they are in it."""
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import ipc  # noqa: PLC0415
 

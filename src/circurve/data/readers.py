@@ -29,7 +29,7 @@ LOOKS = 64
 
 
 class ArrayReader:
-    """Rows of an array of numbers, which may lie in a file (`numpy.memmap`)."""
+    """Rows of an array of numbers, which may be in a file (`numpy.memmap`)."""
 
     def __init__(self, array: Array, access: str = "rows", block_rows: int = BLOCK_ROWS) -> None:
         if array.ndim != 2 or not array.shape[0] or not array.shape[1]:

@@ -1,4 +1,4 @@
-"""Facts of the columns of a table: their range, whether they are whole, what is missing, where they lie."""
+"""Facts of the columns of a table: their range, whether they are whole, what is missing, their centre and spread."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class RowSource(Protocol):
         """A choice of rows: a slice, a list of row numbers or a mask."""
 
     def to(self, device: str | torch.device) -> RowSource:
-        """The same rows; what `take` gives is on this device."""
+        """A source of the same rows, whose `take` returns tables on this device."""
 
 
 def block_order(sizes: Sequence[int], window: int, generator: torch.Generator) -> Tensor:  # (N,)

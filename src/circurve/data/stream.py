@@ -159,11 +159,11 @@ class Stream:
         return np.cumsum([0, *self.reader.sizes], dtype=np.int64)
 
     def bound(self, binding: Binding) -> Stream:
-        """The same rows with a meaning."""
+        """A stream of the same rows that is bound to a schema."""
         return replace(self, binding=binding)
 
     def to(self, device: str | torch.device) -> Stream:
-        """The same rows; what `take` gives is on this device."""
+        """A stream of the same rows, whose `take` returns tables on this device."""
         return replace(self, device=torch.device(device))
 
     def bare(self) -> Stream:

@@ -234,11 +234,11 @@ class Table(ArrayLike):
         return f"{column_label(self.columns, column)}, {place}"
 
     def bare(self) -> Table:
-        """The same rows without weights and labels."""
+        """A table of the same rows without weights and labels."""
         return replace(self, weights=None, labels=None)
 
     def to(self, device: str | torch.device) -> Table:
-        """The same table on another device."""
+        """A copy of the table on another device."""
         return self._each(lambda field: field.to(device))
 
     def __add__(self, other: Any) -> Any:
@@ -260,7 +260,7 @@ class Table(ArrayLike):
 def table_of(values: Array, columns: Names = None, places: Places | None = None, path: Path | None = None) -> Table:
     """A table of numbers (N, V) in the machine's byte order; NaN is missing. It shares memory where torch can read it.
 
-    path: the file that messages name, with the line that `places` knows.
+    path: the file that messages name, with the line given by `places`.
     """
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max

@@ -155,7 +155,7 @@ def parse_text(
     categorical: Collection[str] = (),
     budget: int | None = None,
 ) -> Table:
-    """The same for content that was read already; `path` is for messages, `budget` is the memory that it may take."""
+    """A table from content that was already read; `path` is for messages, `budget` is the memory that it may take."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     if (
         budget is not None and MAX_RATIO * len(raw) > budget
@@ -235,7 +235,7 @@ def digit_grid(raw: bytes, start: int = 0) -> NDArray[np.uint8] | None:  # (N, V
     if len(raw) % length:
         return None
     grid = np.frombuffer(raw, dtype=np.uint8).reshape(-1, length)
-    digits: NDArray[np.uint8] = grid[:, 0:width:2] - np.uint8(ord("0"))  # what lies below "0" wraps around to > 9
+    digits: NDArray[np.uint8] = grid[:, 0:width:2] - np.uint8(ord("0"))  # characters below "0" wrap around to > 9
     between, endings = grid[:, 1:width:2], grid[:, width:]
     if digits.max() > 9 or not (endings == np.frombuffer(ending, dtype=np.uint8)).all():
         return None
@@ -319,7 +319,7 @@ def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
 
 
 def _by_csv(raw: bytes, layout: Layout) -> Table:
-    """The table by Python's own reader, which knows the line of every field."""
+    """The table by Python's own reader, which records the line of every field."""
     _decoded(raw, layout.path)  # an error for bytes that are not text
     found = _numbers(_body(raw, layout), layout)
     if found is None:

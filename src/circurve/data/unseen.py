@@ -76,7 +76,7 @@ def find_misfits(filled: Array, hidden: NDArray[np.bool_] | None, families: Sequ
 
 
 def _refused(family: Family, distinct: Array) -> list[float]:
-    """Those of the values that a family refuses; halves of the list without one are passed over."""
+    """The values that a family refuses, found by halving the list: halves without such a value are skipped."""
     if not distinct.size or misfit_reason(family, distinct) is None:
         return []
     if distinct.size == 1:

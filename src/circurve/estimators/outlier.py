@@ -151,7 +151,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
 
 
 def _least_inlier(scores: Floats, weights: Floats, share: float) -> float:
-    """The score below which `share` of the weight lies."""
+    """The score that `share` of the weight is below."""
     order = np.argsort(scores)
     below = np.cumsum(weights[order]) / weights.sum()
     first = int(np.searchsorted(below, share, side="right"))

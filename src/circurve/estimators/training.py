@@ -125,7 +125,7 @@ class Recipe:
         }
 
     def part(self, name: str) -> Recipe:
-        """The same for one of several trainings, whose checkpoints lie in a folder of their own."""
+        """The recipe for one of several trainings, with its own folder of checkpoints."""
         return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
 
     def facts(self) -> Facts:

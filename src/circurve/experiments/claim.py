@@ -37,7 +37,7 @@ class Claim:
 
     text: str
     holds: bool | None
-    """None: in part."""
+    """None if it holds in part."""
 
     evidence: str
     group: str = ""
@@ -49,7 +49,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The verdict in words."""
         return {True: "holds", False: "does not hold", None: "holds in part"}[self.holds]
 
 
@@ -58,7 +58,7 @@ Check: TypeAlias = Callable[[Shelf, str], Claim | None]
 
 
 def judged(text: str, found: Found, numbers: str, starts: str = "") -> Claim | None:
-    """None without answers; `numbers` says what the numbers are."""
+    """The claim with its verdict; None if there are no answers. `numbers` says what the numbers are."""
     answers = [answer for given, _ in found.values() for answer in given]
     if not answers:
         return None
@@ -77,7 +77,7 @@ def rows_with(shelf: Shelf, table: str, *labels: str) -> Rows:
 
 
 def best_of(row: Mapping[str, Chosen], labels: Iterable[str]) -> str:
-    """Of the labels that were run, the one that validation prefers."""
+    """The label that validation prefers, among those that were run."""
     return max((label for label in labels if label in row), key=lambda label: row[label].mean("valid_ll"))
 
 

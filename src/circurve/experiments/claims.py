@@ -35,14 +35,14 @@ OPENINGS = {
 
 SMOOTHED_OPENINGS = {**OPENINGS, "best": f"{OPENINGS['best']} and vanilla smoothed"}
 PLAIN_OPENINGS = {**OPENINGS, "best": f"{OPENINGS['best']} and vanilla not smoothed"}
-"""The same for comparisons with the vanilla of tables A to C, and with that of Table D."""
+"""Openings for comparisons with the vanilla of tables A to C, and with that of Table D."""
 
 EXACT = ("global-exact-both", "gated-exact-simplex", "gated-exact-penalty", "gated-exact-both")
 PENALTIES = ("global", "gated")
 
 
 def _strong(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Those without a penalty, or with one no weaker than the paper's."""
+    """The records without a penalty, or with a penalty at least as strong as the paper's."""
     return [r for r in records if r["method"]["mu"] is None or r["method"]["mu"] >= PAPER_GRID]
 
 
@@ -84,7 +84,8 @@ def gated_keeps_the_fit(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def weakly_gated_keeps_the_fit(table: str, openings: Mapping[str, str], shelf: Shelf, protocol: str) -> Claim | None:
-    """The same with smaller strengths: those of Table B, or of D, where vanilla is not smoothed and all start alike."""
+    """Gated keeps the fit with smaller strengths: those of Table B, or of D, where vanilla is not smoothed and all
+    start alike."""
     return _keeps_the_fit(shelf.chosen(table), f"{openings[protocol]}, {WEAK}")
 
 
@@ -242,7 +243,7 @@ def low_data_helps(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def low_data_helps_beside_stopping(shelf: Shelf, protocol: str) -> Claim | None:
-    """The same, once vanilla may be smoothed and the epoch is chosen by validation too."""
+    """Penalties help on scarce data, even if vanilla may be smoothed and validation chooses the epoch."""
     means = {label: _improvements(shelf, label) for label in PENALTIES}
     if not all(means.values()):
         return None
@@ -255,7 +256,7 @@ def low_data_helps_beside_stopping(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def _improvements(shelf: Shelf, label: str) -> dict[float, float]:
-    """Of the test NLL over vanilla's, by share of the training rows: the mean over data sets."""
+    """The improvement of the test NLL over vanilla by share of the training rows: mean over data sets."""
     means: dict[float, float] = {}
     for fraction in shelf.study("table-a").fractions if "table-a" in shelf.options else ():
         rows = [row for row in shelf.chosen("table-a", fraction).values() if {label, "vanilla"} <= row.keys()]

@@ -132,7 +132,7 @@ def depth_data(options: ReproduceOptions, records: list[RunRecord], progress: Pr
     notes = []
     for dataset, panel in panels.items():
         upper = [upper_half(shares) for shares in panel["share"]]
-        notes.append(f"{dataset}: {sum(upper) / len(upper):.0%} of the trace lies in the upper half of the partitions.")
+        notes.append(f"{dataset}: {sum(upper) / len(upper):.0%} of the trace is in the upper half of the partitions.")
     return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
 
 
@@ -197,7 +197,7 @@ def _label(by: str, q: float) -> str:
 
 
 def _change(run: Chosen | None, base: Chosen, seed: int) -> float | None:
-    """None where one of the two is not known."""
+    """The change of the test score of one seed; None if one of the two scores is not known."""
     if run is None or seed not in run.seeds:
         return None
     ours, theirs = (item.values("test_ll")[item.seeds.index(seed)] for item in (run, base))

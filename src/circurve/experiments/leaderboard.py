@@ -197,7 +197,7 @@ def _ensemble_options(recipe: RecordRecipe, single: UnitsChoice, seed: int) -> E
 
 
 def _best_pseudocounts(single: UnitsChoice, count: int) -> tuple[float, ...]:
-    """Those of the best single circuits by validation likelihood, of any size; the best one first."""
+    """The pseudocounts of the best single circuits by validation likelihood, of any size; the best one first."""
     best: dict[float, float] = {}
     for result in (result for tried in single.path for result in tried.results if not result.failed):
         pseudocount, found = result.run.method.pseudocount, result.valid_ll

@@ -310,7 +310,7 @@ def _read(folder: Path) -> list[Record]:
 
 
 def _latest(records: Sequence[Record]) -> list[Record]:
-    """Of each data set and seed the last record: an earlier one was made with another recipe, or other data."""
+    """The last record of each data set and seed: an earlier one was made with another recipe, or other data."""
     return list({(record["dataset"], record["seed"]): record for record in records}.values())
 
 

@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Display:
-    """A bar for the study and one for the fleet at work; does nothing where nobody is looking."""
+    """A progress bar for the study and one for the current fleet; shows nothing without a terminal."""
 
     def __init__(
         self, name: str, costs: Sequence[float], known: int, shown: bool | None = None, console: Console | None = None
@@ -231,7 +231,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
 
 
 def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display: Display) -> list[FitResult | Failure]:
-    """Of each run its result, or why it failed."""
+    """The result of each run, or why it failed."""
     data = work.fleet.data
     runs = [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train]
     try:

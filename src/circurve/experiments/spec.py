@@ -55,10 +55,10 @@ class Protocol:
     """The strengths of global and gated to choose from."""
 
     pseudocounts: tuple[float, ...] = (0.0,)
-    """Of vanilla, to choose from."""
+    """The pseudocounts of vanilla to choose from."""
 
     penalty_pseudocount: float = 0.0
-    """Of global and gated."""
+    """The pseudocount of global and gated."""
 
     leaves: Leaves = "own"
     """Whether a variable without children in the tree has a latent of its own or hangs on its parent's."""
@@ -107,10 +107,10 @@ PAPER = Protocol("paper", leaves="shared")
 """The paper prints neither batch, step nor epochs; these give its vanilla column. Its structure is PyJuice's."""
 
 PAPER_OWN = replace(PAPER, name="paper-own", leaves="own")
-"""The same with a latent for every variable."""
+"""The protocol `paper` with a latent for every variable."""
 
 SMOOTHED = replace(PAPER, name="smoothed", pseudocounts=(0.1,), penalty_pseudocount=0.1)
-"""The same as `paper` with every M-step smoothed: no weight falls to the floor."""
+"""The protocol `paper` with every M-step smoothed: no weight falls to the floor."""
 
 BEST = Protocol(
     "best",

@@ -335,4 +335,4 @@ STUDIES = {
     "study-stopping": _models("study-stopping", report_stopping),
     "study-weights": _models("study-weights", report_weights),
 }
-"""Those by the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""
+"""The studies of the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""

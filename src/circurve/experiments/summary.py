@@ -133,7 +133,7 @@ class Paired:
     mean: float
     std: float | None
     p: float | None
-    """Of the two-sided paired t-test; None for fewer than two common seeds."""
+    """The p-value of the two-sided paired t-test; None for fewer than two common seeds."""
 
     seeds: int
 

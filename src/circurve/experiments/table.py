@@ -84,7 +84,7 @@ class Report:
 
     columns: tuple[str, ...]
     values: tuple[Record, ...] = field(repr=False)
-    """The same numbers unrounded, one row for each, for the CSV file."""
+    """The numbers without rounding, one row for each, for the CSV file."""
 
     findings: tuple[str, ...] = ()
     """The findings, in sentences that can be read separately."""

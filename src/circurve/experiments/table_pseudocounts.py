@@ -117,7 +117,7 @@ CLAIMS: dict[str, tuple[Test, str]] = {
     ),
     f"global is the paper's within {CLOSE:g} (large sets)": (
         lambda case: _near(case, "global"),
-        "The paper's global column lies lower than the penalty alone leads to.",
+        "The paper's global column is lower than the penalty alone explains.",
     ),
 }
 """Claim -> how to test it on a case, and why it holds or does not."""

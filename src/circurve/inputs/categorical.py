@@ -65,7 +65,7 @@ class Categorical(Family):
         return wrong_whole_value(column, self.states - 1)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """Probabilities lie in [0, 1] and sum to one."""
+        """Probabilities are from 0 to 1 and sum to one."""
         error = (parameters.sum(-1) - 1).abs()
         wrong_sum = None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
         return wrong_probability(parameters) or wrong_sum

@@ -21,7 +21,7 @@ LARGEST = 1e18
 """Values and means stay within +-LARGEST, so that squares of differences are finite in float32."""
 
 SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-30, 1e30
-"""No variance lies beyond: far from the ends of float32."""
+"""The range of variances: far from the ends of float32."""
 
 NEAREST = 1e-6
 """How close to `min_variance`, as a share of it, a variance may be for gradient descent: log 0 has no derivative."""
@@ -88,7 +88,8 @@ class Gaussian(Family):
         return None if bool(positive.all()) else f"a variance is not finite or below {SMALLEST_VARIANCE:g}"
 
     def to_free(self, parameters: Tensor) -> Tensor:
-        """The mean, and the logarithm of how far the variance lies above `min_variance`, at least NEAREST times it."""
+        """The mean, and the logarithm of the distance of the variance from `min_variance`, at least NEAREST times
+        it."""
         mean, variance = parameters.unbind(-1)
         above = (variance - self.min_variance).clamp_min(NEAREST * self.min_variance)
         return torch.stack([mean, above.log()], dim=-1)

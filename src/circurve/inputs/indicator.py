@@ -112,7 +112,7 @@ class Indicator(Family):
         return parameters.new_zeros(parameters.shape[:-1])
 
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """0 where the unit's value lies in the interval, LOG_ZERO elsewhere."""
+        """0 if the unit's value is in the interval, LOG_ZERO otherwise."""
         value = tensor_of(self.values, low).unsqueeze(-1)  # (K, 1)
         outside = (value < low.unsqueeze(-2)) | (value > high.unsqueeze(-2))  # (R or 1, G, K, N)
         return (outside.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)

@@ -190,7 +190,7 @@ class Checkpoints:
         return self.folder / f"epoch-{epoch:06}.safetensors"
 
     def _epochs(self) -> list[int]:
-        """Of the checkpoints that are there, newest first."""
+        """The epochs of the existing checkpoints, newest first."""
         found = (NAME.fullmatch(name) for name in os.listdir(self.folder))
         return sorted((int(match[1]) for match in found if match is not None), reverse=True)
 

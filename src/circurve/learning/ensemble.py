@@ -46,7 +46,7 @@ class Candidate:
     name: str
     number: int
     train_ll: float | None = None
-    """Its mean log-likelihood on the rows that it was trained on, by which they are recognised."""
+    """The mean log-likelihood on the rows that the model was trained on, by which these rows are recognised."""
 
     epoch: int | None = None
     """The epoch of its training whose parameters it has."""

@@ -28,7 +28,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All that a training knows between two epochs. Runs have numbers; active runs also have places, from 0 on.
+    """The whole state of a training between two epochs. Runs have numbers; active runs also have places, from 0 on.
 
     `kept`, `memories` and `best` are of the active runs, in the order of their places.
     """

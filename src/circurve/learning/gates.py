@@ -1,7 +1,8 @@
 """Gates: from the curvature of all sum nodes to the share, in [0, 1], of the penalty that each one gets.
 
-A gate is a plain function of a `NodeCurvature`. The gates of this file work along the last axis, and so serve all runs
-of a fleet in one call; a user's own function is called for one run at a time with vectors, and its result is checked.
+A gate is a plain function of a `NodeCurvature`. The gates of this file work along the last axis, and so compute all
+runs of a fleet in one call; a user's own function is called for one run at a time with vectors, and its result is
+checked.
 
 Gates that put nodes in order (`rank`, `flow_local`, `top_fraction`) compare values rounded to about four digits, so
 that the order does not depend on a backend's last bits; see `rounded` in engine/numerics.py.

@@ -238,7 +238,7 @@ class Trainer:
         self.fleet = fleet.without(finished, steps)
 
     def _fail(self, broken: Mapping[int, str], epoch: int) -> None:
-        """Put broken runs (place -> reason) aside; the others go back to the state before this epoch."""
+        """Stop failed runs (place -> reason); the others go back to the state before this epoch."""
         failures = {self.fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()}
         self.fleet.steps.plan.recall(self.fleet.memories)
         self._stop(failures, epoch - 1)

@@ -13,7 +13,7 @@ from circurve.learning.options import PRECISIONS, Run, Settings
 __all__ = ["training_need"]
 
 COPIES = 4
-"""Of each run's parameters: the present ones, their statistics, the next ones, and those of the best epoch."""
+"""Copies of each run's parameters: the current ones, their statistics, the next ones, and those of the best epoch."""
 
 DRAWN = 8
 """Bytes of a starting parameter, drawn in float64."""

@@ -163,11 +163,11 @@ class Settings:
         return cls(**options)
 
     def options(self) -> TrainingOptions:
-        """The same as keywords, for `fit` and `fit_fleet`."""
+        """The settings as keywords, for `fit` and `fit_fleet`."""
         return cast("TrainingOptions", {own.name: getattr(self, own.name) for own in fields(self)})
 
     def part(self, name: str) -> Settings:
-        """The same options for one of several trainings, whose checkpoints lie in a folder of their own."""
+        """The options for one of several trainings, with its own folder of checkpoints."""
         return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
 
     @property

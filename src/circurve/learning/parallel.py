@@ -102,7 +102,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _mapped(value: Record, new: Iterator[Tensor | None]) -> Record:
-    """The same record with other tensors, taken in the order of `_tensors`; zeros in place of None."""
+    """A copy of the record with other tensors, in the order of `_tensors`; zeros instead of None."""
     found: Any = value
     if isinstance(value, Tensor):
         tensor = next(new)

@@ -45,7 +45,7 @@ class Sizes:
 
     @classmethod
     def of(cls, steps: Steps) -> Sizes:
-        """Those that steps have now."""
+        """The current sizes of the steps."""
         scorer = steps.scorer
         return cls(steps.chunk, steps.backend.max_samples, scorer.chunk, scorer.backend.max_samples)
 

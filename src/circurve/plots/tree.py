@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True, eq=False)
 class TreeDrawing:
-    """Where everything lies: the same for all panels."""
+    """The layout, which is the same for all panels."""
 
     parents: NDArray[np.int64]
     place: Array  # (V, 2)

@@ -78,11 +78,11 @@ class Evidence:
         )
 
     def with_values(self, x: Tensor, observed: Tensor) -> Evidence:  # (R or 1, V, N)
-        """The same rows with other values and without likelihoods and intervals."""
+        """Evidence for the same rows with other values, without likelihoods and intervals."""
         return Evidence(x, observed, self.labels, first_row=self.first_row)
 
     def hide(self, columns: Sequence[int]) -> Evidence:
-        """The same rows with nothing known of some columns."""
+        """Evidence for the same rows without some columns."""
         observed = self.observed.clone()
         observed[:, list(columns)] = 0
         return replace(
@@ -93,7 +93,7 @@ class Evidence:
         )
 
     def to(self, dtype: torch.dtype) -> Evidence:
-        """The same in another precision."""
+        """The evidence in another precision."""
         return Evidence(
             self.x.to(dtype),
             self.observed.to(dtype),

@@ -134,7 +134,8 @@ def _moments(
 
 
 def _left_out(target: Target, part: Evidence, unsure: Tensor, found: Tensor) -> Tensor:  # (R, V, N), (R, V, 4, N)
-    """The same with the cells that are unsure in some run computed by a pass each, in which the cell is left out."""
+    """The result, with each cell that is unsure in some run computed by a separate pass, in which the cell is left
+    out."""
     column, row = unsure.any(0).nonzero(as_tuple=True)  # (P,) each
     if not len(column):
         return found

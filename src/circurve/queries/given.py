@@ -2,7 +2,7 @@
 
     a value                a known value; None and NaN are unknown
     a list or an array     one value for each row
-    (low, high)            the value lies between them, both included; None is an open end
+    (low, high)            the value is between them, both included; None is an open end
     {value: likelihood}    how probable each value makes what was seen, up to a factor; 0 for values left out
 
 A data frame or an array gives values only. A column that is not named is not known.

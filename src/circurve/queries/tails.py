@@ -74,7 +74,7 @@ def _plain_tail(tables: Sequence[Tensor], shares: Tensor, level: Tensor) -> Tens
 
 
 def _tail_in_logs(tables: Sequence[Tensor], shares: Tensor, level: Tensor) -> Tensor:  # (R, N) -> (R, N)
-    """The same from tables of logarithms, for tails that are smaller than the smallest floating number."""
+    """The tail from tables of logarithms, for tails that are smaller than the smallest floating number."""
     mass, *ends = (_mixed_logs(table, shares) for table in tables)  # (R, N, M) each
     least, most = _sorted_ends(mass, ends, nothing=LOG_ZERO)
     p = level.unsqueeze(-1)

@@ -24,7 +24,7 @@ def column_name(column: Column, place: int) -> str:
 
 
 def column_infos(model: Model, target: Target) -> tuple[ColumnInfo, ...]:
-    """What the page knows of each column."""
+    """What the page contains about each column."""
     infos = []
     for place, column in enumerate(model.schema.columns):
         states = target.states[place]

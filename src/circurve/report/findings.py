@@ -50,7 +50,7 @@ class Evidence:
 
     measured: Score
     held_out: Score | None
-    """Of validation rows; only compared with training rows."""
+    """The score of validation rows; it is only compared with training rows."""
 
     discrete: bool
     """Whether all columns are discrete, so that log-likelihoods are below zero."""

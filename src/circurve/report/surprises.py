@@ -43,7 +43,7 @@ class Scored:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean."""
+        """The standard error of the mean."""
         rows = len(self.possible)
         return float(self.possible.std(ddof=1) / np.sqrt(rows)) if rows > 1 else float("inf")
 

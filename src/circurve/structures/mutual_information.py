@@ -99,7 +99,7 @@ class InformationBlocks:
     columns: tuple[slice, ...]
     information: BlockInformation
     features: int
-    """Of the widest block."""
+    """The number of features of the widest block."""
 
     rows: int
 
@@ -326,7 +326,8 @@ def _places(values: NDArray[np.int16], states: NDArray[np.int64]) -> NDArray[np.
 
 
 def _scatter_counts(codes: Codes, a: slice, b: slice) -> Array:
-    """The same counts as the product of indicators, by adding up one cell for each row and pair: O(N A B)."""
+    """The counts that the product of indicators gives, computed by adding up one cell for each row and pair: O(N A
+    B)."""
     states = codes.states[b]
     width = int(states.sum())
     tables = [np.zeros((int(s) + 1, width + 1), dtype=np.int64) for s in codes.states[a]]

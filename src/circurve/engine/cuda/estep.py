@@ -24,7 +24,8 @@ class FusedSums:
         self.engine, self.request, self.running = engine, request, running
         runs, device = engine.runs, engine.device
         self.totals = torch.empty(4, runs, dtype=torch.float64, device=device)
-        """Log-likelihood, weight, impossible and broken samples; `running` adds them up over many E-steps."""
+        """Log-likelihood, weight, samples of probability zero and samples that give NaN; `running` adds them up over
+        many E-steps."""
 
         self.counts = engine.packing.empty(runs, device, engine.dtype)
         self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []

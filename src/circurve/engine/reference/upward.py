@@ -105,7 +105,7 @@ def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None, out: SumP
     """
     found = safe_sum_values(weights, children, out)
     sums, largest = found.sums, found.log_largest
-    if bool(sums.detach().amin() >= WEAK_SUM[sums.dtype]):  # False if a broken run makes the least sum NaN
+    if bool(sums.detach().amin() >= WEAK_SUM[sums.dtype]):  # False if a failed run makes the least sum NaN
         return found
     weak = sums.detach() < WEAK_SUM[sums.dtype]
     possible = (children.detach() > IMPOSSIBLE).to(sums.dtype)

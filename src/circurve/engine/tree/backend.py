@@ -78,7 +78,7 @@ class LatentTree:
 
     @torch.no_grad()
     def log_values(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
-        """The same in float64, which large values need where they are compared."""
+        """Log-values in float64: differences of large values need the precision."""
         tree = self.bind(batch.size)
         tree.load_values(params)
         up = tree.upward(batch)

@@ -62,7 +62,7 @@ class TableSpan:
 
 @dataclass(frozen=True)
 class JointPlan:
-    """Where everything lies. A base row is one state of one factor."""
+    """The layout of the tables. A base row is one state of one factor."""
 
     shapes: tuple[TableShape, ...]
     spans: tuple[tuple[TableSpan, ...], ...]

@@ -7,7 +7,7 @@ multiplies whole vectors of K units, each of them
     the *message* of another sum, which has a product as its child.
 
 Hidden Chow-Liu trees, hidden Markov models and mixtures of discrete variables are latent trees. The sums that are no
-leaves lie in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
+leaves are in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
 Factors are tabulated a few at a time, by the joint states of their variables. *Tabulated* products have a single such
 table and no messages: they are a function of the states of a few variables. In each level they come last, after the
 *inner* products, which are all others.
@@ -81,7 +81,7 @@ class Level:
     """Sums of one distance from the root, each with its product."""
 
     start: int
-    """How many sums lie in earlier levels."""
+    """The number of sums in earlier levels."""
 
     sums: tuple[tuple[int, int], ...]
     """The sum layer of the program and the position in it, for each place."""

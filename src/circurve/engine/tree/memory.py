@@ -1,8 +1,8 @@
 """Memory for the messages of a chunk of samples, cut once into the views that the passes read and write.
 
 The samples of a chunk are split into P parts, since threads divide a batch of matrix products among themselves. There
-are L = R P such *run parts*, and N counts the samples of one. Groups lie before run parts, in shapes (G, L, K, N): then
-any segment of places of a level is contiguous memory.
+are L = R P such *run parts*, and N counts the samples of one. Groups come before run parts, in shapes (G, L, K, N):
+then any segment of places of a level is contiguous memory.
 
 Each level has two large blocks, and each block holds two quantities one after the other:
 
@@ -66,7 +66,7 @@ class InnerViews:
 
 @dataclass(frozen=True)
 class LevelViews:
-    """The blocks of a level, and where its tables, messages and inner products lie in them."""
+    """The blocks of a level, and the places of its tables, messages and inner products in them."""
 
     elements: Tensor  # (G L, K, N)
     by_sample: Tensor  # elements, (G L, N, K)

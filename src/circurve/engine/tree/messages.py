@@ -66,7 +66,7 @@ def _multiply(level: LevelViews, columns: Sequence[Tensor]) -> None:
 
 
 def _multiply_in_logs(level: LevelViews, columns: Sequence[Tensor], log_scale: Tensor) -> bool:
-    """The same, with inner products divided by their largest element; False if all elements of one are zero."""
+    """Multiply with inner products divided by their largest element; False if all elements of one are zero."""
     assert level.inner is not None
     for place, table in zip(level.spans, columns, strict=True):
         if place.span.whole:

@@ -40,7 +40,8 @@ ORDINARY = tl.constexpr(1e-15)
 
 @triton.jit
 def _cube_root(x):
-    """Of a float32 number, good to rounding: Newton's iteration once, after the hardware's logarithm and exponential.
+    """The cube root of a float32 number, up to rounding: one Newton iteration, after the hardware's logarithm and
+    exponential.
 
     Subnormal numbers count as zero.
     """
@@ -50,7 +51,7 @@ def _cube_root(x):
 
 @triton.jit
 def _double_cube_root(x):
-    """Of a float64 number: one or a few for each row."""
+    """The cube root of a float64 number; called once or a few times for each row."""
     return tl.where(x > 0, tl.exp(tl.log(tl.maximum(x, LEAST_DOUBLE)) / 3), 0.0)
 
 
