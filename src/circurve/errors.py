@@ -51,7 +51,7 @@ class CircurveError(Exception):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class StructureError(CircurveError, ValueError):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class DataError(CircurveError, ValueError):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -103,12 +103,12 @@ class DataError(CircurveError, ValueError):
 
 
 class ParameterError(CircurveError, ValueError):
-    """Circuit parameters of the wrong shape or outside their range; it names the node.
+    """Circuit parameters of the wrong shape or outside their range; the message names the node.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -120,12 +120,12 @@ class ParameterError(CircurveError, ValueError):
 
 
 class OptionError(CircurveError, ValueError):
-    """An option outside its range; it names the option and the value.
+    """An option outside its range; the message names the option and the value.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -136,12 +136,12 @@ class OptionError(CircurveError, ValueError):
 
 
 class MissingPackageError(OptionError, ImportError):
-    """A feature needs a package that is not installed; it names the extra to install.
+    """A feature needs a package that is not installed; the message names the extra to install.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -152,12 +152,12 @@ class MissingPackageError(OptionError, ImportError):
 
 
 class MemoryLimitError(CircurveError, MemoryError):
-    """More memory would be needed than there is, or than the budget allows; it says what for, and what to change.
+    """More memory is needed than is free, or than the budget allows; the message says for what, and what to change.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -171,14 +171,15 @@ class MemoryLimitError(CircurveError, MemoryError):
 
 
 class TrainingError(CircurveError):
-    """No run of a training is left, because parameters, statistics or data are not finite; it names the first.
+    """All runs of a training failed, because parameters, statistics or data are not finite; the message names the
+    first.
 
     Parameters
     ----------
     message : str
         What went wrong.
     failures : tuple of (int, str), default ()
-        For each run the epoch in which it broke, and why.
+        For each run the epoch in which it failed, and why.
 
     Examples
     --------
@@ -212,7 +213,7 @@ class FileFormatError(CircurveError, ValueError):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -231,12 +232,12 @@ class FileFormatError(CircurveError, ValueError):
 
 
 class FileAccessError(CircurveError, OSError):
-    """A file that cannot be read or written: not there, not allowed, a folder, no space left; it names the file.
+    """A file that cannot be read or written: missing, not allowed, a folder, no space left; the message names the file.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -247,12 +248,12 @@ class FileAccessError(CircurveError, OSError):
 
 
 class DownloadError(CircurveError, OSError):
-    """A file that could not be downloaded, or that arrived with the wrong content; it names the address.
+    """A file that could not be downloaded, or that arrived with the wrong content; the message names the address.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -275,7 +276,7 @@ class CircurveWarning(UserWarning):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------

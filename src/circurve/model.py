@@ -216,9 +216,9 @@ class Model(Questions):
         array. Where a tensor `x` or the parameters require a gradient, the result does, too: the reference backend
         computes it.
 
-        unseen: a value that training did not see makes a row impossible (-inf, with one warning), or is taken as
-        "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing".
-        backend: "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
+        unseen: a value that was not seen in training makes a row impossible (-inf, with one warning), or counts as
+        "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing". backend:
+        "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
 
         A stream (`open_stream`; a `numpy.memmap`, a Parquet or Arrow file or folder) is read piece by piece. `out` is
         an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
@@ -360,8 +360,8 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust
     device : str or torch.device, default "cpu"
         Where to put the parameters; "auto" is CUDA if there is one.
     trust : bool, default False
-        Also take a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
-        file is refused before that memory is taken.
+        Also accept a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
+        file is refused before the memory is allocated.
 
     Returns
     -------

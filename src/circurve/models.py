@@ -21,7 +21,7 @@ __all__ = ["Models"]
 
 
 class Models(Questions, Sequence[Model]):
-    """Several models of one circuit, such as the runs of a fleet, asked together in the passes of one.
+    """Several models of one circuit, such as the runs of a fleet, which answer together in one pass.
 
     It has the questions of `Model`. Numbers and arrays get a leading axis R; frames a first column "run" with the
     labels of the runs, or their numbers. Each answer is that of the model alone: with the same seed all of them draw

@@ -57,7 +57,7 @@ class Column:
     reason : str, default ""
         Why the family was chosen.
     unseen_share : float, default 0
-        The probability kept for values that training did not see; each value s that it saw then has probability
+        The probability kept for values that were not seen in training; each seen value s then has probability
         (1 - share) p(s).
 
     Examples
@@ -77,7 +77,7 @@ class Column:
     """Why the family was chosen."""
 
     unseen_share: float = 0.0
-    """The probability kept for a value that training did not see: each value that it saw, s, then has probability
+    """The probability kept for a value that was not seen in training: each seen value s then has probability
     (1 - share) p(s). The probabilities of all values still sum to one. All units of the circuit have the same share, so
     it is a factor of a row's probability: 1 - share for each observed value of the column, share for an unseen one."""
 
@@ -265,7 +265,7 @@ class Schema:
         return number
 
     def to_json(self) -> dict[str, Any]:
-        """For model files and `from_json`."""
+        """The schema as JSON values, for model files and `from_json`."""
         document: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
         return {**document, "ignored": list(self.ignored)} if self.ignored else document
 

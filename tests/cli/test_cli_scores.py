@@ -51,7 +51,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, people: pd.DataFrame) -> Pat
 
 @pytest.fixture
 def odd(tmp_path: Path, people: pd.DataFrame) -> Path:
-    """Ten people: the first from a city that training did not see, the third with an income out of all range."""
+    """Ten people: the first from a city that was not seen in training, the third with an income out of all range."""
     few = people.head(10).assign(city=["Kyiv", *people["city"][1:10]])
     few["income"] = [*few["income"][:2], 40.0, *few["income"][3:]]
     path = tmp_path / "odd.csv"

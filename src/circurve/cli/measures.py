@@ -36,7 +36,7 @@ def log_likelihoods(
 
 
 def possible_rows(table: Table) -> Table:
-    """The rows without a value that training did not see; DataError if there is none."""
+    """The rows without a value that was not seen in training; DataError if there is none."""
     if table.impossible is None:
         return table
     possible = ~table.impossible.any(1)
@@ -46,7 +46,7 @@ def possible_rows(table: Table) -> Table:
 
 
 def unseen_rows(source: Table | Stream) -> int:
-    """How many rows have a value that training did not see."""
+    """How many rows have a value that was not seen in training."""
     pieces = source.pieces() if isinstance(source, Stream) else (source,)
     return sum(0 if piece.impossible is None else int(piece.impossible.any(1).sum()) for piece in pieces)
 

@@ -47,7 +47,7 @@ class Precision(StrEnum):
 
 
 class Unseen(StrEnum):
-    """What to do with a value that training did not see."""
+    """What to do with a value that was not seen in training."""
 
     impossible = "impossible"
     missing = "missing"

@@ -120,8 +120,8 @@ def _blame_columns(blames: Sequence[Blame], count: int) -> dict[str, list[Any]]:
 def blamed(model: Model, part: ScoredPart) -> list[Blame]:
     """Up to three cells of each row, the most surprising first.
 
-    A value that training did not see is surprising by itself: in a row that such a value makes impossible, only cells
-    like it are blamed. A row that is impossible whichever single cell is left out has no such cell.
+    A value that was not seen in training is surprising by itself: in a row that such a value makes impossible, only
+    cells like it are blamed. A row that is impossible whichever single cell is left out has no such cell.
     """
     known = replace(part.aligned, impossible=None)  # unseen values are not observed: the others are explained without
     frame = columns_of(model.explain(known))
@@ -140,7 +140,7 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
 
 
 def _unseen(model: Model, table: Table) -> list[Cell]:
-    """The values that training did not see: impossible, or with the share that their column reserves for them."""
+    """The values that were not seen in training: impossible, or with the share that their column reserves for them."""
     if table.impossible is None:
         return []
     with np.errstate(divide="ignore"):

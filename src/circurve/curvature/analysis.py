@@ -345,9 +345,9 @@ def depth_profile(curv: Curvature, by: By, bins: int = 10) -> DepthProfile:
 
 
 def attenuation(curv: Curvature, rho: float | None = None) -> Attenuation:
-    """Hold the attenuation bound T_n <= rho^(2 d_Sigma(n)) t_n against the measured T^.
+    """Compare the attenuation bound T_n <= rho^(2 d_Sigma(n)) t_n with the measured T^.
 
-    The paper's corollary speaks of trees and of one sample: if every responsibility on the path to n is at most rho,
+    The paper's corollary is about trees and one sample: if every responsibility on the path to n is at most rho,
     then F_n <= rho^d. Here T^ and t^ are means over samples, and on a DAG d is the shortest path's and flows of several
     paths add up, so the bound may fail for a given rho. Without one, rho = max over units with d > 0 of
     (T^/t^)^(1 / (2 d)): the smallest for which it holds, tight for at least one unit (0 if no unit there is used). That

@@ -72,7 +72,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         True, or a list of sum nodes: the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a
         second pass.
     memory_budget : int, optional
-        Bytes for sums, data and buffers; more is refused before it is taken. None is what is free.
+        Memory limit for sums, data and buffers, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def hessian_trace(
     missing : int, optional
         A number that marks missing values, in addition to NaN.
     memory_budget : int, optional
-        Bytes for data, result and buffers; more is refused before it is taken.
+        Memory limit for data, result and buffers, in bytes; checked before memory is allocated.
 
     Returns
     -------

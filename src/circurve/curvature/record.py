@@ -171,7 +171,7 @@ class Curvature:
     def floor_share(self) -> float | None:
         """The share of the sum of `local` that edges with a weight at the floor make up; None if it is not known.
 
-        Near 1, `local` says how rarely some edges are used, and nothing about the mixture: take a robust estimate.
+        Near 1, `local` measures only how rarely some edges are used, not the mixture: use a robust estimate.
         """
         if self.floor_local is None:
             return None
@@ -194,7 +194,7 @@ class Curvature:
     def with_local(self, estimator: str) -> Curvature:
         """The record with another estimate of local curvature for `local`, which rankings and figures use.
 
-        T^_n / `local` is then no longer the use of a node by the letter, but a comparison of the two.
+        T^_n / `local` is then no longer exactly the use of a node, only a comparison of the two.
         """
         check_choice("estimator", estimator, ESTIMATORS)
         return replace(self, local=self.by(cast("By", estimator)))
@@ -327,7 +327,7 @@ def load_curvature(path: str | PathLike[str], *, trust: bool = False) -> Curvatu
     path : str or path
         A .npz file.
     trust : bool, default False
-        Also take a file that needs more than ten times its size in memory (and more than 256 MB).
+        Also accept a file that needs more than ten times its size in memory (and more than 256 MB).
 
     Returns
     -------

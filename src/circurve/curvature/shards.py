@@ -138,7 +138,7 @@ def shard_rows(rows: int, number: int, shards: int) -> slice:
 def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
     """The statistics of all parts together; in the order of their shards, so that the order of files does not matter.
 
-    OptionError for no parts, for parts of different models, and for a shard that is there twice.
+    OptionError for no parts, for parts of different models, and for a shard that is given twice.
     """
     if not parts:
         raise OptionError("there are no statistics to merge; give at least one")

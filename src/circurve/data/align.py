@@ -47,7 +47,7 @@ def align(
     Numbers in a column of text or dates are codes or days, as `decode` takes them, where the columns have no names.
     A column that the schema does not know is a DataError; one that the data lack is one too, or missing values with
     missing_columns="missing".
-    unseen: what to do with a value that training did not see, or that no family takes. "impossible" marks it in
+    unseen: what to do with a value that was not seen in training, or that no family accepts. "impossible" marks it in
     `Table.impossible`, so that its row has probability zero, and warns once; "missing" takes it as not observed;
     "error" raises DataError.
     """

@@ -65,7 +65,7 @@ class Binding:
     """Some value is missing."""
 
     impossible: bool
-    """Some value is one that training did not see."""
+    """Some value is one that was not seen in training."""
 
     known_values: int
     dtype: torch.dtype
@@ -74,7 +74,7 @@ class Binding:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stream:
-    """Rows that stay where they are: in a mapped array, in Parquet or Arrow files, in whatever makes batches.
+    """Rows that are not loaded into memory: in a mapped array, in Parquet or Arrow files, in any source of batches.
 
     `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature`. The first use
     reads all of it once, to check it.
@@ -88,7 +88,7 @@ class Stream:
     chosen : Tensor, optional
         The numbers of some rows, ascending; None is all rows.
     device : torch.device, default cpu
-        Where rows go that are taken.
+        The device of the rows that `take` returns.
     buffer : int, default 256 MiB
         Bytes of rows in memory.
     missing : int, optional
@@ -121,7 +121,7 @@ class Stream:
 
     @property
     def columns(self) -> Names:
-        """The columns' names, where they have any."""
+        """The names of the columns; None if they have none."""
         return self.reader.columns if self.binding is None else self.binding.schema.names
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class Stream:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds in memory, at most."""
+        """The largest number of bytes in memory."""
         if self.reader.access == "rows":
             return 0
         slots, height = slot_shape(np.diff(self.starts), self.window)
@@ -167,7 +167,7 @@ class Stream:
         return replace(self, device=torch.device(device))
 
     def bare(self) -> Stream:
-        """Itself: a stream has neither weights nor labels."""
+        """The stream itself, which has neither weights nor labels."""
         return self
 
     def rows(self, index: Any) -> Stream:
@@ -177,7 +177,8 @@ class Stream:
         return replace(self, chosen=kept.sort().values)
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
-        """The rows in random order where any can be had; mixed block by block; or as they come."""
+        """The rows in random order if the source can read any row; otherwise shuffled block by block, or in their own
+        order."""
         if self.reader.access == "rows":
             return torch.randperm(len(self), generator=generator)
         if self.reader.access == "sequence":
@@ -195,7 +196,7 @@ class Stream:
 
     @property
     def window(self) -> int:
-        """How many rows are mixed at least: half of what the buffer holds."""
+        """The smallest number of rows that are shuffled together: half of the buffer."""
         return max(1, self.buffer // 2 // max(1, self.row_bytes))
 
     def span(self, start: int, stop: int) -> tuple[Table, slice]:

@@ -101,7 +101,7 @@ class Table(ArrayLike):
     is false; in a checked table it is 0."""
 
     columns: Names = None
-    """The columns' names, where they have any."""
+    """The names of the columns; None if they have none."""
 
     observed: Tensor | None = None  # (N, V) bool
     """False where a value is missing; None if nothing is."""
@@ -122,7 +122,7 @@ class Table(ArrayLike):
     """How the numbers encode text, dates, true and false; None: all columns are plain numbers."""
 
     impossible: Tensor | None = None  # (N, V) bool
-    """True where a value is one that training did not see; it then counts as not observed. None: there is none."""
+    """True where a value is one that was not seen in training; it then counts as not observed. None: there is none."""
 
     places: Places | None = None
     """The rows' lines in a file, or their labels in a data frame; None: rows have numbers only."""
@@ -209,11 +209,11 @@ class Table(ArrayLike):
         return torch.randperm(len(self), generator=generator)
 
     def take(self, index: Tensor) -> tuple[Table, Tensor]:
-        """Itself and the index: all rows are in memory (see `RowSource`)."""
+        """The table itself and the index: all rows are in memory (see `RowSource`)."""
         return self, index
 
     def span(self, start: int, stop: int) -> tuple[Table, slice]:
-        """Itself and the slice."""
+        """The table itself and the slice."""
         return self, slice(start, stop)
 
     def pick(self, order: Sequence[int | None], names: Names) -> Table:

@@ -1,4 +1,4 @@
-"""Values that training did not see: where they are, and what is said about them."""
+"""Values that were not seen in training: where they are, and what is said about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from circurve.schema import Column, Schema, Value
 __all__ = ["LARGEST", "Misfit", "Unseen", "check_unseen", "find_misfits", "misfit_reason", "report"]
 
 Unseen: TypeAlias = Literal["impossible", "missing", "error"]
-"""What to do with a value that training did not see."""
+"""What to do with a value that was not seen in training."""
 
 LARGEST = int(np.iinfo(np.int32).max)
 """The largest value of a discrete column."""

@@ -45,7 +45,7 @@ after all, `within_memory` continues with fewer samples at once."""
 
 
 def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None, samples: int | None = None) -> int:
-    """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1.
+    """The most samples whose buffers fit the budget in bytes (default: a share of the free memory), at least 1.
 
     samples: how many there are in all, if that is known. Without a budget, all of them if they need next to nothing.
     """

@@ -45,7 +45,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     mu : float or "auto", default "auto"
         The strength of the penalty of "global" and "gated"; "auto" chooses it by held-out likelihood.
     init : {"auto", "random", "prototypes"}, default "auto"
-        Start at random, around rows of the data, or as held-out likelihood prefers.
+        Start at random or around rows of the data; "auto" chooses by held-out likelihood.
     max_epochs : int, default 100
         Passes over the data.
     batch_size : int, optional
@@ -64,9 +64,9 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     schema : Schema, optional
         A whole schema in place of `types`.
     unseen : {"impossible", "missing", "error"}, default "impossible"
-        A value that training did not see makes a row impossible, counts as missing, or is an error.
+        A value that was not seen in training makes a row impossible, counts as missing, or is an error.
     random_state : int, RandomState or None, default None
-        Fixes everything that is random.
+        Seed of all random numbers.
     device : str or torch.device, default "auto"
         Where to compute; "auto" is CUDA if there is one.
     verbose : int, default 0

@@ -75,7 +75,7 @@ class Categorical(Family):
         return parameters.clamp_min(SMALLEST_FREE[parameters.dtype]).log()
 
     def from_free(self, free: Tensor) -> Tensor:
-        """The softmax, with nothing below SMALLEST_FREE."""
+        """The softmax, with a minimum of SMALLEST_FREE."""
         return torch.softmax(free, dim=-1).clamp_min(SMALLEST_FREE[free.dtype])
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:

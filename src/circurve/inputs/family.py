@@ -61,11 +61,11 @@ class Family(ABC):
 
     @abstractmethod
     def check_values(self, column: np.ndarray) -> str | None:
-        """Say what is wrong with the observed values of a column (no missing ones in it), or None if all fit."""
+        """What is wrong with the observed values of a column (without missing ones); None if all fit."""
 
     @abstractmethod
     def check_parameters(self, parameters: Tensor) -> str | None:  # (..., P)
-        """Say what is wrong with parameters, or None."""
+        """What is wrong with parameters; None if nothing is."""
 
     @abstractmethod
     def to_free(self, parameters: Tensor) -> Tensor:  # (..., P) -> (..., Q)

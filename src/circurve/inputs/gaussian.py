@@ -136,7 +136,7 @@ class Gaussian(Family):
         """Mix the unit's distribution with that of its data, share a of them, and take the mixture's moments.
 
         m~ and v~ are the moments of the data, and a = step uses / (uses + pseudocount): the pseudocount acts as
-        that many observations of the unit's present distribution. With d = m~ - m,
+        that many observations of the unit's current distribution. With d = m~ - m,
 
             m' = m + a d,    v' = (1-a) v + a v~ + a (1-a) d^2,
 

@@ -64,7 +64,7 @@ class Indicator(Family):
         return wrong_whole_value(column)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """There are none; but the axis before the last must be the units."""
+        """There are no parameters, but the axis before the last must be the units."""
         if parameters.dim() < 2:
             return f"indicator parameters need the axes (units, 0), not {tuple(parameters.shape)}"
         return self.check_units(parameters.shape[-2])
@@ -92,7 +92,7 @@ class Indicator(Family):
         return x.new_empty((*x.shape[:-1], 0, x.shape[-1]))
 
     def received(self, statistics: Tensor) -> Tensor:
-        """Zero: without features nothing is known, and there is nothing to move."""
+        """Zero: without features there are no statistics and no parameters to change."""
         return statistics.new_zeros((*statistics.shape[:-1], 1))
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:

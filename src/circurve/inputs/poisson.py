@@ -91,7 +91,7 @@ class Poisson(Family):
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """rate~ = (total + pseudocount rate) / (uses + pseudocount), at least RATE_FLOOR.
 
-        The pseudocount acts as that many observations of the unit's present distribution.
+        The pseudocount acts as that many observations of the unit's current distribution.
         """
         uses, total = statistics[..., :1], statistics[..., 1:]  # (R, G, K, 1)
         weight = uses + pseudocount

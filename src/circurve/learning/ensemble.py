@@ -203,7 +203,7 @@ def _unscored(candidates: Sequence[Candidate]) -> Ensemble:
 
 
 def held_out_scores(models: Sequence[Model], valid: Any, missing: int | None = None) -> Scores:  # (M, N)
-    """Log-likelihoods of held-out rows; a value that training did not see counts as missing, with a warning."""
+    """Log-likelihoods of held-out rows; a value that was not seen in training counts as missing, with a warning."""
     given = as_table(valid, missing=missing)
     tables: list[tuple[Schema, Table]] = []
     rows = []

@@ -69,7 +69,7 @@ def fit(
     circuit : Circuit
         The structure, such as `hclt(data, units=32)`.
     train : array, tensor, list, data frame or Table
-        (N, V), NaN for missing; columns with names are put in order by them.
+        (N, V), NaN for missing; columns with names are ordered by name.
     valid : array, data frame, float or False, optional
         Rows to choose by, or the share of the training rows to hold out, such as 0.1; False for none. None holds 10 %
         out if they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for tables
@@ -83,7 +83,7 @@ def fit(
     schema : Schema, optional
         What the columns mean. None is the circuit's own, or else the names of `train`. The model keeps it.
     unseen : {{"missing", "impossible", "error"}}, default "missing"
-        Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
+        Values of `valid` and `test` that were not seen in training: "missing" leaves them out of the scores, with a
         warning; "impossible" makes the scores -inf; "error" refuses them.
     method : Vanilla, Global or Gated, default Vanilla()
         `Global(mu)` and `Gated(mu)` penalise curvature; mu="auto" chooses the strength by validation likelihood, with
@@ -112,7 +112,7 @@ def fit(
     DataError, OptionError
         If data or options do not fit; the message names the column or option.
     TrainingError
-        If parameters, statistics or likelihoods turn out not to be finite.
+        If parameters, statistics or likelihoods become infinite or NaN.
 
     Examples
     --------

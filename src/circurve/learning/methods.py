@@ -82,7 +82,7 @@ class Vanilla(_Shown):
     ----------
     pseudocount : float, default 0
         Added to the counts of each sum node in every M-step, shared evenly among its children; inputs get the same
-        for each unit. Small numbers such as 0.01 smooth; 0.1 and more can blur in batches of 200.
+        for each unit. Small numbers such as 0.01 smooth; 0.1 and more can smooth too much in batches of 200.
 
     Examples
     --------
@@ -162,9 +162,9 @@ class Gated(_Shown):
         weights near zero can dominate them. "flow_weighted" and "geometric" are its arithmetic and geometric mean
         weighted by the node's flow, and "clipped" is its mean with ratios r_c / max(theta_c, ratio_floor).
     gate_memory : float, default 0
-        The weight of the past in a running mean of the curvature, below 1; 0 takes the gates from each batch alone.
+        The weight of earlier batches in a running mean of the curvature, below 1; 0 uses each batch alone.
     pseudocount, simplex, penalty, mu_scale, multiplier : as in `Global`
-        Their meaning and defaults are the same.
+        With the same meaning and defaults.
     ratio_floor : float, default 1e-4
         For estimator="clipped".
     gates_from : {"batch", "epoch", "first"}, default "batch"

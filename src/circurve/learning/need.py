@@ -1,4 +1,4 @@
-"""The memory that a training cannot do without, known before it is taken."""
+"""The memory that a training needs, computed before it is allocated."""
 
 from __future__ import annotations
 

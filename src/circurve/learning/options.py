@@ -38,7 +38,7 @@ class Run:
     method : Vanilla, Global or Gated, default Vanilla()
         How sum weights are estimated.
     seed : int, default 0
-        Fixes everything that is random.
+        Seed of all random numbers.
     step_size : float or schedule, optional
         How far a step goes; None takes that of the fleet.
     label : str, optional

@@ -172,7 +172,7 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     init : {{"prototypes", "random"}}, default "prototypes"
         Start around rows of the training data, or at random.
     seed : int, default 0
-        Fixes everything that is random.
+        Seed of all random numbers.
     callbacks, progress : as in `fit`
         What happens around the training.
     {settings}

@@ -37,7 +37,7 @@ class Target:
     params: Params
     backend: Backend = field(repr=False)
     memory_budget: int | None = None
-    """Bytes for what a query computes at once; None: a share of what is free."""
+    """Bytes for what a query computes at once; None: a share of the free memory."""
 
     columns: Names = None
     """The columns' names, for messages."""

@@ -312,6 +312,7 @@ def _notes(subject: _Subject) -> tuple[str, ...]:
     if subject.data.observed is not None:
         share = 1 - float(subject.data.observed.float().mean())
         notes.append(
-            f"{share:.1%} of the cells are missing, or hold values that training did not see; the model sums them out."
+            f"{share:.1%} of the cells are missing, or hold values that were not seen in training; the model sums "
+            f"them out."
         )
     return tuple(notes)

@@ -54,7 +54,7 @@ def chow_liu_tree(
     missing : int, optional
         A number that marks missing values, in addition to NaN.
     memory_budget : int, optional
-        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+        Memory limit for finding the tree, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def chow_liu(
     data : array, data frame or Table
         NaN marks a missing value.
     families : Family or sequence of Family, optional
-        In place of `schema`: the families of the numbers in the data.
+        Instead of `schema`: the families of the numbers in the data.
     tree : Tree or sequence of int, optional
         Parents of the variables, -1 at the root; None is `chow_liu_tree(data)`.
     missing : int, optional
@@ -116,7 +116,7 @@ def chow_liu(
     schema : Schema, optional
         What the columns mean; None is `infer_schema(data)`. In the circuit's own, every family is an `Indicator`.
     memory_budget : int, optional
-        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+        Memory limit for finding the tree, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------

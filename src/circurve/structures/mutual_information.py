@@ -77,7 +77,7 @@ def mutual_information(
 
     Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where columns have many states; memory beyond the
     result: a few hundred MB at most, and 2 N V bytes of codes unless all columns are binary or all are continuous.
-    More than the `memory_budget` in bytes, or than what is free, is refused before it is taken.
+    If more memory is needed than `memory_budget` in bytes, or than is free, it is refused before it is allocated.
     """
     blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
     blocks.need(whole=True).left(memory_budget)
