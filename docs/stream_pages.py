@@ -50,8 +50,8 @@ def large_data_page() -> str:
    file, a folder of them, a torch `DataLoader`, or any iterable of batches.
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
-3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
-   an error that says what needs it and what to change.
+3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
+is allocated, with an error that says what needs it and what to change.
 
 ```python
 import numpy as np
@@ -79,7 +79,7 @@ circurve evaluate model.safetensors folder/ --scores scores.parquet
 | --- | --- |
 | `numpy.memmap`, arrays | the same random order as in memory |
 | Parquet (row groups), Arrow (record batches) | blocks in random order; rows mixed within windows of blocks |
-| `DataLoader`, iterables | as they come: let the loader shuffle |
+| `DataLoader`, iterables | in the order of the source: let the loader shuffle |
 
 A window is as many blocks as half of `buffer` holds (`open_stream(buffer=...)`, 256 MiB by default), and two windows
 are in memory at a time. Data that fit into one block are mixed as in memory. `open_stream(array, block_rows=N)`

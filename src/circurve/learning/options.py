@@ -118,7 +118,7 @@ class Settings:
     backend: BackendName = option(
         "auto",
         "Which backend computes.",
-        python='"reference" is plain torch, "fused" is the CUDA kernels, "auto" takes the fastest that can '
+        python='"reference" is plain torch, "fused" is the CUDA kernels, "auto" selects the fastest that can '
         "compute the circuit.",
     )
     memory_budget: int | None = option(
