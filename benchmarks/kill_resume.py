@@ -164,7 +164,7 @@ def newest(folder: Path) -> int:
 
 
 class Disk:
-    """The folder that trainings write to: a small disk of its own where that is allowed."""
+    """The folder that trainings write to: a small separate disk, if the system allows one."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "disk"

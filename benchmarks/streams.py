@@ -96,7 +96,7 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     listed = []
     for runs in by_kind.values():
         first, memory = runs[0], by_kind["memory"]
-        beside = {
+        sides = {
             f"{rate}_beside_memory": round(
                 statistics.median(a[rate] / b[rate] for a, b in zip(runs, memory, strict=True)), 3
             )
@@ -110,7 +110,7 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
             {
                 **first,
                 **medians,
-                **beside,
+                **sides,
                 "turns": len(runs),
                 "peak_gib": max(run["peak_gib"] for run in runs),
                 "same_tree_as_in_memory": first["tree"] == memory[0]["tree"],

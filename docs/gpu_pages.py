@@ -163,8 +163,8 @@ side by side. {origin(found["environment"])}
 def products_alone(fleet: Row, speeds: Sequence[Row]) -> str:
     """How fast a step could be if it computed only the vendor's float32 products."""
     key = ("case", "batch", "runs")
-    beside = next(row for row in speeds if all(row[name] == fleet[name] for name in key))
-    peer = beside["pyjuice"]["graph"]["seconds_per_step"] * fleet["runs"]
+    compared = next(row for row in speeds if all(row[name] == fleet[name] for name in key))
+    peer = compared["pyjuice"]["graph"]["seconds_per_step"] * fleet["runs"]
     library = sum(kernel["library_seconds"]["float32"] for kernel in fleet["kernels"] if kernel["library_seconds"])
     return (
         f"For {fleet['case']}, a step that computed only the vendor's three float32 products would take "

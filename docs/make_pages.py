@@ -200,7 +200,7 @@ def performance_page() -> str:
             [
                 row["size"].replace("x", " x "),
                 f"{row['circurve']['seconds_per_step']:.4f}",
-                *map(beside, (of(row)["cirkit"], of(row)["spflow"])),
+                *map(compared, (of(row)["cirkit"], of(row)["spflow"])),
             ]
             for row in results["peers"]
         ]
@@ -256,7 +256,7 @@ def slowest_conditional() -> float:
     return 1 / min(float(size["conditional"]["pyjuice"]["times_slower_per_row"]) for size in sizes)
 
 
-def beside(peer: Row) -> str:
+def compared(peer: Row) -> str:
     """A peer's seconds, and how many times slower that is."""
     if peer["seconds_per_step"] is None:
         return str(peer["status"])

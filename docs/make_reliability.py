@@ -157,8 +157,8 @@ def hostile_part(record: Record) -> str:
             for case in record["cases"]
             if case["kind"] == kind
         ]
-        beside = "times its size" if kind == "ordinary" else "may take"
-        heads = ["file", "size", "outcome", "memory", beside, "CPU time", "may take"]
+        fourth = "times its size" if kind == "ordinary" else "may take"
+        heads = ["file", "size", "outcome", "memory", fourth, "CPU time", "may take"]
         parts.append(f"### {title}\n\n{table(heads, rows)}")
     joined = "\n\n".join(parts)
     return f"""## Memory and time of loaders

@@ -322,8 +322,8 @@ def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, mi
     """Check data for a model and move them to its device. If a parameter of the model is not finite, the error names
     the model, not the data."""
     check_finite(model)
-    beside = {"weights": weights, "labels": labels, "missing": missing}
-    table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)
+    row_options = {"weights": weights, "labels": labels, "missing": missing}
+    table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **row_options)
     if isinstance(table, Stream) and table.binding is not None and table.binding.impossible:
         raise DataError("curvature data: some rows have a value that was not seen in training; remove these rows first")
     if isinstance(table, Table) and table.impossible is not None:

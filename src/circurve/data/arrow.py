@@ -183,8 +183,8 @@ def read_fields(raw: bytes, layout: Layout, check_distinct: Callable[[int, Layou
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
     That is text which pyarrow refuses or reads in another way: quotes after a blank, lone carriage returns, hexadecimal
-    numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the line at
-    fault. check_distinct: refuses a number of different texts.
+    numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the wrong
+    line. check_distinct: refuses a number of different texts.
     """
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
     if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):

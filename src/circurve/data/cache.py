@@ -208,7 +208,7 @@ def _reason(error: Exception) -> str:
 
 
 def _progress() -> Any:
-    """Progress bars on standard error, for people only: none where that is not a terminal."""
+    """Progress bars on standard error, for people only: none if standard error is not a terminal."""
     with needs("data", "downloading a data set"):
         from rich.console import Console  # noqa: PLC0415 - only needed here
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415

@@ -78,7 +78,7 @@ class Layout:
 
 
 def read_bytes(path: Path, trust: bool = False) -> bytes:
-    """The whole file, unpacked if its name ends in .gz; DataError names it if it cannot be read or is empty."""
+    """The whole file, unpacked if it is a .gz file; DataError names it if it cannot be read or is empty."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -111,11 +111,11 @@ def unreadable(path: Path, error: OSError) -> DataError:
 def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = (), trust: bool = False) -> Table:
     """Read a table; empty fields, NA, NaN, ? and null are missing.
 
-    `header` says whether the first row names the columns; None: it does if it holds text and not one number.
-    Columns hold numbers, true and false, dates in ISO form, or else text. Text in a column of which at least half are
-    numbers is an error, unless the column is named in `categorical`.
-    A table of whole numbers with nothing missing comes back in the smallest integer type.
-    pyarrow reads the file where it is installed and the text is plain; `Table.source` says what did.
+    `header`: whether the first row contains the names of the columns; None: it does if it has text and no number.
+    Columns contain numbers, true and false, dates in ISO form, or text. Text in a column with at least half numbers is
+    an error, unless the column is named in `categorical`. A table of whole numbers with nothing missing comes back in
+    the smallest integer type. pyarrow reads the file if it is installed and the text is plain; `Table.source` says
+    which package did.
     """
     try:
         regular = path.is_file()  # a pipe can be read only once, and its size is not known

@@ -47,8 +47,8 @@ MAX_TABLE_STATES = 1024
 """Inputs with more states, and more than they have parameters, get no table."""
 
 MAX_PADDING = 4
-"""Children of products are padded to the most that a product of the layer has, if that makes the list at most so many
-times longer."""
+"""Children of products are padded to the largest number in the layer, if that makes the list at most this many times
+longer."""
 
 
 class SmallBatches:

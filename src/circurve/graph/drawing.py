@@ -19,7 +19,7 @@ MAX_DRAWN = 150
 
 GAP, ROW, MARGIN = 24.0, 78.0, 26.0
 RADIUS, HALF_BOX = 15.0, 13.0
-BESIDE = 44.0
+COUNT_WIDTH = 44.0
 """Space for the number of units next to a node."""
 
 LETTER = 7.0
@@ -86,8 +86,8 @@ def _label(node: Node, names: Sequence[str] | None) -> str:
 def _width(node: Node, label: str) -> float:
     """The width of a node's shape, with the text in it or next to it."""
     if isinstance(node, Input):
-        return max(len(label) * LETTER + 16, BESIDE)
-    return 2 * (RADIUS + BESIDE / 2)
+        return max(len(label) * LETTER + 16, COUNT_WIDTH)
+    return 2 * (RADIUS + COUNT_WIDTH / 2)
 
 
 def _levels(nodes: Sequence[Node], roots: Sequence[Node]) -> dict[Node, int]:

@@ -140,7 +140,8 @@ class Family(ABC):
 
     @abstractmethod
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """log P_k(low_n <= x <= high_n), (R, G, K, N), in the dtype of the parameters; LOG_ZERO where that is zero.
+        """log P_k(low_n <= x <= high_n), (R, G, K, N), in the dtype of the parameters; LOG_ZERO for a probability of
+        zero.
 
         parameters: (R, G, K, P); low, high: (R or 1, G, N), floating, -inf and inf for open ends. A family with finite
         support returns `common.support_log_mass(...)`.

@@ -197,7 +197,7 @@ def _against_overfitting(stopped_well: bool, smooth: str) -> Finding:
     """stopped_well: the history shows that no other epoch did better by validation."""
     then = (
         "In our measurements a small pseudocount (0.01) helped most, then fewer units. Gated(mu='auto') penalises the "
-        "sharpest nodes, and falls back on plain EM where that is as good by validation."
+        "sharpest nodes, and keeps plain EM if that is as good by validation."
     )
     if stopped_well:
         text = f"No other epoch did clearly better by validation, so an earlier stop would not help. {then}"

@@ -272,7 +272,7 @@ def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float)
 
 
 def _units(columns: Columns) -> tuple[Array, Array]:  # (V,) each
-    """A centre and a scale for each column: median and spread, or middle and half of the range where that is safer."""
+    """A centre and a scale for each column: median and spread, or middle and half of the range if they are safer."""
     middle = np.nan_to_num(columns.low / 2 + columns.high / 2)
     half = np.nan_to_num(columns.high / 2 - columns.low / 2)
     robust = (columns.spread > half / WIDEST) & (half < HUGE)
