@@ -109,11 +109,11 @@ def test_a_study_is_one_line_and_a_gain_is_advice() -> None:
         "Corrupted training rows: global 1 clear gain, 0 losses of 2; gated 0 clear gains, 0 losses of 2; geometric 0 "
         "clear gains, 0 losses of 2"
     )
-    assert f"- A curvature penalty helps here: {line.text()}." in opening([], helps)
+    assert f"- Try a curvature penalty in this case. {line.text()}." in opening([], helps)
     alike = {"fair": shelf("fair", lambda *_: {}, "study-corrupted")}
     (line,) = study_lines(alike).values()
     assert not line.helps
-    assert "A curvature penalty helps" not in opening([], alike)
+    assert "Try a curvature penalty" not in opening([], alike)
     assert not StudyLine("stopping", {"validation": (5, 0, 5), "smallest trace": (1, 1, 5)}).helps
 
 

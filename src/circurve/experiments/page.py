@@ -179,7 +179,7 @@ def opening(claims: Sequence[Claim], shelves: Mapping[str, Shelf]) -> str:
     for kind, lines in kinds.items():
         parts += [f"**{kind}**", "\n".join(lines)] if lines else []
     advice = _advice(shelves)
-    parts += ["***What we recommend**", "\n".join(f"- {line}" for line in advice)] if advice else []
+    parts += ["**What we recommend**", "\n".join(f"- {line}" for line in advice)] if advice else []
     return "\n\n".join(filter(None, [*parts, _details(claims)]))
 
 
@@ -234,7 +234,7 @@ def _advice(shelves: Mapping[str, Shelf]) -> list[str]:
             found += _stopping(rows_with(shelves[protocol], "table-b", "vanilla", "gated"), protocol)
             break
     structures = _structure_advice(shelves)
-    helps = [f"A curvature penalty helps here: {o.text()}." for o in study_lines(shelves).values() if o.helps]
+    helps = [f"Try a curvature penalty in this case. {o.text()}." for o in study_lines(shelves).values() if o.helps]
     return [*found, *structures, *helps]
 
 
