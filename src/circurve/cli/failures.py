@@ -47,7 +47,7 @@ def report(error: Exception, options: Options, debug: bool) -> int:
     """Print one line about the error, after the traceback if `debug`, and return the exit code."""
     if debug:
         traceback.print_exception(error)
-    # a worker that is silent otherwise may be the only one left
+    # a worker that otherwise prints nothing may be the only one left
     stream = sys.__stderr__ if isinstance(error, WorkerError) else sys.stderr
     print(f"circurve: error: {_message(error, options)}", file=stream)
     return BAD_USE if isinstance(error, BAD_USE_ERRORS) else FAILED

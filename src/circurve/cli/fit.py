@@ -163,7 +163,7 @@ def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | No
 def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
     learned = result.stopped != "interrupted" or bool(result.history)
-    if not learned:  # a model that was there before is better than one that has learned nothing
+    if not learned:  # an earlier model is better than an untrained one
         outputs = Outputs(replace(outputs.model, out=None), None)
     files, failure = _write(result, report, outputs)
     report = {**report, **{name: None if path is None else str(path) for name, path in files.items()}}

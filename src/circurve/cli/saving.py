@@ -28,7 +28,7 @@ def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
         return out
     try:
         before = read_training(out)
-    except CircurveError:  # no model, but a file that somebody may need
+    except CircurveError:  # not a model, but a file that somebody may need
         before = {}
     shorter = isinstance(before.get("epochs"), int) and before["epochs"] <= report["epochs"]
     if before.get("stopped") == "interrupted" and shorter:

@@ -176,5 +176,5 @@ def wide() -> bool:
 def new_console() -> Console:
     """A console on standard output, at least WIDTH wide."""
     console = Console(markup=False, highlight=False, emoji=False)
-    console.width = max(console.width, WIDTH)  # rather lines that the terminal breaks than numbers cut short
+    console.width = max(console.width, WIDTH)  # lines that the terminal wraps are better than truncated numbers
     return console

@@ -259,7 +259,7 @@ def _per_sample(
 ) -> PerSample:
     wanted = wanted_units(model, nodes)
     if isinstance(samples, Table):
-        samples = replace(samples, weights=None)  # a row's own quantities do not depend on its weight
+        samples = replace(samples, weights=None)  # the quantities of a row do not depend on its weight
     reference = Reference.of(model.program, model.params)
     batches = batches_of(reference, samples, memory_budget)
     parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches]

@@ -52,7 +52,7 @@ def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> 
 
 def _read(file: IO[bytes]) -> Array:
     array = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-    if array.dtype.kind == "U":  # numpy does not look whether these are characters
+    if array.dtype.kind == "U":  # numpy does not check that these are characters
         points = np.ascontiguousarray(array).view(
             np.uint32 if array.dtype.isnative else np.dtype(np.uint32).newbyteorder()
         )

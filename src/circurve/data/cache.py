@@ -122,7 +122,7 @@ def _read_bits(path: Path, source: str, shape: tuple[int, int]) -> Array | None:
         if bits.dtype != np.uint8 or bits.shape != packed:
             return None
         rows: Array = np.unpackbits(bits, axis=1, count=shape[1])
-    except Exception:  # numpy and zipfile raise whatever the damage trips over; the text is still there
+    except Exception:  # numpy and zipfile raise many kinds of errors for damaged files; the text is still there
         return None
     return rows if _is_text_of(rows, source) else None
 

@@ -175,7 +175,7 @@ def _load_arrays(path: Path, trust: bool) -> dict[str, Array]:
                 return read_npz(file, size, trust)
             except DataError as error:
                 raise DataError(f"{path}: ", *error.parts) from None
-            except Exception as error:  # numpy and zipfile raise whatever the damage trips over
+            except Exception as error:  # numpy and zipfile raise many kinds of errors for damaged files
                 raise DataError(f"{path}: not a {path.suffix} file of numbers, or damaged: {cut(str(error))}") from None
     except OSError as error:
         raise unreadable(path, error) from None

@@ -271,7 +271,7 @@ def table_of(values: Array, columns: Names = None, places: Places | None = None,
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing is written to a table
         table = Table(torch.from_numpy(values), columns, places=places)
-    if values.dtype.kind != "f" or bool(table.values.sum().isfinite()):  # a sum is quicker than a look at each value
+    if values.dtype.kind != "f" or bool(table.values.sum().isfinite()):  # a sum is faster than a check of each value
         return table
     if (infinite := np.isinf(values)).any():
         row, column = first_true(infinite)

@@ -154,7 +154,7 @@ def reproduce(
     if known:
         raise _occupied(options.out, known, targets)
     data: dict[str, Dataset] = {}
-    for name in targets:  # all data before any training: what is missing should not come to light hours later
+    for name in targets:  # load all data before any training, so that a missing file is not found hours later
         study = (TABLES[name] if name in TABLES else _figure_spec(name)).study(options)
         data |= {} if study is None else load_all(study, data)
     with RecordFile(options.out) as file:

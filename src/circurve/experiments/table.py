@@ -121,7 +121,7 @@ def _print_table(table: Table, console: Console) -> None:
     for row in table.rows:
         shown.add_row(*(Text(_plain(cell), STYLES[_mark(cell)]) for cell in row))
     before = console.width
-    console.width = max(before, needed)  # rather lines that the terminal breaks than numbers cut short
+    console.width = max(before, needed)  # lines that the terminal wraps are better than truncated numbers
     console.print(shown)
     console.width = before
 

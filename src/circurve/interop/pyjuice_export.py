@@ -99,7 +99,7 @@ class _Export:
     def _sum(self, node: Sum) -> Any:
         children = []
         for place, child in enumerate(node.children):
-            again = child in node.children[:place]  # PyJuice tells the children of a sum apart by identity
+            again = child in node.children[:place]  # PyJuice distinguishes the children of a sum by identity
             children.append(self._multiply(child) if again else self._product(child))
         edges = np.ones((node.units, node.child_units), dtype=bool) if node.mask is None else node.mask
         return self._summate(children, self.parameters[node], edges)

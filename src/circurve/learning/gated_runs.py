@@ -90,7 +90,7 @@ class GatedRuns:
         if self.by_flow:
             local = by_flow(self.estimator, local, flow[0], self.least_flow)
         curvature = (local, total, flow_squared)
-        if not is_ours(self.gate):  # a run that broke is reported as such, not as a fault of the user's gate
+        if not is_ours(self.gate):  # a run that failed is reported as failed, not as an error of the user's gate
             curvature = (local.nan_to_num(), total.nan_to_num(), flow_squared.nan_to_num())
         return apply_gate(self.gate, NodeCurvature(*curvature))
 

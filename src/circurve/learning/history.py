@@ -54,7 +54,7 @@ class EpochRecord(_Scored):
     """One epoch of one run. Log-likelihoods are means over samples, in nats."""
 
     epoch: int  # counted from 1
-    # over the epoch's batches, each scored just before its M-step: it costs nothing, and lags a little behind
+    # over the epoch's batches, each scored just before its M-step: it costs nothing, and is slightly behind
     train_ll: float
     valid_ll: float | None
     test_ll: float | None
@@ -74,7 +74,7 @@ class EpochEnd:
     epoch: int
     epochs: int
     records: dict[int, EpochRecord]  # the epoch's record of each run that is still training, by the run's number
-    model: Callable[[int], Model]  # the present model of a run, by the run's number
+    model: Callable[[int], Model]  # the current model of a run, by the run's number
     # what messages call each run that is still training: its label, or its number
     names: Mapping[int, str] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Failure:
     """Why a run could not continue."""
 
     epoch: int  # the epoch in which it broke
-    reason: str  # what broke first, such as "Sum 'root': a parameter is not finite"
+    reason: str  # what failed first, such as "Sum 'root': a parameter is not finite"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class FitResult(_Scored):
     path: tuple[FitResult, ...] = field(default=(), repr=False)
     # the numbers of the rows of the training table by what they were used for: "train" and, if held out, "valid"
     rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False, compare=False)
-    # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
+    # what failed, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
 
     @property

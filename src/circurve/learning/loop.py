@@ -104,7 +104,7 @@ class Trainer:
             keep.last()
             self._interrupt(epoch)
         except BaseException:
-            with suppress(Exception):  # what went wrong first is what counts
+            with suppress(Exception):  # the first error counts
                 keep.last()
             raise
         return self._results()
@@ -243,7 +243,7 @@ class Trainer:
         self.fleet.steps.plan.recall(self.fleet.memories)
         self._stop(failures, epoch - 1)
         for run, failure in failures.items():
-            if len(self.runs) > 1:  # of a single run, the caller says it with an error
+            if len(self.runs) > 1:  # for a single run, the caller raises an error
                 at = self.fleet.finished[run].epoch
                 source = "its initial parameters" if at == 0 else f"the parameters of epoch {at}"
                 warn_user(

@@ -132,7 +132,7 @@ def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -
         results = train_fleet(circuit, [plan.run for plan in group], rows.part(f"tree-{tree}-units-{units}"))
         kept = {group[place].number: result for place, result in results.items() if not result.failed}
         interrupted = any(result.stopped == "interrupted" for result in results.values())
-        if interrupted and done.results:  # a run without a whole epoch has learned nothing
+        if interrupted and done.results:  # a run without a complete epoch is untrained
             kept = {number: result for number, result in kept.items() if result.history}
         done = Trained({**done.results, **kept}, interrupted)
         if interrupted:

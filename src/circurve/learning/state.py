@@ -68,7 +68,7 @@ class TrainerState:
     sizes: Sizes
     active: tuple[int, ...]
     kept: Params | None  # of the active runs; None if there are none
-    memories: tuple[Tensor, ...]  # what gates remember, of the active runs
+    memories: tuple[Tensor, ...]  # the state of the gates of the active runs
     best: Params | None  # of the active runs; None where no best epoch is kept
     best_ll: tuple[float, ...]
     best_epoch: tuple[int, ...]

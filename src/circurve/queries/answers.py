@@ -187,7 +187,7 @@ class Writer:
         log_prob, mean, variance, log_tail = (
             part[run].cpu().numpy() for part in (found.log_conditional, found.mean, found.variance, found.log_tail)
         )  # (N, V) each
-        # each value that training saw shares the rest of its column's probability
+        # the values seen in training share the rest of the column's probability
         log_prob = log_prob + np.log1p([-c.unseen_share for c in self.schema.columns])
         row, column = np.nonzero(known.evidence.observed[0].T.cpu().numpy() > 0)
         keys = (np.round(part[row, column], TIE_DIGITS) for part in (log_prob, log_tail))

@@ -45,7 +45,7 @@ def render(page: Page) -> str:
     }
     head, *rest = _asset("page.html").split("{{")
     pieces = [head]
-    for piece in rest:  # one walk over the template: what a part holds is never searched for marks
+    for piece in rest:  # one pass over the template: the content of a part is never searched for marks
         name, _, after = piece.partition("}}")
         pieces += [parts[name], after]
     return "".join(pieces)

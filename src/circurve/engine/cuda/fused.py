@@ -38,7 +38,7 @@ class FusedEngine(Buffers):
 
     def expect_missing(self, missing: bool) -> None:
         """Make tables with a column for each state, and one more if values are missing."""
-        self.join()  # others may be writing the tables that now go
+        self.join()  # other branches may be writing the tables that are freed now
         self._set_columns(self.blueprint.states + missing)
 
     def accept(self, batch: Batch) -> tuple[Tensor, Tensor | None]:

@@ -298,7 +298,7 @@ def flows(
         k = start + tl.arange(0, BK)
         w = tl.load(w_columns + k[None, :] * CW, mask=(k < K)[None, :] & (c < CW)[:, None], other=0.0)
         a = tl.load(a_rows + k[:, None] * NS, mask=(k < K)[:, None] & (n < N)[None, :], other=0.0)
-        if PRECISION == "tf32x3":  # in `product`, either operand would have to be turned over
+        if PRECISION == "tf32x3":  # in `product`, one of the operands would have to be transposed
             down = tl.dot(w, a, down, input_precision="tf32x3")
         else:
             down = product(w, a, down, PRECISION)
