@@ -46,7 +46,7 @@ __all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
 
-MADE_AGAIN = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
+NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
 SHOWN_COLUMNS = 8
@@ -305,7 +305,7 @@ class Model(Questions):
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what can be made again."""
-        return {name: value for name, value in self.__dict__.items() if name not in MADE_AGAIN}
+        return {name: value for name, value in self.__dict__.items() if name not in NOT_PICKLED}
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from circurve.experiments.trained_figures import draw_decomposition
-from circurve.plots.circuit import APART, part_letters
+from circurve.plots.circuit import MIN_LETTER_DISTANCE, part_letters
 
 RADIUS, BESIDE = 0.03, 0.095
 
@@ -35,8 +35,8 @@ def assert_apart(ax: Axes) -> None:
     for i, place in enumerate(places(ax)):
         for j, other in enumerate(places(ax)):
             if i != j:
-                assert math.dist(place, other) >= APART
-                assert math.dist(place, rings[j].center) >= rings[j].radius + APART
+                assert math.dist(place, other) >= MIN_LETTER_DISTANCE
+                assert math.dist(place, rings[j].center) >= rings[j].radius + MIN_LETTER_DISTANCE
 
 
 def test_letters_with_room_stay_where_they_are() -> None:

@@ -112,7 +112,7 @@ def test_the_type_of_the_values_does_not_matter(dtype):
 
 
 def test_a_sample_of_all_rows_is_looked_at_in_blocks(monkeypatch):
-    monkeypatch.setattr(COLUMNS, "LOOKED_AT", 100)
+    monkeypatch.setattr(COLUMNS, "SAMPLED_ROWS", 100)
     monkeypatch.setattr(COLUMNS, "CHUNK", 250)
     column = np.sort(normal(5000))
     data = np.column_stack([column * scale for scale in (1, 1e3, 1e-3, 10, 0.1)])
@@ -121,7 +121,7 @@ def test_a_sample_of_all_rows_is_looked_at_in_blocks(monkeypatch):
 
 
 def test_all_rows_are_looked_at_where_a_sample_shows_a_single_value(monkeypatch):
-    monkeypatch.setattr(COLUMNS, "LOOKED_AT", 100)
+    monkeypatch.setattr(COLUMNS, "SAMPLED_ROWS", 100)
     rare, seldom = np.full(1000, 0.5), np.full(1000, np.nan)
     rare[1:1000:50] += 1e-2 * normal(20)
     seldom[1:1000:50] = 1e-2 * normal(20)

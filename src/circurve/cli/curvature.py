@@ -46,7 +46,7 @@ EXTREMES = 3
 ESTIMATOR = Estimator.geometric
 """What t is, unless --estimator says otherwise: the one that has the same size with and without smoothing."""
 
-DOMINATED = 0.5
+DOMINANT_FLOOR_SHARE = 0.5
 """Where edges at the floor make up this share of the mean trace, the report warns of it."""
 
 IN_WORDS = {
@@ -306,7 +306,7 @@ def _floor_text(floor: dict[str, Any]) -> str | None:
     if not floor["edges"]:
         return None
     share, whole = floor["share_of_local"], f"{floor['edges']:,} of {floor['of_edges']:,} edges have weights near zero"
-    if share < DOMINATED:
+    if share < DOMINANT_FLOOR_SHARE:
         return f"{whole}; they make up {share:.1%} of the mean trace of t"
     return (
         f"{whole} and make up {share:.2%} of the mean trace of t (largest {significant(floor['largest_local'], 3)}): "

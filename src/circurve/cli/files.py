@@ -59,7 +59,7 @@ DOTS_PER_INCH = 200
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
 
-PASSING = ("command", "seconds", "device", "history")
+UNSAVED_FIELDS = ("command", "seconds", "device", "history")
 """What is not kept: the same training gives the same file, and a long one no long file."""
 
 
@@ -136,7 +136,7 @@ def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
     one writes."""
     if worker() > 0:
         return
-    kept = {key: value for key, value in document(training).items() if key not in PASSING}
+    kept = {key: value for key, value in document(training).items() if key not in UNSAVED_FIELDS}
     model.save(path, {TRAINING: json.dumps(kept)})
 
 

@@ -24,7 +24,7 @@ from circurve.schema import Coding
 
 __all__ = ["impute", "sample"]
 
-HOWS = ("mean", "mode", "sample")
+IMPUTATION_METHODS = ("mean", "mode", "sample")
 
 GivenOption = Annotated[str, typer.Option(metavar="EVIDENCE", help="Known values: 'age=30..40, sex=F'.")]
 RowsOutOption = Annotated[
@@ -83,8 +83,8 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     Known values do not change. Columns are matched by name. A column of the model that the file does not have is added.
     Columns that were left out of the training are copied.
     """
-    if how not in HOWS:
-        raise OptionError(f"--how must be one of {', '.join(HOWS)}, not {how!r}")
+    if how not in IMPUTATION_METHODS:
+        raise OptionError(f"--how must be one of {', '.join(IMPUTATION_METHODS)}, not {how!r}")
     source, copied = Source(data, None, header, missing, trust=trust), parse_dropped(types)
     check_rows("--out", out, (model, *files_of(source)))
     loaded = load_model(model, device, trust=trust)

@@ -18,7 +18,7 @@ from circurve.schema import Coding
 
 __all__ = ["Blame", "ScoredPart", "blamed", "lowest_rows", "score_columns"]
 
-BLAMED = 3
+MAX_EXPLAINED_CELLS = 3
 """How many cells of a row are blamed at most."""
 
 LOWEST = 10
@@ -103,7 +103,7 @@ def score_columns(model: Model, parts: Mapping[str, ScoredPart], explain: bool) 
 
 def _blame_columns(blames: Sequence[Blame], count: int) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
-    for number in range(1, BLAMED + 1):
+    for number in range(1, MAX_EXPLAINED_CELLS + 1):
         columns |= {f"column_{number}": [None] * count, f"value_{number}": [None] * count}
         columns |= {f"log_probability_{number}": [np.nan] * count, f"expected_{number}": [None] * count}
     met = [0] * count
@@ -128,7 +128,7 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
     names = [column.name or str(v) for v, column in enumerate(model.schema.columns)]
     places = {name: v for v, name in enumerate(names)}
     row = np.asarray(frame["row"], dtype=np.int64)  # sorted, with the most surprising cell of a row first
-    first = np.arange(len(row)) - np.searchsorted(row, row) < BLAMED
+    first = np.arange(len(row)) - np.searchsorted(row, row) < MAX_EXPLAINED_CELLS
     kept = np.flatnonzero(first & ~np.isnan(np.asarray(frame["log_prob"], dtype=np.float64))).tolist()
     found = [
         Cell(int(row[at]), places[str(frame["column"][at])], float(frame["log_prob"][at]), float(frame["surprise"][at]))
@@ -154,7 +154,7 @@ def _most_surprising(found: Sequence[Cell]) -> list[Cell]:
     for cell in sorted(found, key=lambda cell: (cell.row, -cell.surprise)):
         rivals = chosen.setdefault(cell.row, [])
         alike = not rivals or rivals[0].surprise < np.inf or cell.surprise == np.inf
-        if len(rivals) < BLAMED and alike:
+        if len(rivals) < MAX_EXPLAINED_CELLS and alike:
             rivals.append(cell)
     return [cell for rivals in chosen.values() for cell in rivals]
 

@@ -15,7 +15,7 @@ from circurve.data.check import check, encode
 from circurve.data.convert import Array, about, column_label
 from circurve.data.entry import as_table
 from circurve.data.recode import decode_column, recoded
-from circurve.data.scan import LOOKED_AT
+from circurve.data.scan import SAMPLED_ROWS
 from circurve.data.source import RowSource
 from circurve.data.table import Table
 from circurve.data.unseen import Misfit, Unseen, check_unseen
@@ -95,7 +95,7 @@ def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: tor
     continuous = [v for v, family in enumerate(families) if not family.discrete]
     if not continuous:
         return
-    values = train[:: 1 + len(train) // LOOKED_AT, continuous]
+    values = train[:: 1 + len(train) // SAMPLED_ROWS, continuous]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
         mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)

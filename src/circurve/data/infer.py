@@ -15,7 +15,7 @@ from circurve.data.entry import as_table
 from circurve.data.infer_stream import DROP, StreamRules, Types, stream_schema
 from circurve.data.open_stream import as_source, is_streamed
 from circurve.data.recode import common_codings
-from circurve.data.scan import LOOKED_AT, MAX_STATES, Columns, centre, scan_columns
+from circurve.data.scan import MAX_STATES, SAMPLED_ROWS, Columns, centre, scan_columns
 from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
@@ -23,7 +23,7 @@ from circurve.schema import Coding, Column, Kind, Schema, Value
 
 __all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
 
-RESOLVED = 1e-5
+RELATIVE_RESOLUTION = 1e-5
 """float32 tells values apart whose spread is at least this share of their size."""
 
 FEW_VALUES, REPEATS = 20, 5
@@ -71,7 +71,7 @@ class _Found:
     @property
     def gaussian(self) -> Gaussian:
         """The Gaussian with the floor for the spread of the column."""
-        return _gaussian(*centre(self.observed[:: 1 + len(self.observed) // LOOKED_AT]))
+        return _gaussian(*centre(self.observed[:: 1 + len(self.observed) // SAMPLED_ROWS]))
 
     def column(self, family: Family, reason: str, kind: Kind = "number") -> Column:
         return Column(self.name, family, kind, None, self.coding.origin if kind == "date" else None, reason)
@@ -232,7 +232,7 @@ def _gaussian(median: float, spread: float) -> Gaussian:
     """
     if not spread > 0:
         return Gaussian()
-    visible = max(spread, min(RESOLVED * abs(median), 1.0))
+    visible = max(spread, min(RELATIVE_RESOLUTION * abs(median), 1.0))
     return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
 
 

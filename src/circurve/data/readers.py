@@ -24,7 +24,7 @@ BLOCK_ROWS = 1 << 16
 MAPPED = 5 << 28
 """Mapped bytes in memory, 1.25 GiB, beyond which those of a mapped array are given back to the system."""
 
-LOOKS = 64
+READS_PER_CHECK = 64
 """The mapped bytes are counted each time after this many reads."""
 
 
@@ -59,7 +59,7 @@ class ArrayReader:
 
     def _table(self, values: Array) -> Table:
         self._reads += 1
-        if self._reads % LOOKS == 0:
+        if self._reads % READS_PER_CHECK == 0:
             _give_back(self.array)
         return table_of(native(values))
 

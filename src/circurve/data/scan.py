@@ -14,7 +14,7 @@ from circurve.data.convert import Array
 from circurve.data.stream import Stream
 from circurve.errors import DataError
 
-__all__ = ["LOOKED_AT", "MAX_STATES", "Columns", "centre", "row_chunks", "scan_columns"]
+__all__ = ["MAX_STATES", "SAMPLED_ROWS", "Columns", "centre", "row_chunks", "scan_columns"]
 
 MAX_STATES = 256
 """Whole numbers below this count as the states of a categorical variable."""
@@ -22,7 +22,7 @@ MAX_STATES = 256
 CHUNK = 2**22
 """How many numbers of a matrix are worked on at once; a few temporaries of this size bound the extra memory."""
 
-LOOKED_AT = 2**14
+SAMPLED_ROWS = 2**14
 """About this many evenly spaced rows of all tables are used to estimate the centre and the spread of a column."""
 
 
@@ -98,11 +98,11 @@ def _parts(table: Array | Stream) -> Iterator[Array]:
 
 
 def _centres(tables: Sequence[Array | Stream], wanted: NDArray[np.bool_]) -> NDArray[np.float64]:  # (V,) -> (2, V)
-    """Median and spread of the wanted columns, by LOOKED_AT rows; by all rows where those show a single value."""
-    step = -(-sum(len(table) for table in tables) // LOOKED_AT)
+    """Median and spread of the wanted columns, by SAMPLED_ROWS rows; by all rows where those show a single value."""
+    step = -(-sum(len(table) for table in tables) // SAMPLED_ROWS)
     found = np.full((2, len(wanted)), np.nan)
     places = np.flatnonzero(wanted)
-    for block in (places[some] for some in row_chunks(len(places), LOOKED_AT)):
+    for block in (places[some] for some in row_chunks(len(places), SAMPLED_ROWS)):
         sample = np.concatenate([table[::step, block] for table in tables], dtype=np.float64)
         for v, column in zip(block, sample.T, strict=True):
             found[:, v] = centre(column)

@@ -22,7 +22,7 @@ __all__ = ["Places", "Table", "table_of", "with_codings"]
 SHOWN_NAMES = 5
 """How many column names the one-line description of a table shows."""
 
-WIDER = {"uint16": np.int32, "uint32": np.int64}
+SIGNED_TYPES = {"uint16": np.int32, "uint32": np.int64}
 """Unsigned types with few torch operations -> the signed type that holds all of their values."""
 
 
@@ -265,7 +265,7 @@ def table_of(values: Array, columns: Names = None, places: Places | None = None,
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max
         values = values.astype(np.int64 if fits else np.float64)
-    values = values.astype(WIDER.get(values.dtype.name, values.dtype), copy=False)
+    values = values.astype(SIGNED_TYPES.get(values.dtype.name, values.dtype), copy=False)
     if any(stride < 0 or stride % values.itemsize for stride in values.strides):
         values = values.copy()
     with warnings.catch_warnings():

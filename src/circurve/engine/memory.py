@@ -39,7 +39,7 @@ def free_memory(device: torch.device) -> int:
     return available_memory()
 
 
-SURELY_FREE = {"cpu": 16 << 20, "cuda": 256 << 20}
+MIN_FREE_BYTES = {"cpu": 16 << 20, "cuda": 256 << 20}
 """Bytes for which free memory is not looked up, which takes longer than computing a few rows. Should they not be free
 after all, `within_memory` continues with fewer samples at once."""
 
@@ -50,7 +50,7 @@ def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = Non
     samples: how many there are in all, if that is known. Without a budget, all of them if they need next to nothing.
     """
     check_budget(memory_budget)
-    little = SURELY_FREE[backend.device.type]
+    little = MIN_FREE_BYTES[backend.device.type]
     if memory_budget is None and samples and samples * backend.bytes_per_sample(backward) <= little:
         return samples
     budget = memory_budget if memory_budget is not None else int(DEFAULT_SHARE * free_memory(backend.device))

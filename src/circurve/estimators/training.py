@@ -45,7 +45,7 @@ METHODS = ("vanilla", "global", "gated")
 DISCRETE_PSEUDOCOUNT = 0.1
 """pseudocount="auto" for tables of discrete columns alone; 0 for others, whose units keep a least variance anyway."""
 
-FORGETTING = 0.6
+STEP_EXPONENT = 0.6
 """Step t of a stream goes (t + 1)^-0.6 of the way; the steps converge for an exponent above 1/2 and up to 1 (Cappe and
 Moulines, 2009)."""
 
@@ -245,7 +245,7 @@ def learn_more(recipe: Recipe, start: Model | Circuit, table: Table, seed: int, 
     """One EM step on all rows of a table, after `steps` earlier ones; a circuit is given starting parameters first."""
     options: dict[str, Any] = {**recipe.options, "batch_size": None, "seed": seed, "checkpoint": None}
     if recipe.step_size is None:
-        options["step_size"] = (steps + 1) ** -FORGETTING
+        options["step_size"] = (steps + 1) ** -STEP_EXPONENT
     circuit = start if isinstance(start, Circuit) else start.circuit
     options["method"] = recipe.method_for(circuit)
     if isinstance(start, Circuit):

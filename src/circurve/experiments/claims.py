@@ -20,8 +20,8 @@ ROUNDING = 0.005
 PAPER_GRID = 0.01
 """The smallest strength that the paper tries."""
 
-STRONG = f"with strengths from {PAPER_GRID:g} up, as in the paper"
-WEAK = f"with strengths below {PAPER_GRID:g} to choose from"
+WITH_PAPER_STRENGTHS = f"with strengths from {PAPER_GRID:g} up, as in the paper"
+WITH_WEAK_STRENGTHS = f"with strengths below {PAPER_GRID:g} to choose from"
 WEAK_TABLES = {"paper": "table-d", "paper-own": "table-d", "smoothed": "table-d", "best": "table-b"}
 """Protocol -> the table whose grid begins below the paper's."""
 
@@ -80,13 +80,13 @@ def best_reaches_the_paper(shelf: Shelf, protocol: str) -> Claim | None:
 def gated_keeps_the_fit(shelf: Shelf, protocol: str) -> Claim | None:
     """Gating does not cost fit where there is enough data."""
     rows = choose_rows(_strong(shelf.of_table("table-b")))
-    return _keeps_the_fit(rows, f"{SMOOTHED_OPENINGS[protocol]}, {STRONG}")
+    return _keeps_the_fit(rows, f"{SMOOTHED_OPENINGS[protocol]}, {WITH_PAPER_STRENGTHS}")
 
 
 def weakly_gated_keeps_the_fit(table: str, openings: Mapping[str, str], shelf: Shelf, protocol: str) -> Claim | None:
     """Gated keeps the fit with smaller strengths: those of Table B, or of D, where vanilla is not smoothed and all
     start alike."""
-    return _keeps_the_fit(shelf.chosen(table), f"{openings[protocol]}, {WEAK}")
+    return _keeps_the_fit(shelf.chosen(table), f"{openings[protocol]}, {WITH_WEAK_STRENGTHS}")
 
 
 def _keeps_the_fit(rows: Rows, opening: str) -> Claim | None:
@@ -127,7 +127,8 @@ def global_underfits(shelf: Shelf, protocol: str) -> Claim | None:
         lost = verdict(row["global"].spread(), row["vanilla"].spread()) == "loss"
         found[name] = ([train < 0 and test < 0 and lost], f"{signed(train)} / {signed(test)}")
     return judged(
-        f"{SMOOTHED_OPENINGS[protocol]}, global underfits {STRONG}: on sets that are not small it is below vanilla in "
+        f"{SMOOTHED_OPENINGS[protocol]}, global underfits {WITH_PAPER_STRENGTHS}: on sets that are not small it is "
+        f"below vanilla in "
         "training and in test likelihood.",
         found,
         "Global minus vanilla, train / test",
@@ -145,7 +146,8 @@ def smaller_strengths_rescue_global(shelf: Shelf, protocol: str) -> Claim | None
         strength = rows[name]["global"].method["mu"]
         found[name] = ([after >= before / 2], f"{signed(before)} to {signed(after)} (mu {strength:g})")
     return judged(
-        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting comes from the grid of strengths: {WEAK}, at "
+        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting comes from the grid of strengths: "
+        f"{WITH_WEAK_STRENGTHS}, at "
         f"least half of its loss against vanilla is gone.",
         found,
         f"Global minus vanilla, from {PAPER_GRID:g} up and with all strengths",

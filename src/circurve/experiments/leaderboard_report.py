@@ -34,7 +34,7 @@ COLUMNS = (
     *("dataset", "kind", "mean", "std", "valid_ll", "seeds", "units", "members", "parameters", "seconds"),
     *("published", "published_model", "published_source"),
 )
-SAME = 0.005
+TIE_MARGIN = 0.005
 """Less than this is no difference: published numbers have two digits after the point."""
 
 LINEAR_GAP = 0.1
@@ -182,8 +182,8 @@ def _against(lines: Sequence[Line]) -> str:
     margins = {line.dataset: line.margin for line in lines if line.published is not None}
     if not margins:
         return ""
-    reached = {name: gap for name, gap in margins.items() if gap >= -SAME}
-    short = {name: -gap for name, gap in margins.items() if gap < -SAME}
+    reached = {name: gap for name, gap in margins.items() if gap >= -TIE_MARGIN}
+    short = {name: -gap for name, gap in margins.items() if gap < -TIE_MARGIN}
     text = (
         f"On {len(reached)} of {len(margins)} data sets our record is at or above the best published number that we "
         "could check"
@@ -194,7 +194,7 @@ def _against(lines: Sequence[Line]) -> str:
 
 def _ensembles(lines: Sequence[Line]) -> str:
     gains = {line.dataset: line.spread("ensemble").mean - line.spread("single").mean for line in lines}
-    above = [name for name, gain in gains.items() if gain > SAME]
+    above = [name for name, gain in gains.items() if gain > TIE_MARGIN]
     return (
         f"An ensemble is better than the best single circuit on {len(above)} of {len(lines)} data sets: "
         f"{_mean(gains):+.2f} nats in the mean, {_extremes(gains)}."
@@ -203,7 +203,7 @@ def _ensembles(lines: Sequence[Line]) -> str:
 
 def _joint(lines: Sequence[Line]) -> str:
     gains = {line.dataset: line.spread("joint").mean - line.spread("ensemble").mean for line in lines}
-    above = [name for name, gain in gains.items() if gain > SAME]
+    above = [name for name, gain in gains.items() if gain > TIE_MARGIN]
     chosen = sum(record["record"] == "joint" for line in lines for record in line.records)
     runs = sum(len(line.records) for line in lines)
     return (

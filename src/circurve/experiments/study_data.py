@@ -53,10 +53,10 @@ __all__ = [
     "selected",
 ]
 
-CONTRAST, LOYALTY = 6.0, 0.9
+CONTRAST, OWN_CHILD_WEIGHT = 6.0, 0.9
 """Weights are proportional to exp(CONTRAST u), u uniform: each sum has a few children that matter, not all alike. Where
-a sum has as many units as child units, unit k gives LOYALTY of its weight to child unit k, so that variables far apart
-in the tree depend on one another."""
+a sum has as many units as child units, unit k gives OWN_CHILD_WEIGHT of its weight to child unit k, so that variables
+far apart in the tree depend on one another."""
 
 PARAMETERS, ROWS = 2, 3
 """The streams of a seed; training uses 0 and 1, so that a run with the same seed is independent of the true
@@ -108,7 +108,7 @@ def _random_weights(node: Sum, source: torch.Generator) -> Tensor:  # (K, C)
     weight = (CONTRAST * torch.rand(node.units, node.child_units, generator=source, dtype=torch.float64)).exp()
     weight /= weight.sum(-1, keepdim=True)
     if node.units == node.child_units:
-        weight = (1 - LOYALTY) * weight + LOYALTY * torch.eye(node.units, dtype=torch.float64)
+        weight = (1 - OWN_CHILD_WEIGHT) * weight + OWN_CHILD_WEIGHT * torch.eye(node.units, dtype=torch.float64)
     if node.mask is not None:
         weight *= torch.from_numpy(node.mask.copy())
     return weight / weight.sum(-1, keepdim=True)

@@ -32,7 +32,7 @@ __all__ = ["Candidate", "Ensemble", "Member", "ensemble_of", "held_out_scores", 
 
 Floats = NDArray[np.float64]
 
-SAME = 1e-6
+SAME_ROWS_TOLERANCE = 1e-6
 """Two mean log-likelihoods of one model that are relatively this close are those of the same rows."""
 
 ADVICE = "pass valid= with rows that no member was trained on, or weights='uniform'"
@@ -223,7 +223,7 @@ def refuse_training_rows(scores: Scores, candidates: Sequence[Candidate]) -> Non
     """An error if every member scores these rows as it scores the rows that it was trained on."""
     own, train_lls = scores.mean(scores.log_prob), [candidate.train_ll for candidate in candidates]
     same = [
-        known is not None and math.isfinite(known) and abs(found - known) <= SAME * (1 + abs(known))
+        known is not None and math.isfinite(known) and abs(found - known) <= SAME_ROWS_TOLERANCE * (1 + abs(known))
         for found, known in zip(own.tolist(), train_lls, strict=True)
     ]
     if all(same):

@@ -9,7 +9,7 @@ from circurve.errors import Argument, OptionError
 
 __all__ = ["Every", "parse_every"]
 
-EVERY = re.compile(r"(\d+(?:\.\d+)?) *(s|min|h|epochs?)")
+INTERVAL_PATTERN = re.compile(r"(\d+(?:\.\d+)?) *(s|min|h|epochs?)")
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -24,7 +24,7 @@ class Every:
 
 def parse_every(text: object) -> Every:
     """`5min`, `30s`, `2h`, `10 epochs`."""
-    found = EVERY.fullmatch(text.strip()) if isinstance(text, str) else None
+    found = INTERVAL_PATTERN.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is not None:
         number, unit = float(found[1]), found[2]
         if unit in SECONDS:

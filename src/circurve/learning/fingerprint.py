@@ -40,7 +40,7 @@ DIGEST = "sha256:"
 BLOCK = 1 << 26
 """How many bytes of a table are digested at a time."""
 
-ELSEWHERE = ("device", "memory_budget", "checkpoint", "checkpoint_every")
+IGNORED_OPTIONS = ("device", "memory_budget", "checkpoint", "checkpoint_every")
 """Options that may change between two calls of one training."""
 
 
@@ -79,7 +79,7 @@ class Training:
 
 def option_facts(record: Any) -> Facts:
     """The options of a record that decide about a training."""
-    names = [given.name for given in fields(record) if given.name not in ELSEWHERE]
+    names = [given.name for given in fields(record) if given.name not in IGNORED_OPTIONS]
     return {name: describe_value(getattr(record, name)) for name in names}
 
 

@@ -31,7 +31,7 @@ SHARE = 0.6
 JITTER = 0.1
 """Units that share a row, or a value, still differ by about this much."""
 
-LOYALTY = 0.9
+OWN_CHILD_WEIGHT = 0.9
 """How much of its weight a unit starts by giving to the child unit of its own number. With little of it, the first
 steps mix all rows into units that are alike, and EM takes long to part them again."""
 
@@ -89,7 +89,7 @@ def _loyal_weights(program: Program, source: torch.Generator) -> tuple[Tensor, .
     weights = list(random_weights(program, source))  # (1, G, K, C) each
     for i, layer in enumerate(program.sums):
         if layer.units == layer.child_units:
-            mixed = (1 - LOYALTY) * weights[i] + LOYALTY * torch.eye(layer.units, dtype=torch.float64)
+            mixed = (1 - OWN_CHILD_WEIGHT) * weights[i] + OWN_CHILD_WEIGHT * torch.eye(layer.units, dtype=torch.float64)
             present = mixed if layer.mask is None else mixed * torch.from_numpy(layer.mask)
             weights[i] = present / present.sum(-1, keepdim=True)
     return tuple(weights)

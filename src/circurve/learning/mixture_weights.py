@@ -39,7 +39,7 @@ GAP = 1e-7
 MAX_STEPS = 20_000
 """EM steps at most."""
 
-FASTER = 1.5
+STRETCH_GROWTH = 1.5
 """By what s grows from step to step."""
 
 LEAST_WEIGHT = 1e-12
@@ -142,7 +142,7 @@ def _em(scores: Scores, shrinkage: float, start: Floats | None = None) -> Floats
             break
         reached, plain = value, _on_simplex(weights * factors)
         weights = _on_simplex(np.maximum(weights * factors**stretch, LEAST_WEIGHT))
-        stretch *= FASTER
+        stretch *= STRETCH_GROWTH
     return weights
 
 

@@ -22,7 +22,7 @@ INDENT = "    "
 LITERAL = re.compile(r"Literal\[(.*?)\]")
 """A choice in a type, which docstrings show as {'a', 'b'}."""
 
-AFTER = "refit"
+NEXT_OPTION = "refit"
 """The options of training come before this one, and those of a run before them."""
 
 
@@ -55,7 +55,7 @@ def show_options(fit: Callable[..., Any], fit_fleet: Callable[..., Any], run: ty
     """Replace `**options` in both signatures by the options themselves, and fill in the docstring of `fit`."""
     own, shared = signature(fit), signature(fit_fleet)
     kept = [parameter for parameter in shared.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
-    first = [parameter.name for parameter in kept].index(AFTER)
+    first = [parameter.name for parameter in kept].index(NEXT_OPTION)
     kind = Parameter.KEYWORD_ONLY
     fleet = [Parameter(own.name, kind, default=own.default, annotation=own.type) for own in fields(settings)]
     of_run = [own.parameters[name] for name in ("method", "seed", "init")]

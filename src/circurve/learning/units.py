@@ -37,7 +37,7 @@ __all__ = ["Tried", "Units", "UnitsChoice", "choose_units", "fit_units", "train_
 Units: TypeAlias = int | Sequence[int] | Literal["auto"]
 """A number of units, those to choose from, or "auto" for `UNITS_GRID`."""
 
-WORSE_IN_A_ROW = 2
+MAX_WORSE_SIZES = 2
 """The search ends after this many sizes that are worse than the best one."""
 
 
@@ -105,7 +105,7 @@ def choose_units(grid: Sequence[int], train: Callable[[int], Sequence[FitResult]
             path.append(Tried(units, ()))
         values = [tried.valid_ll for tried in path]
         worse = len(path) - 1 - values.index(max(values))
-        if worse >= WORSE_IN_A_ROW or any(result.stopped == "interrupted" for result in path[-1].results):
+        if worse >= MAX_WORSE_SIZES or any(result.stopped == "interrupted" for result in path[-1].results):
             break
     chosen = max(path, key=lambda tried: tried.valid_ll)  # the smallest of equals
     if chosen.best is None:

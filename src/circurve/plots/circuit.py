@@ -25,11 +25,11 @@ __all__ = ["circuit_panels"]
 
 Array = NDArray[np.float64]
 
-APART = 0.14
+MIN_LETTER_DISTANCE = 0.14
 """From the middle of a letter to that of another, or to another's ring, in the coordinates of a tree, which reach from
 -1 to 1: twice as far as to its own ring, so that it is clear which ring it belongs to."""
 
-TURNS = sorted((math.radians(angle) for angle in range(-180, 180, 15)), key=abs)
+ROTATIONS = sorted((math.radians(angle) for angle in range(-180, 180, 15)), key=abs)
 
 PANELS = {name: f"({letter}) {title}" for letter, (name, title) in zip("abc", TITLES.items(), strict=True)}
 
@@ -108,13 +108,15 @@ def _places(text: Text, ring: Circle) -> list[Array]:
     """The position of the letter, and the places around its ring, the nearest first."""
     centre = np.asarray(ring.center, dtype=np.float64)
     x, y = _at(text) - centre
-    turned = [(math.cos(a) * x - math.sin(a) * y, math.sin(a) * x + math.cos(a) * y) for a in TURNS[1:]]
+    turned = [(math.cos(a) * x - math.sin(a) * y, math.sin(a) * x + math.cos(a) * y) for a in ROTATIONS[1:]]
     return [_at(text), *(centre + np.array(place) for place in turned)]
 
 
 def _free(place: Array, letters: list[Array], rings: list[Circle]) -> bool:
-    off_letters = all(np.linalg.norm(place - letter) >= APART for letter in letters)
-    return off_letters and all(np.linalg.norm(place - ring.center) >= ring.radius + APART for ring in rings)
+    off_letters = all(np.linalg.norm(place - letter) >= MIN_LETTER_DISTANCE for letter in letters)
+    return off_letters and all(
+        np.linalg.norm(place - ring.center) >= ring.radius + MIN_LETTER_DISTANCE for ring in rings
+    )
 
 
 def _at(text: Text) -> Array:

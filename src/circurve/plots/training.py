@@ -20,7 +20,7 @@ from circurve.plots.style import INK, LINE, colour, entitle, grid_of_panels, leg
 __all__ = ["training_curves"]
 
 DASHES = {"train": (4.0, 1.8), "valid": (1.2, 1.4)}  # any other split, such as test, is a full line
-RISE = 0.1
+SKIPPED_SHARE = 0.1
 """The first tenth of the epochs may run out of the panel: they rise so far that they would flatten all the rest."""
 
 
@@ -65,7 +65,7 @@ def _curves(ax: Axes, methods: Mapping[str, Mapping[str, ArrayLike]]) -> None:
             if len(runs) > 1:
                 low, high = known.min(0).filled(np.nan), known.max(0).filled(np.nan)
                 ax.fill_between(epochs, low, high, color=tint, alpha=0.15, linewidth=0)
-            seen += runs[:, math.ceil(RISE * (len(epochs) - 1)) :].ravel().tolist()
+            seen += runs[:, math.ceil(SKIPPED_SHARE * (len(epochs) - 1)) :].ravel().tolist()
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(5))
     finite = [value for value in seen if np.isfinite(value)]

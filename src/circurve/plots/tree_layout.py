@@ -22,10 +22,10 @@ SPACING = 0.78
 """Wanted distance of neighbours, in units of sqrt(area of the disc / nodes); about 1.07 would fill the disc."""
 
 ROUNDS = 200
-PULL = (0.05, 0.015)
+ATTRACTION = (0.05, 0.015)
 """By how much of its excess length an edge moves its lower and its upper end in a round; it fades out to the end."""
 
-PUSH = 0.25
+REPULSION = 0.25
 """By how much of the missing distance each of two close nodes moves in a round."""
 
 
@@ -46,12 +46,12 @@ def spread_positions(parents: Parents) -> Array:  # (V,) -> (V, 2)
         edge = place[lower] - place[upper]
         length = np.linalg.norm(edge, axis=1, keepdims=True)
         excess = edge * np.maximum(1 - wanted / np.maximum(length, wanted), 0) * (1 - turn / ROUNDS)
-        np.add.at(place, lower, -PULL[0] * excess)
-        np.add.at(place, upper, PULL[1] * excess)
+        np.add.at(place, lower, -ATTRACTION[0] * excess)
+        np.add.at(place, upper, ATTRACTION[1] * excess)
         a, b = cKDTree(place).query_pairs(wanted, output_type="ndarray").T
         between = place[a] - place[b]
         distance = np.maximum(np.linalg.norm(between, axis=1, keepdims=True), 1e-9)
-        push = PUSH * between * (wanted / distance - 1)
+        push = REPULSION * between * (wanted / distance - 1)
         np.add.at(place, a, push)
         np.add.at(place, b, -push)
         place /= np.maximum(np.linalg.norm(place, axis=1, keepdims=True), 1)

@@ -16,8 +16,8 @@ __all__ = ["draw_inside"]
 
 BISECTIONS = 90
 SMALLEST_LEVEL = 2.0**-60
-REACH = 2.0**27
-"""How many standard deviations a unit's draw can be from its mean: 1 / REACH^2 is the rounding of float64, and
+MAX_DEVIATIONS = 2.0**27
+"""How many standard deviations a unit's draw can be from its mean: 1 / MAX_DEVIATIONS^2 is the rounding of float64, and
 Chebyshev's inequality bounds all distributions."""
 
 
@@ -60,7 +60,7 @@ def _inside(family: Family, parameters: Tensor, interval: Interval, level: Tenso
         return family.log_mass(units, low.unsqueeze(-1), end.unsqueeze(-1))[..., 0, 0]
 
     wanted = log_mass(high) + level.clamp_min(SMALLEST_LEVEL).log()
-    mean, reach = family.mean(units)[..., 0], REACH * family.variance(units)[..., 0].sqrt() + 1
+    mean, reach = family.mean(units)[..., 0], MAX_DEVIATIONS * family.variance(units)[..., 0].sqrt() + 1
     below = torch.maximum(low, torch.minimum(mean - reach, high - reach))
     above = torch.minimum(high, torch.maximum(mean + reach, low + reach))
     if family.discrete:

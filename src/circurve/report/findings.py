@@ -14,16 +14,16 @@ from circurve.report.record import Finding
 
 __all__ = ["Evidence", "Score", "conclude", "sentences"]
 
-ERRORS = 2.0
+MAX_STANDARD_ERRORS = 2.0
 """A gap of at most this many standard errors is explained by the random choice of rows."""
 
-SLIGHT = 0.01
+SLIGHT_OVERFITTING = 0.01
 """A gap of less than this share of the validation score is called slight, where all columns are discrete."""
 
-DOMINATED = 0.5
+DOMINANT_FLOOR_SHARE = 0.5
 """Where edges of weight near zero make up more than this share of the mean of t, training should smooth them."""
 
-RISING = 0.02
+MIN_RECENT_GAIN = 0.02
 """Validation still rises if the last tenth of the epochs brought more than this share of what all epochs brought."""
 
 HELD = 0.9
@@ -91,7 +91,7 @@ def _gap(evidence: Evidence) -> float | None:
 
 def _overfits(evidence: Evidence) -> bool:
     gap = _gap(evidence)
-    return gap is not None and gap > ERRORS * _error_of_gap(evidence)
+    return gap is not None and gap > MAX_STANDARD_ERRORS * _error_of_gap(evidence)
 
 
 def _error_of_gap(evidence: Evidence) -> float:
@@ -111,13 +111,13 @@ def _fit(evidence: Evidence) -> Finding:
         f"{_nats(held.mean)}{_left_out(held)}"
     )
     error = _error_of_gap(evidence)
-    if gap <= ERRORS * error:
+    if gap <= MAX_STANDARD_ERRORS * error:
         near = f"a gap of {gap:,.2f}" if gap > 0 else f"{-gap:,.2f} more"
-        text = f"{scores}: {near}, which is within the error of these means ({ERRORS * error:,.2f})."
+        text = f"{scores}: {near}, which is within the error of these means ({MAX_STANDARD_ERRORS * error:,.2f})."
         return Finding("fit", "There is no sign of overfitting.", text)
     share = gap / abs(held.mean) if evidence.discrete and held.mean else None
     relative = "" if share is None else f" is {share:.1%} of the validation score and"
-    word = "overfits slightly" if share is not None and share < SLIGHT else "overfits"
+    word = "overfits slightly" if share is not None and share < SLIGHT_OVERFITTING else "overfits"
     headline = f"The model {word}: validation rows score {gap:,.2f} nats lower than training rows."
     return Finding("fit", headline, f"{scores}. The gap{relative} has a standard error of {error:,.2f}.")
 
@@ -168,7 +168,7 @@ def _depth(curv: Curvature) -> str:
 def _advice(evidence: Evidence) -> Finding:
     best = _best_epoch(evidence)
     smooth = ""
-    if evidence.floor_share is not None and evidence.floor_share > DOMINATED:
+    if evidence.floor_share is not None and evidence.floor_share > DOMINANT_FLOOR_SHARE:
         smooth = (
             f" Edges of weight near zero make up {_percent(evidence.floor_share)} of the exact mean of t: "
             "a small pseudocount (0.01) in training removes them."
@@ -227,7 +227,7 @@ def _rising(evidence: Evidence) -> bool:
     if len(scores) < 10 or not all(map(math.isfinite, scores)):
         return False
     recent, gained = scores[-1] - scores[-1 - len(scores) // 10], scores[-1] - scores[0]
-    return gained > 0 and recent > RISING * gained and scores[-1] == max(scores)
+    return gained > 0 and recent > MIN_RECENT_GAIN * gained and scores[-1] == max(scores)
 
 
 def _nats(value: float) -> str:

@@ -22,12 +22,14 @@ def _asset(name: str) -> str:
     return files("circurve.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-KICKERS = {"fit": "Fit", "sharpness": "Sharpness", "advice": "What to try"}
+FINDING_LABELS = {"fit": "Fit", "sharpness": "Sharpness", "advice": "What to try"}
 
 
 def _finding(finding: Finding) -> str:
     headline, text = html.escape(finding.headline), html.escape(finding.text)
-    return f'<li><span class="kicker">{KICKERS[finding.kind]}</span><strong>{headline}</strong><p>{text}</p></li>'
+    return (
+        f'<li><span class="kicker">{FINDING_LABELS[finding.kind]}</span><strong>{headline}</strong><p>{text}</p></li>'
+    )
 
 
 def render(page: Page) -> str:

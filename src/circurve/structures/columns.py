@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data import Stream
-from circurve.data.scan import LOOKED_AT, Columns
+from circurve.data.scan import SAMPLED_ROWS, Columns
 
 __all__ = ["Codes", "discretize"]
 
@@ -72,7 +72,7 @@ def discretize_lazily(stream: Stream, columns: Columns, discrete: Sequence[bool]
     binned = np.flatnonzero(~direct)
     edges: list[NDArray[np.float64] | None] = [None] * len(direct)
     if binned.size:
-        sample = stream[:: 1 + len(stream) // LOOKED_AT, binned]
+        sample = stream[:: 1 + len(stream) // SAMPLED_ROWS, binned]
         for v, column in zip(binned, sample.T, strict=True):
             edges[v] = _edges(column[~np.isnan(column)], bins)
     highest = np.nan_to_num(columns.high).astype(np.int64)

@@ -45,7 +45,7 @@ MAX_PASSES = 10
 SAMPLE_BYTES = 1 << 28
 """Bytes of the rows that are used instead of a whole stream, if it has more columns."""
 
-CANCELLED = 1e-4
+CANCELLATION_SHARE = 1e-4
 """A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
 
 WIDEST, HUGE = 1e60, 1e150
@@ -262,7 +262,7 @@ def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float)
         varied = (variance_u > 0) & (variance_v > 0) & (n > 1)
         spread = np.sqrt(np.where(varied, variance_u, 1.0)) * np.sqrt(np.where(varied, variance_v, 1.0))
         rho = np.clip((moments[:i, :j] - mean_u * mean_v) / spread, -1, 1) * varied
-        cancelled = (variance_u < CANCELLED * square_u) | (variance_v < CANCELLED * square_v)
+        cancelled = (variance_u < CANCELLATION_SHARE * square_u) | (variance_v < CANCELLATION_SHARE * square_v)
         for u, v in np.argwhere(cancelled & (n > 1)):
             rho[u, v] = _correlation(matrix[:, a.start + u], matrix[:, b.start + v])
         shrunk = rho * (n / np.maximum(n + pseudocount, 1))
