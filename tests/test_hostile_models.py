@@ -77,7 +77,7 @@ def test_a_load_in_a_process_of_its_own_stays_within_its_bound(tmp_path: Path) -
 def test_a_file_that_the_caller_trusts_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "FREE_BYTES", 1 << 20)
     path = tmp_path / "m"
-    assert "say trust=True" in refusal(path, select_chain(1_000, 100))
+    assert "pass trust=True" in refusal(path, select_chain(1_000, 100))
     model = cc.load(path, trust=True)
     assert model.circuit.describe().product_units == 101_000
 

@@ -233,7 +233,7 @@ def test_integers_may_mark_missing_values_by_minus_one():
     found = Model.from_parameters(Circuit(Product(leaves)), None, {leaves[0]: [[0.25]], leaves[1]: [[0.5]]})
     x = np.array([[1, 1], [1, -1], [-1, -1]], dtype=np.int8)
     np.testing.assert_allclose(np.exp(found.log_prob(x, missing=-1)), [0.125, 0.25, 1.0])
-    with pytest.raises(DataError, match=r"column 1, row 3: -1 is negative.* say missing=-1"):
+    with pytest.raises(DataError, match=r"column 1, row 3: -1 is negative.* pass missing=-1"):
         found.log_prob(x, unseen="error")
     with pytest.warns(CircurveWarning, match=r"-1 was not seen in training .* pass missing=-1"):
         assert np.isneginf(found.log_prob(x)).tolist() == [False, True, True]
@@ -304,7 +304,7 @@ def test_a_value_that_training_did_not_see_is_impossible_missing_or_an_error(val
         scores = model().log_prob(x)
     assert scores[1] == -np.inf
     assert scores[0] == model().log_prob(x[:1])[0]
-    with pytest.warns(CircurveWarning, match="taken as missing"):
+    with pytest.warns(CircurveWarning, match="treated as missing"):
         assert model().log_prob(x, unseen="missing")[1] == model().log_prob([[0.0, np.nan]])[0]
     with pytest.raises(DataError, match=message):
         model().log_prob(x, unseen="error")

@@ -81,5 +81,5 @@ def test_models_that_differ_in_more_than_parameters_are_refused(coins: Models) -
 def test_a_gradient_that_would_be_lost_is_refused() -> None:
     leaf = cc.Input(0, cc.Gaussian(), 1)
     model = Model.from_parameters(cc.Circuit(leaf), inputs={leaf: [[0.0, 1.0]]})
-    with pytest.raises(OptionError, match="give no gradients"):
+    with pytest.raises(OptionError, match="gives no gradients"):
         Models([model]).log_prob(torch.zeros(2, 1, dtype=torch.float64, requires_grad=True))

@@ -287,7 +287,7 @@ class CircurveWarning(UserWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", cc.CircurveWarning)
     ...     cc.infer_families([[-1], [0], [1]])
-    CircurveWarning: column 1: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1
+    CircurveWarning: column 1: whole numbers from -1 up, read as Gaussian; if -1 marks missing values, pass missing=-1
     """
 
     def __init__(self, *parts: str | Argument) -> None:

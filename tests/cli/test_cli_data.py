@@ -82,7 +82,7 @@ def test_a_failed_download_is_a_failure_while_working(invoke: Invoke, server: Se
     for command in ("data download two", "fit two --epochs 1", "data info two"):
         line = error_line(invoke(command), code=1)
         assert line.startswith(f"cannot download {server.url}/datasets/two/two.valid.data: the server answered 404")
-        assert line.endswith("git clone https://github.com/arranger1044/DEBD, then say --data-dir DEBD")
+        assert line.endswith("git clone https://github.com/arranger1044/DEBD, then pass --data-dir DEBD")
 
 
 def test_a_cache_that_cannot_be_written_is_bad_use(invoke: Invoke, server: Server, folder: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_cache_that_cannot_be_written_is_bad_use(invoke: Invoke, server: Serve
     [
         ("", "name one or more data sets, or pass --all"),
         ("one --all", "name one or more data sets, or pass --all, not both"),
-        ("one tow", "unknown data set 'tow' (did you mean two?); known are one, two"),
-        ("digits", "unknown data set 'digits'; known are one, two"),
+        ("one tow", "unknown data set 'tow' (did you mean two?); choose one of one, two"),
+        ("digits", "unknown data set 'digits'; choose one of one, two"),
     ],
 )
 def test_wrong_names_are_refused_before_anything_is_downloaded(

@@ -149,7 +149,7 @@ def test_a_mark_for_missing_values_is_understood(answer, invoke, rows):
     assert cc.load("m.safetensors").circuit.families == (cc.Bernoulli(),) * 5
     unmarked = invoke(f"fit holes.csv {TINY} --out m.safetensors")
     assert unmarked.stderr == (
-        "circurve: warning: column 3: whole numbers from -1 up, treated as Gaussian; "
+        "circurve: warning: column 3: whole numbers from -1 up, read as Gaussian; "
         "if -1 marks missing values, pass --missing -1\n"
     )
 

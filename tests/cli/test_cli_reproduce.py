@@ -77,7 +77,7 @@ def test_several_targets_share_their_runs(invoke: Invoke, npz: str) -> None:
 def test_a_figure_is_drawn_and_captioned(invoke: Invoke, npz: str) -> None:
     result = invoke(f"reproduce fig-1 --datasets {npz} --out out {TINY}")
     assert result.exit_code == 0, result.output
-    assert "The paper reads" in result.stdout
+    assert "The paper concludes" in result.stdout
     assert Path("out/fig-1.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in Path("out/fig-1.svg").read_text()
     about = strict_json(Path("out/fig-1.json").read_text())
@@ -206,4 +206,6 @@ def test_the_leaderboard_is_one_call_and_resumes(invoke: Invoke, npz: str, monke
     assert again.stdout == first.stdout
     assert strict_json(invoke(f"{call} --resume --json").stdout)["protocol"] == "record"
     assert "has its own protocol" in error_line(invoke(f"{call} --protocol best"))
-    assert "protocol record is that of leaderboard" in error_line(invoke(f"reproduce table-b --protocol record {TINY}"))
+    assert "protocol record is only for leaderboard" in error_line(
+        invoke(f"reproduce table-b --protocol record {TINY}")
+    )

@@ -75,7 +75,7 @@ def test_data_info_shows_families_and_what_read_the_file(answer, invoke, people)
     ("types", "expected"),
     [
         ("age", "--types must be NAME=TYPE,NAME=TYPE, not 'age'"),
-        ("age=normal", "types: 'normal' is none of bernoulli, categorical"),
+        ("age=normal", "types: 'normal' is not one of bernoulli, categorical"),
         ("aeg=gaussian", "no column 'aeg'; do you mean 'age'?"),
         ("city=gaussian,id=drop", "column 2 ('city') holds text, which cannot be gaussian"),
     ],

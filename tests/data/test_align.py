@@ -144,7 +144,7 @@ class TestUnseenValues:
         assert not (np.asarray(table.observed) & marked).any()
 
     def test_they_are_missing_on_request(self):
-        with pytest.warns(CircurveWarning, match="4 rows in all, .*: taken as missing"):
+        with pytest.warns(CircurveWarning, match="4 rows in all, .*: treated as missing"):
             table = align(self.FRAME, SCHEMA, unseen="missing", missing_columns="missing")
         assert table.impossible is None
         np.testing.assert_array_equal(table[:, [2, 5]], [[np.nan, 1], [1, np.nan], [np.nan, 2], [np.nan, 3]])

@@ -353,7 +353,7 @@ class TestUnreadable:
     def test_unknown_suffixes_list_the_known(self, write: Write) -> None:
         path = write("x.xls", "1")
         known = ".csv, .tsv, .txt, .data, .parquet, .arrow, .feather, .npy, .npz, or .gz of a text file"
-        assert refusal(path) == f"{path}: unknown kind of file '.xls'; known are {known}"
+        assert refusal(path) == f"{path}: unknown kind of file '.xls'; use {known}"
 
     def test_suffixes_may_be_in_capitals(self, write: Write) -> None:
         assert np.asarray(table(write("X.CSV", "1,22\n"))).tolist() == [[1, 22]]

@@ -99,7 +99,7 @@ class TestFolders:
     def test_an_unknown_name_lists_the_known_ones_and_near_misses(self) -> None:
         message = refusal("NLTC")
         known = ", ".join([*BUILT_IN, *DEBD_NAMES])
-        assert message == f"unknown data set 'NLTC' (did you mean nltcs?); known are {known}"
+        assert message == f"unknown data set 'NLTC' (did you mean nltcs?); choose one of {known}"
         assert "did you mean" not in refusal("zzzzzz")
 
     def test_a_name_that_is_not_in_the_folder_lists_what_is(self, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from circurve.data.cache import _announced, cache_folder, replacing
 from circurve.errors import DataError, DownloadError, FileAccessError
 from debd_server import ROWS, Server, content, entry, serving
 
-BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DEBD'"
+BY_HAND = "git clone https://github.com/arranger1044/DEBD, then pass data_dir='DEBD'"
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ class TestDownload:
         assert server.asked[3:] == ["/datasets/tiny/tiny.valid.data"]
 
     def test_a_name_outside_the_collection_is_refused(self, cache: Path) -> None:
-        with pytest.raises(DataError, match=r"unknown data set 'digits'; known are accidents, ad, adult"):
+        with pytest.raises(DataError, match=r"unknown data set 'digits'; choose one of accidents, ad, adult"):
             download_dataset("digits")
 
     def test_two_processes_at_once_both_end_well(self, server: Server, cache: Path) -> None:

@@ -116,7 +116,7 @@ class TestTypes:
         ("types", "error", "message"),
         [
             ({"aeg": "gaussian"}, DataError, "no column 'aeg'; do you mean 'age'?"),
-            ({"age": "normal"}, OptionError, "types: 'normal' is none of bernoulli, categorical, binomial"),
+            ({"age": "normal"}, OptionError, "types: 'normal' is not one of bernoulli, categorical, binomial"),
             ({"age": 3}, OptionError, "types: 'age' must be the name of a family or a family, not 3"),
             ({"city": "gaussian"}, OptionError, "holds text, which cannot be gaussian; use categorical or drop"),
             ({"age": "bernoulli"}, OptionError, "has values above 1 (55), which bernoulli does not take"),
@@ -147,6 +147,6 @@ def test_several_tables_give_one_schema_for_all():
 
 
 def test_minus_one_is_pointed_out():
-    with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers from -1 up, treated as Categorical"):
+    with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers from -1 up, read as Categorical"):
         column([-1, 0, 1] * 5)
     assert column([-1, 0, 1] * 5, missing=-1).family == cc.Bernoulli()

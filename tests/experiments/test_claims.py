@@ -142,7 +142,7 @@ def test_smoothing_and_exact_updates_are_judged_only_where_they_were_run() -> No
     told = [claim for claim in both if "With the best epoch (protocol `best`), " in claim.text]
     assert [claim.verdict for claim in told] == ["does not hold", "holds"]
     assert by_text(claims, "best of several pseudocounts").verdict == "does not hold"
-    exact = by_text(claims, "exact penalty or exact simplex")
+    exact = by_text(claims, "exact penalty or the exact simplex")
     assert exact.verdict == "holds"
     assert "exact" in exact.evidence
 

@@ -56,7 +56,7 @@ def test_depth_shares_of_every_seed() -> None:
 
 
 def test_the_caption_says_what_becomes_of_a_middle_partition() -> None:
-    assert "The middle one of an odd number counts half to the upper half." in FIGURES["fig-4"].reading
+    assert "If their number is odd, the middle one counts half to the upper half." in FIGURES["fig-4"].reading
 
 
 @pytest.mark.parametrize("name", ["fig-2", "fig-3", "fig-4"])

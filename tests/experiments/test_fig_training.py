@@ -38,7 +38,7 @@ def test_epochs_without_a_finite_likelihood_can_be_drawn() -> None:
 
 
 def test_the_caption_says_when_training_rows_are_scored() -> None:
-    assert "of training rows during it (dashed), each batch scored just before its M-step" in SPEC.reading
+    assert "of training rows during the epoch (dashed), each batch scored just before its M-step" in SPEC.reading
     assert "after each epoch" not in SPEC.reading
 
 

@@ -20,7 +20,7 @@ def test_there_are_seven_figures() -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_captions_say_what_is_shown_and_how_the_paper_reads_it(spec: FigureSpec) -> None:
     assert spec.title
-    assert "The paper reads:" in spec.reading
+    assert "The paper concludes:" in spec.reading
     assert spec.reading.endswith(".")
     assert not spec.title.endswith(".")
 

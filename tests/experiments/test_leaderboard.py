@@ -207,7 +207,7 @@ def test_options_without_effect_are_refused(folder):
     ):
         with pytest.raises(OptionError, match=message):
             reproduce(["leaderboard"], options(folder, **changes))
-    with pytest.raises(OptionError, match="protocol record is that of leaderboard"):
+    with pytest.raises(OptionError, match="protocol record is only for leaderboard"):
         reproduce(["table-b"], options(folder))
     with pytest.raises(OptionError, match="in a separate call"):
         reproduce(["leaderboard", "table-b"], options(folder))

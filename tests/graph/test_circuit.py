@@ -36,11 +36,11 @@ def cycle() -> Sum:
 REFUSED = {
     "children of a sum with other scopes": (
         lambda: Circuit(Sum([binary(0, name="a"), Product([binary(0), binary(1)], name="p")], name="s")),
-        r"Sum 's' is not smooth: children Input 'a' and Product 'p' differ in variables \{1\}",
+        r"Sum 's' is not smooth: children Input 'a' and Product 'p' have different variables: \{1\}",
     ),
     "nodes without names": (
         lambda: Circuit(Sum([binary(0), binary(1)])),
-        r"Sum #2 is not smooth: children Input #0 and Input #1 differ in variables \{0, 1\}",
+        r"Sum #2 is not smooth: children Input #0 and Input #1 have different variables: \{0, 1\}",
     ),
     "children of a product that share variables": (
         lambda: Circuit(Product([product(2, 0, 5, name="a"), product(5, 2, name="b")], name="p3")),

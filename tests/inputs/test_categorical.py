@@ -72,4 +72,4 @@ def test_a_state_of_probability_zero_is_never_drawn() -> None:
 
 def test_probabilities_must_sum_to_one() -> None:
     assert "sum to one" in str(Categorical(3).check_parameters(torch.tensor([[0.5, 0.4, 0.2]])))
-    assert "outside" in str(Categorical(3).check_parameters(torch.tensor([[1.5, -0.5, 0.0]])))
+    assert "not between 0 and 1" in str(Categorical(3).check_parameters(torch.tensor([[1.5, -0.5, 0.0]])))

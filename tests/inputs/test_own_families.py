@@ -117,7 +117,7 @@ def test_registering_again_and_names_that_are_taken(clean_registry):
     other = dataclass(frozen=True)(type("Other", (Bernoulli,), {"name": "named", "__module__": "elsewhere"}))
     with pytest.raises(OptionError, match=r"the name 'named' of Other is used by .*\.Named: choose another name"):
         cc.register_family(other)
-    with pytest.raises(OptionError, match=r"the name 'bernoulli' of .* is taken by circurve.inputs.bernoulli"):
+    with pytest.raises(OptionError, match=r"the name 'bernoulli' of .* is used by circurve.inputs.bernoulli"):
         cc.register_family(dataclass(frozen=True)(type("Mine", (Bernoulli,), {"name": "bernoulli"})))
 
 

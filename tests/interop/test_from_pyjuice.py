@@ -179,7 +179,9 @@ def leaf_only(juice: ModuleType, variable: Any, dist: Any) -> Any:
 def test_an_unknown_distribution_is_an_error(juice: ModuleType) -> None:
     logistic = juice.distributions.DiscreteLogistic
     dist = logistic() if logistic.__module__ == "standin_pyjuice" else logistic(val_range=[0, 4], num_cats=4)
-    with pytest.raises(cc.StructureError, match=r"InputNodes #0: the distribution DiscreteLogistic has no counterpart"):
+    with pytest.raises(
+        cc.StructureError, match=r"InputNodes #0: the distribution DiscreteLogistic does not exist in Circurve"
+    ):
         from_pyjuice(leaf_only(juice, 0, dist))
 
 

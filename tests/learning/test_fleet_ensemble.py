@@ -81,9 +81,9 @@ def test_uniform_weights_need_no_rows(fleet):
 
 
 def test_weights_are_never_found_on_training_rows(fleet):
-    with pytest.raises(OptionError, match="these are the rows that the members were trained on; give valid="):
+    with pytest.raises(OptionError, match="these are the rows that the members were trained on; pass valid="):
         fleet.ensemble(TRAIN)
-    with pytest.raises(OptionError, match="weights='em' must be found on held-out rows: give valid="):
+    with pytest.raises(OptionError, match="weights='em' must be found on held-out rows: pass valid="):
         fleet.ensemble()
     with pytest.raises(OptionError, match="size=2 needs held-out rows to choose members: pass valid="):
         fleet.ensemble(weights="uniform", size=2)

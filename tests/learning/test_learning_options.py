@@ -171,12 +171,12 @@ def test_an_unknown_device_is_refused(value):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"select": "best"}, "^patience and select='best' need validation data: give valid="),
-        ({"patience": 3}, "^patience and select='best' need validation data: give valid="),
-        ({"method": Global("auto")}, "^mu='auto' and gate='auto' choose by validation likelihood: give valid="),
-        ({"method": Gated(Grid((0.1,)))}, "choose by validation likelihood: give valid="),
-        ({"method": Gated(0.1, gate="auto")}, "choose by validation likelihood: give valid="),
-        ({"method": Gated(by_overfitting(1.0))}, r"^mu=by_overfitting\(...\) needs validation data: give valid="),
+        ({"select": "best"}, "^patience and select='best' need validation data: pass valid="),
+        ({"patience": 3}, "^patience and select='best' need validation data: pass valid="),
+        ({"method": Global("auto")}, "^mu='auto' and gate='auto' choose by validation likelihood: pass valid="),
+        ({"method": Gated(Grid((0.1,)))}, "choose by validation likelihood: pass valid="),
+        ({"method": Gated(0.1, gate="auto")}, "choose by validation likelihood: pass valid="),
+        ({"method": Gated(by_overfitting(1.0))}, r"^mu=by_overfitting\(...\) needs validation data: pass valid="),
     ],
 )
 def test_what_validation_decides_needs_validation_data(options, message):

@@ -149,7 +149,7 @@ def test_it_says_whether_a_tree_comes_from_a_pass_or_from_a_sample(tmp_path, cap
     monkeypatch.setattr(INFORMATION, "MAX_PASSES", 0)
     monkeypatch.setattr(INFORMATION, "SAMPLE_BYTES", 6 * 300)
     cc.hclt(path, 2)
-    assert "tree from 300 of 900 rows, evenly taken" in capsys.readouterr().err
+    assert "tree from 300 of 900 rows, evenly spaced" in capsys.readouterr().err
 
 
 def test_streams_have_no_weights_and_no_refit():

@@ -392,4 +392,4 @@ def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -
         where = column_label(table.columns, int(suspects[0])) + more
         taken = type(families[suspects[0]]).__name__
         hint = Argument("missing", -1, "; if -1 marks missing values, pass ")
-        warn_user(f"{where}: whole numbers from -1 up, treated as {taken}", hint)
+        warn_user(f"{where}: whole numbers from -1 up, read as {taken}", hint)

@@ -169,8 +169,7 @@ def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
     rows = min(len(source), max(1, SAMPLE_BYTES // source.row_bytes))
     say_stream(
         source,
-        f"tree from {rows:,} of {len(source):,} evenly spaced rows, because there are too many columns to read all "
-        f"rows",
+        f"tree from {rows:,} of {len(source):,} rows, evenly spaced: there are too many columns to read all rows",
     )
     return np.concatenate([np.asarray(part) for part in sample_rows(source, rows)])
 
