@@ -1,4 +1,4 @@
-"""The command line: parses options, calls the rooms, prints tables or one JSON document."""
+"""The command line: parses options, calls the library, prints tables or one JSON document."""
 
 from circurve.errors import needs
 

@@ -44,10 +44,10 @@ EXTREMES = 3
 """How many reversed pairs are shown."""
 
 ESTIMATOR = Estimator.geometric
-"""What t is, unless --estimator says otherwise: the one that has the same size with and without smoothing."""
+"""The default of --estimator: the estimate that has the same size with and without smoothing."""
 
 DOMINANT_FLOOR_SHARE = 0.5
-"""Where edges at the floor make up this share of the mean trace, the report warns of it."""
+"""The report warns if edges at the floor make up at least this share of the mean trace."""
 
 IN_WORDS = {
     "mean_trace": "mean of t over rows",
@@ -164,7 +164,7 @@ class Measured:
 
 
 def _page_options(dataset: Dataset, split: Part, estimator: Estimator) -> ReportOptions:
-    """What the rows are is known where the data come in parts."""
+    """The name of the rows, known if the data have parts."""
     words = {Part.train: "training", Part.valid: "validation", Part.test: "test"}
     part = words.get(split, "") if len(parts_of(dataset)) > 1 else ""
     return ReportOptions(title=dataset.name, estimator=estimator.value, part=part)
@@ -184,7 +184,7 @@ def _draw(curv: Curvature) -> Figure:
 
 
 def describe(curv: Curvature, model: Model, top: int) -> dict[str, Any]:
-    """What a decomposition says, in numbers."""
+    """The numbers of a decomposition."""
     held = {by: concentration(curv, by) for by in ("total", "local")}
     pairs = reversals(curv, EXTREMES)
     return {
@@ -226,7 +226,7 @@ def _node(curv: Curvature, model: Model, i: int) -> dict[str, Any]:
 
 
 def _columns_below(model: Model, node: int) -> list[str]:
-    """The names of the columns below a node, or their numbers where they have none; for small scopes."""
+    """The names of the columns below a node, or their numbers if they have no names; for small scopes."""
     waiting: list[Node] = [model.circuit.nodes[node]]
     found: set[int] = set()
     seen: set[Node] = set()

@@ -25,7 +25,7 @@ from circurve.structures import scan_columns
 __all__ = ["describe", "download", "list_known"]
 
 SHOWN = 8
-"""How many columns a line names."""
+"""How many columns are named in one line."""
 
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", show_default=False, help="Data sets of DEBD by name.")

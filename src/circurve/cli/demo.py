@@ -1,4 +1,4 @@
-"""`circurve demo`: three ways of learning side by side, on data that needs no download."""
+"""`circurve demo`: three methods of learning compared, on data that need no download."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _describe(result: FitResult, data: Dataset) -> dict[str, Any]:
 
 
 def findings(methods: list[dict[str, Any]], sum_nodes: int) -> list[str]:
-    """What was measured, in sentences that hold whatever the numbers are."""
+    """The measurements in sentences that are true for any numbers."""
     first, *rest = sorted(methods, key=lambda record: -record["test_ll"])
     followers = "".join(f", then {record['method']} with {record['test_ll']:.2f}" for record in rest)
     names = _list([record["method"] for record in methods])

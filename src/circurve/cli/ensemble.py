@@ -71,7 +71,7 @@ class MixtureOptions:
 
 
 def check_ensemble(mixture: MixtureOptions, job: Job, plot: Path | None, units: str) -> None:
-    """Refuse what an ensemble does not have; units: as it was typed."""
+    """Refuse options that an ensemble does not have; units: as typed."""
     if units == "auto":
         raise OptionError("--units auto is for one circuit; with --ensemble list the numbers: --units 32,100")
     if len(mixture.units) > mixture.members:

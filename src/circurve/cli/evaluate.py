@@ -164,7 +164,7 @@ def _least_probable(model: Model, parts: dict[str, ScoredPart]) -> list[dict[str
 
 
 def _finish(report: dict[str, Any], columns: dict[str, Any] | None, as_json: bool) -> None:
-    """Write the table of scores and print the report; a file that cannot be written hides no numbers."""
+    """Write the table of scores and print the report; the report is printed even if a file cannot be written."""
     failure: Exception | None = None
     scores = report["scores"]
     if columns is not None:

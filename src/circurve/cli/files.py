@@ -1,4 +1,4 @@
-"""Files: checked before hours are spent, models written with how they were trained, and read back; tables; pictures."""
+"""Files: checked before a long training; models written with how they were trained, and read back; tables; pictures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PAGES = (".html", ".htm")
 """The kinds of files that can be written, by their suffixes."""
 
 MAX_WHOLE = 2**53
-"""Up to here a float holds every whole number."""
+"""The largest number up to which a float stores every whole number."""
 
 DOTS_PER_INCH = 200
 """The resolution of a picture made of pixels."""
@@ -60,7 +60,7 @@ TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
 
 UNSAVED_FIELDS = ("command", "seconds", "device", "history")
-"""What is not kept: the same training gives the same file, and a long one no long file."""
+"""Fields that are not saved, so that the same training gives the same file, and a long training no long file."""
 
 
 def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -> None:
@@ -81,7 +81,7 @@ def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -
 
 
 def check_rows(option: str, out: str, sources: Iterable[str | Path | None]) -> None:
-    """Refuse what rows could not be written to later; `-` is standard output."""
+    """Refuse a file that rows could not be written to later; `-` is standard output."""
     if out == STANDARD:
         return
     _check_suffix(option, Path(out), ROWS, "; - is standard output")
@@ -157,7 +157,7 @@ def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]
 
 
 def write_rows(out: str, columns: Mapping[str, Any]) -> None:
-    """Columns by name to a file that `check_rows` took, all or nothing, or as CSV to standard output."""
+    """Columns by name to a file that `check_rows` accepted, all or nothing, or as CSV to standard output."""
     if out.lower().endswith(".parquet"):
         replace_file(Path(out), _parquet(columns))
         return
@@ -172,7 +172,7 @@ def write_rows(out: str, columns: Mapping[str, Any]) -> None:
 def cells(values: Any) -> list[Any]:
     """Values as they are written to a text file: dates in ISO form, 7 digits of other numbers, None if missing.
 
-    Draws and means are computed in float32, which has no more digits; what was given may have more, and keeps them.
+    Draws and means are computed in float32, which has no more digits; given values may have more digits, and keep them.
     """
     array = np.asarray(values)
     if array.dtype.kind == "M":

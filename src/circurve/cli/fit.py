@@ -135,7 +135,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
 
 @dataclass(frozen=True)
 class Outputs:
-    """The files to write; None for one that was not asked for."""
+    """The files to write; None for a file that was not requested."""
 
     model: Target
     plot: Path | None
@@ -144,7 +144,7 @@ class Outputs:
 
 
 def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | None = None) -> dict[str, Any]:
-    """All fields of the report but `out`; `path` where mu or the gate was chosen, `history` where it was asked for."""
+    """All fields of the report except `out`; `path` if mu or the gate was chosen, `history` if it was requested."""
     report = {
         "command": "fit",
         **describe_job(job, data, split),
@@ -161,7 +161,8 @@ def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | No
 
 
 def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json: bool) -> None:
-    """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
+    """Write the files, print the report, and say how it ended; the report is printed even if a file cannot be
+    written."""
     learned = result.stopped != "interrupted" or bool(result.history)
     if not learned:  # an earlier model is better than an untrained one
         outputs = Outputs(replace(outputs.model, out=None), None)

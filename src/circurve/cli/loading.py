@@ -82,7 +82,7 @@ class Source:
     """Columns to leave out of a table that is read for a model."""
 
     unseen: Unseen = "missing"
-    """What becomes of values in validation and test tables that the training table does not hold."""
+    """What to do with values of validation and test tables that the training table does not contain."""
 
     trust: bool = False
     """Whether files may take far more memory than their size."""
@@ -133,7 +133,7 @@ def load(source: Source) -> Dataset:
 
 
 def without(table: Table, dropped: frozenset[str]) -> Table:
-    """The other columns of a table; DataError for a column that is not there."""
+    """The other columns of a table; DataError for an unknown column."""
     names = table.columns or ()
     unknown = next((name for name in sorted(dropped) if name not in names), None)
     if unknown is not None:
@@ -153,7 +153,7 @@ def without(table: Table, dropped: frozenset[str]) -> Table:
 def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
     """A data set for training: its own parts, those in files, or a single table split at random by the seed.
 
-    With it comes the record of the split, for `recorded_parts`, where there was one.
+    Also returns the record of the split, for `recorded_parts`, if the table was split.
     """
     if sum(str(place) == STANDARD for place in (source.data, held.valid, held.test)) > 1:
         raise OptionError("standard input (-) can be read only once; name files for the other tables")
@@ -196,13 +196,13 @@ def _streamed_parts(source: Source, stream: Stream, held: HeldOut, seed: int) ->
 
 
 def parts_of(data: Dataset) -> dict[str, Table]:
-    """The parts that are there, by name."""
+    """The existing parts, by name."""
     parts = {split: getattr(data, split) for split in SPLITS}
     return {split: part for split, part in parts.items() if part is not None}
 
 
 def choose(data: Dataset, split: Part) -> dict[str, Table]:
-    """The parts that were asked for, by name; a single table is taken whole, as `test` or what `split` names."""
+    """The requested parts, by name; all rows of a single table are one part, named `test` or as `split` says."""
     parts = parts_of(data)
     if len(parts) == 1:
         return {"test" if split is Part.all else split.value: data.train}
@@ -214,12 +214,12 @@ def choose(data: Dataset, split: Part) -> dict[str, Table]:
 
 
 def rows_of(parts: Mapping[str, Sized]) -> dict[str, int | None]:
-    """The number of rows of each part, None for one that is not there."""
+    """The number of rows of each part; None for a missing part."""
     return {split: len(parts[split]) if split in parts else None for split in SPLITS}
 
 
 def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
-    """The schema that takes the values of all parts: a rare category may be in `test` alone."""
+    """The schema that covers the values of all parts: a rare category may be in `test` alone."""
     unknown = [name for name in types if data.columns is None]
     if unknown:
         raise OptionError(f"--types {unknown[0]}=...: {data.name} has no column names; give the file a header")
@@ -276,7 +276,7 @@ def _load_file(path: Path, source: Source, columns: Names) -> Table:
 
 
 def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, Any], what: str) -> dict[str, Table]:
-    """The parts to look at, as they were read; the table of the training is split as it was then."""
+    """The parts to look at, as they were read; the training table is split in the same way as in training."""
     if model.schema.names is None:
         names = training.get("columns")
         check_columns(what, data.columns, tuple(map(str, names)) if isinstance(names, list) else None)
@@ -288,7 +288,7 @@ def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, A
 
 
 def aligned_parts(model: Model, parts: Mapping[str, Table], what: str, unseen: Unseen) -> dict[str, Table]:
-    """The parts in the model's schema. `what` opens messages."""
+    """The parts in the model's schema. `what` is the start of messages."""
     with about(what):
         for part in parts.values():
             check_known(model, part)
@@ -296,7 +296,7 @@ def aligned_parts(model: Model, parts: Mapping[str, Table], what: str, unseen: U
 
 
 def check_known(model: Model, table: Table) -> None:
-    """Refuse a column that the model does not know, and say how to leave it out."""
+    """Refuse a column that is not in the model; the message says how to leave it out."""
     names = model.schema.names or ()
     known = {*names, *model.schema.ignored}
     unknown = next((name for name in table.columns or () if name not in known), None)

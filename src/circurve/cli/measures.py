@@ -28,7 +28,7 @@ def check_one_output(model: Model) -> None:
 def log_likelihoods(
     model: Model, values: Table | Stream, what: str, memory_budget: int | None = None
 ) -> NDArray[np.float64]:  # (N,)
-    """log p of each row, in nats; -inf for a row of probability zero. `what` opens messages."""
+    """log p of each row, in nats; -inf for a row of probability zero. `what` is the start of messages."""
     check_one_output(model)
     with about(what):
         found: NDArray[np.float64] = model.log_prob(values, memory_budget=memory_budget)
@@ -61,7 +61,7 @@ def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> flo
 def sharpness(model: Model, values: Table | Stream) -> float | None:
     """The mean over rows of the trace of the Hessian; rows of probability zero are left out, None if no other is there.
 
-    The rows have been scored before, and whatever there was to warn about was said then.
+    The rows have been scored before, and all warnings were given then.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)

@@ -46,7 +46,7 @@ Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio", "flow_weighted", "
 Simplex = StrEnum("Simplex", ["normalize", "exact"])
 Penalty = StrEnum("Penalty", ["surrogate", "exact"])
 MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean", "data": "data"})
-"""What may be typed; `Gated` says what each of them means."""
+"""The names that may be typed; `Gated` explains each of them."""
 
 
 COMMON, OF_GATES = ("pseudocount", "simplex", "penalty", "mu_scale"), ("estimator", "gate_memory", "ratio_floor")
@@ -79,7 +79,7 @@ def _given(options: MethodOptions, *names: str) -> dict[str, Any]:
 
 
 def _refuse_strays(names: Sequence[MethodName], mu: bool, gate: bool, options: MethodOptions) -> None:
-    """An option that no chosen method reads is a mistake, not a detail."""
+    """Refuse an option that no chosen method uses."""
     shared = [*(["mu"] if mu else []), *_given(options, *COMMON[1:])]
     gated = [*(["gate"] if gate else []), *_given(options, *OF_GATES)]
     for readers, given in ((("global", "gated"), shared), (("gated",), gated)):

@@ -18,10 +18,10 @@ RANDOM_TREES = 4
 """How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
 
 BYTES = 24
-"""What training takes for a parameter at the very least: its start, itself and its count."""
+"""The least memory of training for one parameter: its start, itself and its count."""
 
 MAX_UNITS = 1_000_000
-"""Beyond, even the sizes of a circuit are more than memory holds."""
+"""The largest number of units: beyond it, even the sizes of a circuit do not fit into memory."""
 
 
 class Structure(StrEnum):
@@ -36,7 +36,7 @@ class Structure(StrEnum):
 
 
 class Leaves(StrEnum):
-    """What a variable without children in the tree of an hclt hangs on."""
+    """The hidden variable of a column without children in the tree of an hclt."""
 
     own = "own"
     shared = "shared"
@@ -48,7 +48,7 @@ WITHOUT_UNITS = (Structure.chow_liu, Structure.factorized)
 
 @dataclass(frozen=True)
 class Shape:
-    """What is to be built."""
+    """Which circuit to build."""
 
     structure: Structure
     units: int

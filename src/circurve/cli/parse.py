@@ -43,7 +43,7 @@ def parse_batch_size(text: str) -> int | None:
 
 
 def parse_bytes(text: str | None) -> int | None:
-    """`2000000`, `500MB` or `2GB`, in powers of 1000; None if nothing was said."""
+    """`2000000`, `500MB` or `2GB`, in powers of 1000; None if the option was not given."""
     if text is None:
         return None
     number = text.upper().removesuffix("B")

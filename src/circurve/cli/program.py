@@ -1,4 +1,4 @@
-"""The program `circurve`: its commands, and what becomes of errors, warnings and Ctrl-C."""
+"""The program `circurve`: its commands, and how errors, warnings and Ctrl-C are handled."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _deviation(found: dict[str, Any]) -> str:
-    """With its unit where the mean is a date."""
+    """The standard deviation, with its unit if the mean is a date."""
     return significant(found["standard_deviation"]) + (" days" if isinstance(found["mean"], str) else "")
 
 

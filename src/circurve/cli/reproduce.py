@@ -1,4 +1,4 @@
-"""`circurve reproduce`: the paper's tables and figures, computed again, with everything needed to trust them."""
+"""`circurve reproduce`: the paper's tables and figures, computed again, with everything needed to check them."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]
 
 
 def _write(out: str, columns: dict[str, Any], facts: dict[str, str]) -> None:
-    """Write the rows; say so where they do not go to standard output."""
+    """Write the rows; print where, unless they go to standard output."""
     write_rows(out, columns)
     if out != STANDARD:
         print_facts({**facts, "saved in": out})

@@ -1,4 +1,5 @@
-"""Text from files as it may be shown or written: a column's name must not steer a terminal or run in a spreadsheet."""
+"""Text from files as it may be shown or written: a column's name must not control a terminal or run in a
+spreadsheet."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from circurve.errors import warn_user
 __all__ = ["harmless_rows", "visible"]
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What moves a cursor, changes colours or turns the direction of a line; an end of line is none of it."""
+"""Characters that move a cursor, change colours or the direction of a line; the end of a line is not one of them."""
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A cell that begins with one of these is run by spreadsheets, unless it is a number."""
@@ -23,7 +24,7 @@ def visible(text: str) -> str:
 
 
 def harmless_rows(rows: Iterable[Sequence[object]]) -> Iterator[list[object]]:
-    """Rows for a text file: an apostrophe in front of a text that a spreadsheet would take for a formula.
+    """Rows for a text file: an apostrophe in front of a text that a spreadsheet would read as a formula.
 
     One warning at the end says how many there were.
     """

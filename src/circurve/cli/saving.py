@@ -1,4 +1,5 @@
-"""The file of a trained model: kept elsewhere if there is no space; an interrupted run replaces no finished model."""
+"""The file of a trained model: saved in another place if there is no space; an interrupted run replaces no finished
+model."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
     """Where a model is written: `out`, or NAME.interrupted.safetensors next to it.
 
     An interrupted run does not replace an existing model, unless that is an interrupted one with no more
-    epochs, or `overwrite` is said.
+    epochs, or `overwrite` is given.
     """
     if report["stopped"] != "interrupted" or overwrite or not out.exists():
         return out
@@ -38,7 +39,7 @@ def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
 
 @dataclass(frozen=True)
 class Target:
-    """The file of one model, and what may be done for it."""
+    """The file of one model, and whether it may be overwritten."""
 
     out: Path | None
     overwrite: bool = False
@@ -58,7 +59,7 @@ class Target:
         return out
 
     def in_words(self, what: str, written: Path | None, reason: str) -> str:
-        """What is left of an interrupted training; reason: why there is no file."""
+        """What was saved of an interrupted training; reason: why there is no file."""
         text = f"nothing was saved, {reason}" if written is None else f"{what} is saved in {written}"
         if written is not None and written != self.out:
             text += f", because {self.out} exists (--overwrite replaces it)"

@@ -19,7 +19,7 @@ from circurve.schema import Coding
 __all__ = ["Blame", "ScoredPart", "blamed", "lowest_rows", "score_columns"]
 
 MAX_EXPLAINED_CELLS = 3
-"""How many cells of a row are blamed at most."""
+"""The largest number of cells that explain a row."""
 
 LOWEST = 10
 """How many rows `lowest_rows` returns."""
@@ -50,7 +50,7 @@ class ScoredPart:
 
 @dataclass(frozen=True)
 class Blame:
-    """A cell, and what the rest of its row says about it."""
+    """A cell, and its prediction from the rest of the row."""
 
     row: int
     column: str
@@ -121,7 +121,7 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
     """Up to three cells of each row, the most surprising first.
 
     A value that was not seen in training is surprising by itself: in a row that such a value makes impossible, only
-    cells like it are blamed. A row that is impossible whichever single cell is left out has no such cell.
+    cells like it are listed. A row that is impossible whichever single cell is left out has no such cell.
     """
     known = replace(part.aligned, impossible=None)  # unseen values are not observed: the others are explained without
     frame = columns_of(model.explain(known))
@@ -160,7 +160,7 @@ def _most_surprising(found: Sequence[Cell]) -> list[Cell]:
 
 
 def _expected(model: Model, table: Table, chosen: Sequence[Cell]) -> list[str]:
-    """What the rest of its row lets expect in place of each cell; a copy of the row for each, with the cell hidden."""
+    """The value that the rest of the row predicts for each cell; computed on a copy of the row with the cell hidden."""
     if not chosen:
         return []
     rows, columns = [cell.row for cell in chosen], [cell.column for cell in chosen]

@@ -163,13 +163,13 @@ def significant(value: float | None, digits: int = 4) -> str:
 
 
 def family_label(family: Family) -> str:
-    """`Bernoulli`, `Categorical(states=4)`, `Gaussian`; numbers that are not whole, such as floors, say little."""
+    """`Bernoulli`, `Categorical(states=4)`, `Gaussian`; numbers that are not whole, such as floors, are left out."""
     options = [f"{name}={value}" for name, value in vars(family).items() if isinstance(value, int)]
     return type(family).__name__ + (f"({', '.join(options)})" if options else "")
 
 
 def wide() -> bool:
-    """Whether there is room for more than the usual columns."""
+    """Whether the terminal is wide enough for more than the usual columns."""
     return new_console().width >= WIDE
 
 

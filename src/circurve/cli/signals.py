@@ -25,7 +25,7 @@ def _known() -> list[signal.Signals]:
 
 
 def listen() -> Sequence[int]:
-    """From now on these signals raise KeyboardInterrupt; returns a list that is filled with those that came.
+    """From now on these signals raise KeyboardInterrupt; returns a list to which received signals are added.
 
     A signal that the parent process lets us ignore, as nohup does with SIGHUP, stays ignored.
     """
@@ -64,7 +64,7 @@ def _is_terminal(number: int) -> bool:
 
 
 def _leave_terminal(terminals: Sequence[int]) -> None:
-    """The terminal is gone, and to write to it would be an error: write to nowhere instead."""
+    """The terminal is gone, and writing to it would be an error: discard the output instead."""
     with suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for number in terminals:

@@ -61,7 +61,8 @@ class StreamedDataset:
 
 
 def streamed(source: Source) -> Stream | None:
-    """The stream of a folder of Parquet or Arrow files, or of a large file; None for all that is read into memory."""
+    """The stream of a folder of Parquet or Arrow files, or of a large file; None for everything that is read into
+    memory."""
     path = Path(source.data).expanduser()
     folder = path.is_dir() and source.data_dir is None
     if folder:

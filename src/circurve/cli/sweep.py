@@ -128,11 +128,12 @@ class Outputs:
     """Whether to mix all runs into one model."""
 
     overwrite: bool = False
-    """Whether an interrupted sweep may replace models that are there."""
+    """Whether an interrupted sweep may replace existing models."""
 
 
 def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
-    """Write the files, print the report, and say how it ended; a file that cannot be written hides no numbers."""
+    """Write the files, print the report, and say how it ended; the report is printed even if a file cannot be
+    written."""
     shared = describe_job(job, data, outputs.split)
     records = [{**describe_run(result, data), "name": results.name(number)} for number, result in enumerate(results)]
     failure: Exception | None = None
@@ -174,7 +175,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
 
 @dataclass(frozen=True)
 class Trained:
-    """All that a sweep has to write."""
+    """Everything that a sweep writes."""
 
     results: FleetResult
     records: list[dict[str, Any]]
