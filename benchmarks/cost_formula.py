@@ -115,11 +115,11 @@ def error_summary(errors: Sequence[float]) -> dict[str, float]:
     }
 
 
-def statistics_bytes(size: Size, input_statistics: int) -> int:
+def statistics_bytes(size: Size, input_statistics: int = 2) -> int:
     """Bytes that a worker hands to the all-reduce of a step.
 
     Counts of all weights (K^2 for each column but the root's, which has K), `input_statistics` numbers for each input
-    unit (1 for a Bernoulli variable), and NUMBERS_PER_RUN.
+    unit (of a binary column: the flow, and the flow of ones), and NUMBERS_PER_RUN.
     """
     weights = (size.columns - 1) * size.units**2 + size.units
     inputs = size.columns * size.units * input_statistics
