@@ -39,6 +39,7 @@ from gpu_steps import Load, OurSteps, guarded, say
 from peers_cpu import sample_data
 
 import circurve as cc
+from circurve.engine import choose_backend
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.steps import PlainSteps
 
@@ -84,12 +85,13 @@ def measure(size: Size, device: torch.device, budget: float) -> dict[str, Any]:
     gc.collect()
     peak = PeakMemory()
     run = OurSteps(circuit, data, device, Load(size.rows, size.runs))
-    if device.type == "cpu":
+    recorded = run.engine_steps
+    if not isinstance(recorded, GraphSteps):
         return {"seconds": {"plain": cpu_seconds(run, budget)}}
     found: dict[str, Any] = {"seconds": {"graph": median_seconds(run, budget=budget)}, "peak_bytes": peak.bytes}
-    recorded = run.engine_steps
-    assert isinstance(recorded, GraphSteps)
-    run.engine_steps = PlainSteps(recorded.backend, recorded.plan, recorded.train, recorded.snapshot(), None)
+    params = recorded.snapshot()
+    backend = choose_backend(recorded.backend.program, params, recorded.backend.name, "float32")
+    run.engine_steps = PlainSteps(backend, recorded.plan, recorded.train, params, None)
     found["seconds"]["plain"] = median_seconds(run, budget=budget)
     return found
 

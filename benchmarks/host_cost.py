@@ -7,8 +7,12 @@ CPU seconds of this process with one thread, the median of `--turns` turns:
     tree    chow_liu_tree of N binary rows in memory: seconds = per_pair V^2 + per_value N V + per_row_and_pair N V^2,
             fitted to two thirds of the sizes and checked on every third
     order   the random order of an epoch, for each row
-    read    batches of an epoch as a step takes them, without the step: a mapped array, row by row, and a Parquet file,
-            block by block. The files are in the cache of the system, so this is decoding and copying, not the disk.
+    check   the pass over all rows before the first epoch, for each row
+    decode  a pass over the blocks of a Parquet file that were checked before, for each row
+    pick    the batches of an epoch as a step takes them, without the step, for each row: from a mapped array, and from
+            the blocks of a Parquet file that are decoded already
+
+Files are in the cache of the system, so this is decoding and copying, not the disk.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +40,7 @@ from circurve.engine import Batch
 TREES = tuple((rows, columns) for columns in (125, 250, 500, 1000) for rows in (5_000, 10_000, 20_000, 40_000))
 TREE_TERMS = ("per_pair", "per_value", "per_row_and_pair")
 ORDER_ROWS = 20_000_000
-READ_ROWS, READ_COLUMNS, READ_BATCH, GROUP = 60_000, 1000, 4096, 10_000
+READ_ROWS, READ_COLUMNS, READ_BATCH = 60_000, 1000, 4096
 
 
 def cpu_seconds(work: Callable[[], Any], turns: int) -> float:
@@ -90,10 +95,11 @@ def write_files(folder: Path) -> None:
     data = sample_data(READ_ROWS, READ_COLUMNS, seed=0).astype(np.uint8)
     np.save(folder / "rows.npy", data)
     table = pa.table({f"c{column}": values for column, values in enumerate(data.T)})
-    parquet.write_table(table, folder / "rows.parquet", row_group_size=GROUP)
+    parquet.write_table(table, folder / "rows.parquet")
 
 
 def read(turns: int) -> dict[str, Any]:
+    """Seconds for each row, by kind of file."""
     found: dict[str, Any] = {"rows": READ_ROWS, "columns": READ_COLUMNS, "batch": READ_BATCH}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -101,12 +107,15 @@ def read(turns: int) -> dict[str, Any]:
         mapped = np.load(folder / "rows.npy", mmap_mode="r")
         found["parquet_bytes_per_row"] = (folder / "rows.parquet").stat().st_size / READ_ROWS
         circuit = cc.hclt(np.asarray(mapped[:1000]), units=2, families=[cc.Bernoulli()] * READ_COLUMNS)
-        # a small buffer, so that blocks are read again in each epoch as those of a large file are
-        parquet = cc.open_stream(folder / "rows.parquet", buffer=2 * GROUP * READ_COLUMNS)
-        for kind, source in (("mapped", cc.open_stream(mapped)), ("parquet", parquet)):
+        sources = {"mapped": cc.open_stream(mapped), "parquet": cc.open_stream(folder / "rows.parquet")}
+        for kind, source in sources.items():
             stream = prepare_source(source, circuit, "train")
-            seconds = cpu_seconds(lambda stream=stream: epoch(stream), turns)
-            found[kind] = {"seconds_per_row": seconds / READ_ROWS, "bytes_per_row": stream.row_bytes}
+            found[kind] = {
+                "check": cpu_seconds(lambda source=source: prepare_source(source, circuit, "train"), turns) / READ_ROWS,
+                "pick": cpu_seconds(lambda stream=stream: epoch(stream), turns) / READ_ROWS,
+            }
+            if kind == "parquet":
+                found[kind]["decode"] = cpu_seconds(lambda stream=stream: deque(stream.pieces(), 0), turns) / READ_ROWS
             say(f"{kind}: {found[kind]}")
     return found
 
