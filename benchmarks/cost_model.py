@@ -157,7 +157,8 @@ def fitted(
     constants = fit([sizes[place] for place in used], [value(rows[place]) for place in used])
     errors = [predict(constants, size) / value(row) - 1 for size, row in zip(sizes, rows, strict=True)]
     by_part = {
-        part: [error for error, row in zip(errors, rows, strict=True) if row["part"] == part] for part in ("fit", "check")
+        part: [error for error, row in zip(errors, rows, strict=True) if row["part"] == part]
+        for part in ("fit", "check")
     }
     return {
         "constants": dict(zip(names, constants, strict=True)),

@@ -1,4 +1,4 @@
-"""Fits the formula of cost_formula.py to the GPU steps of other benchmarks' result files, and checks it on some of them.
+"""Fits the formula of cost_formula.py to GPU steps of other benchmarks' result files, and checks it on some of them.
 
     python benchmarks/cost_of_benchmarks.py --data-dir DEBD
 

@@ -29,6 +29,8 @@ from cost_formula import (
 )
 from gpu_steps import say
 
+from circurve.data.stream import BUFFER
+
 BANDWIDTHS = {"InfiniBand": 50e9, "NVLink": 450e9}
 """Bytes per second and direction of one GPU. Assumptions: one port of 400 Gb/s for each GPU (NVIDIA ConnectX-7 data
 sheet), and half of the 900 GB/s of both directions (NVIDIA H200 data sheet)."""
@@ -47,6 +49,9 @@ ORDER_BYTES = 8
 
 UNITS = (64, 256)
 ROWS_PER_GPU = (512, 4096, 16_384)
+
+WINDOW_BYTES = BUFFER // 2
+"""Rows of a Parquet file are mixed within windows of so many bytes."""
 
 LEVELS, INNER = 14, 0.5
 """Assumptions about the tree: sum layers, and the share of columns that have children."""
@@ -110,7 +115,23 @@ def forecast(model: Model, job: Job, units: int, rows_per_gpu: int, network: str
         "memory_bytes": memory(model, job, size),
         "rows_per_second": job.rows / training,
         "read_bytes_per_second": job.rows * job.columns / training,
+        "parquet_seconds": parquet_seconds(model, job, rows_per_gpu),
     }
+
+
+def decoded_share(rows_per_gpu: int, workers: int, window: int) -> float:
+    """The share of all blocks that a worker decodes in an epoch: those of the windows that its part of a batch touches.
+
+    A batch is a row of windows, in which a worker's part touches 1 + part / window of them on average.
+    """
+    return min(1.0, (window + rows_per_gpu) / (rows_per_gpu * workers))
+
+
+def parquet_seconds(model: Model, job: Job, rows_per_gpu: int) -> float:
+    """Reading an epoch from a Parquet file, with one thread of each worker."""
+    parquet = model.read["parquet"]
+    share = decoded_share(rows_per_gpu, job.workers, WINDOW_BYTES // job.columns)
+    return parquet["decode"] * share * job.rows + parquet["pick"] * job.rows / job.workers
 
 
 def memory(model: Model, job: Job, size: Size) -> dict[str, float]:
@@ -125,14 +146,13 @@ def memory(model: Model, job: Job, size: Size) -> dict[str, float]:
 def host(model: Model, job: Job) -> dict[str, float]:
     """Seconds on the host of one worker, with one thread, for each epoch or once.
 
-    A worker picks its own rows, but it decodes and checks all of them, and makes the order and the tree of all.
+    A worker picks its own rows, but it checks all of them, and makes the order and the tree of all.
     """
     per_row = model.tree["per_value"] * job.columns + model.tree["per_row_and_pair"] * job.columns**2
     fixed = model.tree["per_pair"] * job.columns**2
     mapped, parquet = model.read["mapped"], model.read["parquet"]
     return {
         "mapped_epoch": mapped["pick"] * job.rows / job.workers,
-        "parquet_epoch": parquet["decode"] * job.rows + parquet["pick"] * job.rows / job.workers,
         "check_mapped_once": mapped["check"] * job.rows,
         "check_parquet_once": parquet["check"] * job.rows,
         "order_epoch": model.order_seconds * job.rows,
@@ -182,7 +202,9 @@ def main() -> None:
         for network in BANDWIDTHS
     ]
     for row in rows:
-        say(f"{row['units']} {row['rows_per_gpu']} {row['network']} {row['training_seconds']:.0f} {row['step_seconds']}")
+        say(
+            f"{row['units']} {row['rows_per_gpu']} {row['network']} {row['training_seconds']:.0f} {row['step_seconds']}"
+        )
     found = {
         "job": asdict(job),
         "steps_from": source,
@@ -192,6 +214,7 @@ def main() -> None:
             "levels": LEVELS,
             "inner_share": INNER,
             "tree_sample": TREE_SAMPLE,
+            "window_bytes": WINDOW_BYTES,
         },
         "epochs": rows,
         "host": host(model, job),

@@ -9,9 +9,9 @@ cost_formula.py. Three things are timed in turns, by the clock and in CPU second
     both      each process does half of the rows and nothing is exchanged
     together  each process does half of the rows and they exchange their statistics, as workers do
 
-alone / together is the speed-up: by the clock with the waiting for each other, which needs a machine at rest, and in CPU
-seconds without it. both / together is the part of a worker's time that the exchange leaves for the rows. The median over
-the turns counts.
+alone / together is the speed-up: by the clock with the waiting for each other, which needs a machine at rest, and in
+CPU seconds without it. both / together is the part of a worker's time that the exchange leaves for the rows. The median
+over the turns counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page about what training costs at any size: the cost model, its check, and what it says about very large data.
+"""The page about what training costs at any size: the cost model, its check, and what workers exchange.
 
 A part of the page whose result file is not there is left out.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pages
-from pages import load, origin, table
+from pages import has, load, origin, table, wrapped
+from scaling_forecast import forecast_findings, limits_section, predictions_section
 
 __all__ = ["scaling_page"]
 
@@ -35,15 +35,11 @@ AT_REST = 0.5
 """The largest load average of a machine on which times by the clock are shown."""
 
 
-def has(name: str) -> bool:
-    """Whether a result file is there."""
-    return (pages.RESULTS / f"{name}.json").exists()
-
-
 def scaling_page() -> str:
     """docs/scaling.md."""
-    findings = "\n".join(f"{number}. {text}" for number, text in enumerate(_findings(), 1))
-    parts = (_formula(), _checks(), _network(), _predictions(), _limits(), _origins())
+    findings = "\n".join(wrapped(f"{number}. {text}", "   ") for number, text in enumerate(_findings(), 1))
+    forecast = (predictions_section(), limits_section()) if has("forecast") else ()
+    parts = (_formula(), _checks(), _network(), *forecast, _origins())
     sections = "\n".join(part for part in parts if part)
     return f"""# What training costs, at any size
 
@@ -59,11 +55,7 @@ def _files() -> dict[str, Row]:
 
 
 def _findings() -> list[str]:
-    found = [_finding_of_checks()]
-    if has("forecast"):
-        forecast = load("forecast")["results"]
-        found += [_finding_of_epochs(forecast), _finding_of_limits(forecast)]
-    return found
+    return [_finding_of_checks(), *(forecast_findings() if has("forecast") else [])]
 
 
 def _finding_of_checks() -> str:
@@ -78,43 +70,9 @@ def _finding_of_checks() -> str:
                     f"{within} of {check['sizes']} ({STEPS[name]}, {KINDS[kind]}; median error {check['median']:.0%})"
                 )
     return (
-        "A formula with seven constants predicts the seconds of an EM step. Of the sizes held out of the fit, so many\n"
-        f"   are within 20 %: {'; '.join(said)}."
+        "A formula with seven constants predicts the seconds of an EM step. Of the sizes held out of the fit, so many "
+        f"are within 20 %: {'; '.join(said)}."
     )
-
-
-def _finding_of_epochs(forecast: Row) -> str:
-    """What an epoch takes on the GPUs."""
-    job, rows = forecast["job"], _largest_batches(forecast)
-    times = " and ".join(
-        f"{_seconds(row['training_seconds'])} with K = {row['units']} "
-        f"({1 - row['compute_share']:.0%} of it between the GPUs)"
-        for row in rows
-    )
-    return (
-        f"For {_power(job['rows'])} rows x {job['columns']:,} columns on {job['workers']} H200 it predicts {times} for "
-        f"the steps of an epoch,\n   with {rows[0]['rows_per_gpu']:,} rows on each GPU and {rows[0]['network']} between "
-        "them. This is a prediction: no more than one GPU\n   was measured."
-    )
-
-
-def _finding_of_limits(forecast: Row) -> str:
-    """What breaks first."""
-    host = forecast["host"]
-    slowest = max(row["training_seconds"] for row in _largest_batches(forecast))
-    return (
-        f"The data break first, not the GPUs: every worker decodes every block of a Parquet file, which takes\n"
-        f"   {_seconds(host['parquet_epoch'])} for an epoch, {host['parquet_epoch'] / slowest:.0f} times the steps; and "
-        f"a Chow-Liu tree from all rows takes {_seconds(host['tree_once'])}. Use a mapped array\n"
-        f"   and the tree of a sample."
-    )
-
-
-def _largest_batches(forecast: Row) -> list[Row]:
-    """For each K, the epoch with the largest batch on the slower network."""
-    most = max(row["rows_per_gpu"] for row in forecast["epochs"])
-    slow = min(forecast["assumptions"]["bandwidths"], key=forecast["assumptions"]["bandwidths"].get)
-    return [row for row in forecast["epochs"] if row["rows_per_gpu"] == most and row["network"] == slow]
 
 
 def _formula() -> str:
@@ -134,6 +92,8 @@ def _formula() -> str:
         for name, file in _files().items()
         if "memory" in file["results"]["fits"]
     ]
+    edges = [fit["constants"]["per_edge"] for *_, fit in fits]
+    rates = " and ".join(f"{6e-9 / seconds:,.0f}" if seconds else "unknown" for seconds in edges)
     text = f"""## The formula
 
 A step of R runs of a hidden Chow-Liu tree over V binary columns with K units, on N rows. I of the columns have children
@@ -143,7 +103,7 @@ the other. K' is K rounded up to a multiple of 16. The seconds of a step are the
 {table(heads, body)}
 
 `per_level` is what launching and waiting cost, `per_weight` the M-step, `per_cell` and `per_value` memory traffic,
-`per_edge` the arithmetic: 6 operations in each, so the rate is 6 / `per_edge`.
+`per_edge` the arithmetic, 6 operations in each: {rates} GFLOP/s.
 """
     if not memory:
         return text
@@ -175,13 +135,16 @@ def _checks() -> str:
                         f"{of['within_20_percent']:.0%}",
                     ]
                 )
+    text = """Constants are fitted to two thirds of the sizes, with the least squares of the relative errors, and none
+    is negative. Every third size is held out: of random sizes in the order in which they were drawn, of the benchmarks'
+    sizes sorted by columns, units, runs and rows. The forms of the formulas were not chosen blindly: those of the
+    steps, of memory and of the tree were each revised once after the errors of a first form had been seen at all sizes,
+    that of the steps then by cross-validation over the sizes of the fit."""
+    if has("cost_model_cuda"):
+        text += " The random sizes on a GPU were measured after that."
     return f"""## The check
 
-Constants are fitted to two thirds of the sizes, with the least squares of the relative errors, and none is negative.
-Every third size is held out: of random sizes in the order in which they were drawn, of the benchmarks' sizes sorted by
-columns, units, runs and rows. The form of the formula is not independent of all held-out sizes: a first form, without I, was off by more than 20 % on
-9 of the 22 of the benchmarks, and its errors were seen before the present one was chosen, by cross-validation over the
-sizes of the fit.
+{wrapped(text)}
 
 {table(heads, body)}
 {_worst()}"""
@@ -236,10 +199,12 @@ def _network() -> str:
     note = (
         ""
         if rest
-        else f"""By the clock nothing is said: other work ran on the machine (load average
-{results["load_average_before"]:.0f} on 2 cores), and CPU seconds leave out the time that workers wait for each other.
-"""
+        else f"""The speed-up by the clock was not measured: other work ran on the machine (load average
+        {results["load_average_before"]:.0f} on 2 cores). CPU seconds leave out the time that workers wait for each
+        other."""
     )
+    text = f"""The speed-up is the time of one process for all rows over the time of one of the two for half of them,
+    exchange included; the last column is the part of a worker's time that the exchange leaves for the rows. {note}"""
     return f"""## What workers exchange
 
 Once in a step, workers add up their statistics with one all-reduce: a number for each weight, two for each input unit
@@ -252,124 +217,7 @@ shared out too, and add 16 bytes for each run to an epoch. Two processes with on
 
 {table(heads, body)}
 
-The speed-up is the time of one process for all rows over the time of one of the two for half of them, exchange
-included; the last column is the part of a worker's time that the exchange leaves for the rows. {note}"""
-
-
-def _predictions() -> str:
-    if not has("forecast"):
-        return ""
-    forecast = load("forecast")["results"]
-    job, assumed = forecast["job"], forecast["assumptions"]
-    heads = ["K", "rows on each GPU", "steps", "network", "ms in a step: rows", "exchange", "steps of an epoch"]
-    heads += ["share of the rows", "memory of a GPU", "bytes read per second"]
-    body = [
-        [
-            str(row["units"]),
-            f"{row['rows_per_gpu']:,}",
-            f"{row['steps']:,}",
-            row["network"],
-            f"{1e3 * row['step_seconds']['compute']:.3g}",
-            f"{1e3 * (row['step_seconds']['cast'] + row['step_seconds']['network']):.3g}",
-            _seconds(row["training_seconds"]),
-            f"{row['compute_share']:.0%}",
-            f"{sum(row['memory_bytes'].values()) / 1e9:.0f} GB",
-            f"{row['read_bytes_per_second'] / 1e9:.0f} GB",
-        ]
-        for row in forecast["epochs"]
-    ]
-    rates = assumed["bandwidths"]
-    return f"""## What it says about {_power(job["rows"])} rows x {job["columns"]:,} columns on {job["workers"]} GPUs
-
-{table(heads, body)}
-
-{_lower_bound(forecast["steps_from"])} Assumed, not measured: {rates["InfiniBand"] / 1e9:.0f} GB/s from each GPU over
-InfiniBand (one port of 400 Gb/s for each GPU, data sheet of the NVIDIA ConnectX-7) or {rates["NVLink"] / 1e9:.0f} GB/s
-over NVLink (half of the 900 GB/s of both directions, data sheet of the NVIDIA H200; between 64 GPUs this is a bound,
-since NVLink joins 8 H200 of one machine), {1e6 * assumed["hop_seconds"]:.0f} us for each hop of the ring, a tree with
-{assumed["levels"]} sum layers in which {assumed["inner_share"]:.0%} of the columns have children. Binary columns of one
-byte, one model, plain EM in float32. Memory holds {job["rows"] * 8 / 1e9:.0f} GB for the order of the rows. Bytes read
-are those that all GPUs together need for the steps to run without waiting.
-
-How many epochs are needed is another question: a step on {_thousand(forecast)} rows at a time moves the parameters once,
-and the number of steps in an epoch falls as the batch grows.
-"""
-
-
-def _thousand(forecast: Row) -> str:
-    sizes = sorted({row["rows_per_gpu"] * forecast["job"]["workers"] for row in forecast["epochs"]})
-    return f"{sizes[0]:,} to {sizes[-1]:,}"
-
-
-def _lower_bound(source: str) -> str:
-    if source == "cost_model_cuda":
-        return "The steps are those of `cost_model_cuda.json`, step by step, as workers train."
-    return (
-        "The steps are those of one process, recorded as a CUDA graph. Workers do not record theirs: they launch each\n"
-        "kernel, which adds to a step of few rows; how much was not measured on a GPU."
-    )
-
-
-def _limits() -> str:
-    if not has("forecast"):
-        return ""
-    forecast = load("forecast")["results"]
-    job, host, assumed = forecast["job"], forecast["host"], forecast["assumptions"]
-    steps = [row["training_seconds"] for row in _largest_batches(forecast)]
-    body = [
-        [
-            "reading a Parquet file",
-            f"{_seconds(host['parquet_epoch'])} an epoch",
-            "each worker decodes all blocks, with one thread, because rows are mixed within windows of blocks",
-            "a mapped array, or a file for each worker with an order of its own",
-        ],
-        [
-            "reading a mapped array",
-            f"{_seconds(host['mapped_epoch'])} an epoch",
-            "each worker reads its own rows only, but nothing is read ahead while the GPU computes; without the disk",
-            "read the next batch during the step",
-        ],
-        [
-            "the order of the rows",
-            f"{_seconds(host['order_epoch'])} an epoch",
-            f"each worker draws the order of all rows, {job['rows'] * 8 / 1e9:.0f} GB on the host and on the GPU",
-            "an order for each block",
-        ],
-        [
-            "the check of the rows",
-            f"{_seconds(host['check_mapped_once'])} once, of a Parquet file {_seconds(host['check_parquet_once'])}",
-            "each worker reads all rows before the first epoch",
-            "share the rows out; data that were checked before",
-        ],
-        [
-            "the Chow-Liu tree of all rows",
-            f"{_seconds(host['tree_once'])} once",
-            "N V² operations on the host of each worker",
-            f"the tree of {assumed['tree_sample']:,} rows: {_seconds(host['tree_of_sample_once'])}",
-        ],
-        [
-            "small batches",
-            "see the table above",
-            "the exchange does not shrink with the rows, and does not overlap with the steps",
-            "more rows on each GPU; a smaller K; float32 statistics would halve it",
-        ],
-        [
-            "deep trees",
-            "see the check above",
-            "layers wait for each other, and the formula is too low where a layer is small",
-            "more runs side by side",
-        ],
-    ]
-    return f"""## Where it breaks
-
-With one thread for each worker, beside {_seconds(min(steps))} (K = {min(row["units"] for row in forecast["epochs"])}) to
-{_seconds(max(steps))} (K = {max(row["units"] for row in forecast["epochs"])}) for the steps of an epoch:
-
-{table(["what", "time", "why", "what helps"], body)}
-
-All workers must reach all rows, since all draw the same batches; each reads the part of a batch that is its own. The
-files are assumed to be in memory or on disks that deliver the bytes of the table above: a random row of a mapped array
-costs a disk at least one page of 4 KiB.
+{wrapped(text)}
 """
 
 
@@ -380,19 +228,19 @@ def _origins() -> str:
 them less than the clock, and caches and memory are still shared. Times on a GPU are those between CUDA events."""
     if has("cost_of_benchmarks"):
         sources = load("cost_of_benchmarks")["results"]["sources"]
-        text += " The sizes of\nthe GPU benchmarks are those of these result files: "
+        text += " The sizes of the GPU benchmarks are those of these result files: "
         text += ", ".join(f"`{name}.json`" for name in sources)
         text += f", measured on {_machines(sources.values())}."
     if has("host_cost"):
         host = load("host_cost")["results"]
         check = host["tree"]["errors"]["check"]
         text += (
-            f"\nThe tree's formula has a median error of {check['median']:.0%} on its {check['sizes']} held-out sizes, "
+            f" The tree's formula has a median error of {check['median']:.0%} on its {check['sizes']} held-out sizes, "
             f"the largest is {check['largest']:.0%}."
         )
     return f"""## How it was measured
 
-{text}
+{wrapped(text)}
 
 {lines}
 """
@@ -400,17 +248,3 @@ them less than the clock, and caches and memory are still shared. Times on a GPU
 
 def _machines(environments: Any) -> str:
     return " and ".join(dict.fromkeys(each.get("gpu", each["cpu"]) for each in environments))
-
-
-def _seconds(value: float) -> str:
-    """Seconds in the unit that suits them."""
-    for unit, size in (("hours", 3600.0), ("minutes", 60.0)):
-        if value >= 2 * size:
-            return f"{value / size:.2g} {unit}"
-    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
-
-
-def _power(rows: int) -> str:
-    """10^9 for a power of ten, the number for any other."""
-    zeros = len(str(rows)) - 1
-    return f"10^{zeros}" if rows == 10**zeros and zeros > 5 else f"{rows:,}"

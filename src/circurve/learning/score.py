@@ -54,8 +54,8 @@ def log_likelihood_sums(
 
 def mean_log_likelihood(backend: Backend, params: Params, table: RowSource, chunk: int) -> Tensor:  # (R,) float64
     """The weighted mean of log p over all rows; -inf if one with positive weight has probability zero."""
-    total, weight = log_likelihood_sums(backend, params, table, chunk)
-    return total / weight
+    sums = log_likelihood_sums(backend, params, table, chunk)
+    return sums[0] / sums[1]
 
 
 class Scorer:
@@ -70,6 +70,6 @@ class Scorer:
         """The mean log-likelihood of each run."""
         if self.chunk is None:
             self.chunk = chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
-        total, weight = self.sums(self.backend, params, table, self.chunk)
-        values: list[float] = (total / weight).tolist()
+        sums = self.sums(self.backend, params, table, self.chunk)
+        values: list[float] = (sums[0] / sums[1]).tolist()
         return values
