@@ -9,8 +9,8 @@ CPU seconds of this process with one thread, the median of `--turns` turns:
     order   the random order of an epoch, for each row
     check   the pass over all rows before the first epoch, for each row
     decode  a pass over the blocks of a Parquet file that were checked before, for each row
-    pick    the batches of an epoch as a step takes them, without the step, for each row: from a mapped array, and from
-            the blocks of a Parquet file that are decoded already
+    pick    the rows of each batch as they are sent to a GPU, for each row: from a mapped array, and from the blocks of
+            a Parquet file that are decoded already
 
 Files are in the cache of the system, so this is decoding and copying, not the disk.
 """
@@ -35,7 +35,6 @@ from peers_cpu import sample_data
 
 import circurve as cc
 from circurve.data import prepare_source
-from circurve.engine import Batch
 
 TREES = tuple((rows, columns) for columns in (125, 250, 500, 1000) for rows in (5_000, 10_000, 20_000, 40_000))
 TREE_TERMS = ("per_pair", "per_value", "per_row_and_pair")
@@ -121,10 +120,11 @@ def read(turns: int) -> dict[str, Any]:
 
 
 def epoch(stream: Any) -> None:
-    """The batches of an epoch."""
-    rows = stream.order(torch.Generator().manual_seed(0))
-    for part in rows.split(READ_BATCH):
-        Batch.pick(stream, part[None], torch.float32)
+    """The rows of each batch of an epoch, in the order in which a GPU gets them."""
+    for part in stream.order(torch.Generator().manual_seed(0)).split(READ_BATCH):
+        table, places = stream.take(part)
+        if stream.reader.access != "rows":
+            table.rows(places)
 
 
 def main() -> None:

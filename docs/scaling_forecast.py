@@ -38,9 +38,10 @@ def _finding_of_limits(forecast: Row) -> str:
     steps = [row["training_seconds"] for row in rows]
     parquet = rows[0]["parquet_seconds"]
     return (
-        "The host breaks first, not the GPUs. With one thread for each worker, reading an epoch takes "
-        f"{_seconds(host['mapped_epoch'])} from a mapped array and {_seconds(parquet)} from a Parquet file, "
-        f"{parquet / max(steps):.0f} to {parquet / min(steps):.0f} times the steps; a Chow-Liu tree of all rows takes "
+        "The host breaks first, not the GPUs. With one thread for each worker, an epoch needs "
+        f"{_seconds(host['order_epoch'])} for the order of the rows and {_seconds(parquet)} for reading them from a "
+        f"Parquet file ({parquet / max(steps):.0f} to {parquet / min(steps):.0f} times the steps), or "
+        f"{_seconds(host['mapped_epoch'])} from a mapped array in memory. A Chow-Liu tree of all rows takes "
         f"{_seconds(host['tree_once'])}, one of {forecast['assumptions']['tree_sample']:,} rows "
         f"{_seconds(host['tree_of_sample_once'])}."
     )
