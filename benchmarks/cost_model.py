@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, default=54, help="how many sizes; every third is held out")
     parser.add_argument("--rounds", type=int, default=1, help="how often each size is measured")
     parser.add_argument("--seconds", type=float, default=0.1, help="time for the repeats of one size in a round")
-    parser.add_argument("--limit", type=float, default=600.0, help="no size is begun after so many seconds")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds after which no further size is measured")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--name", help="name of the result file (cost_model_cuda or cost_model_cpu)")
     parser.add_argument("--out", type=Path, help="folder for the result file")

@@ -51,7 +51,7 @@ UNITS = (64, 256)
 ROWS_PER_GPU = (512, 4096, 16_384)
 
 WINDOW_BYTES = BUFFER // 2
-"""Rows of a Parquet file are mixed within windows of so many bytes."""
+"""Bytes of a window, within which the rows of a Parquet file are mixed."""
 
 LEVELS, INNER = 14, 0.5
 """Assumptions about the tree: sum layers, and the share of columns that have children."""
@@ -86,7 +86,7 @@ class Model:
 
 
 def step_seconds(model: Model, size: Size, workers: int, bandwidth: float) -> dict[str, float]:
-    """The parts of a step with so many rows on each worker."""
+    """The parts of a step; size.rows are the rows of each worker."""
     message = statistics_bytes(size)
     return {
         "compute": predict(model.step, terms(size)),

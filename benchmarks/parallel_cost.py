@@ -2,7 +2,7 @@
 
     python benchmarks/parallel_cost.py
 
-Two processes with one thread each train on gloo. Bytes are those handed to `all_reduce`, beside the formula of
+Two processes with one thread each train on gloo. Bytes are those handed to `all_reduce`, and those of the formula of
 cost_formula.py. Three things are timed in turns, by the clock and in CPU seconds of the first worker:
 
     alone     one process does all rows of a step, the other waits

@@ -140,7 +140,7 @@ def limits_section() -> str:
             "the check of the rows",
             f"{_seconds(host['check_mapped_once'])} once, of a Parquet file {_seconds(host['check_parquet_once'])}",
             "each worker reads all rows before the first epoch",
-            "share the rows out; data that were checked before",
+            "each worker checks a part of the rows",
         ],
         [
             "the Chow-Liu tree of all rows",
@@ -161,13 +161,13 @@ def limits_section() -> str:
             "more runs side by side",
         ],
     ]
-    opening = f"""With one thread for each worker, beside {_seconds(min(steps))} (K = {min(units)}) to
-    {_seconds(max(steps))} (K = {max(units)}) for the steps of an epoch:"""
+    opening = f"""The steps of an epoch take {_seconds(min(steps))} (K = {min(units)}) to {_seconds(max(steps))}
+    (K = {max(units)}). With one thread for each worker, the host needs:"""
     closing = """All workers must reach all rows, since all draw the same batches; each reads the part of a batch that
-    is its own. Validation and test rows are shared out, except those of an iterable, whose order may differ between
-    workers. `track=True` measures the curvature of all training rows on every worker when the training ends. The files
-    are assumed to be in memory or on disks that deliver the bytes of the table above: a random row of a mapped array
-    costs a disk at least one page of 4 KiB."""
+    is its own. Validation and test rows are shared among the workers, except those of an iterable, whose order may
+    differ between workers. `track=True` measures the curvature of all training rows on every worker when the training
+    ends. The files are assumed to be in memory or on disks that deliver the bytes of the table above: a random row of a
+    mapped array costs a disk at least one page of 4 KiB."""
     return f"""## Where it breaks
 
 {wrapped(opening)}
@@ -179,7 +179,7 @@ def limits_section() -> str:
 
 
 def _streams(forecast: Row) -> str:
-    """The rates that were measured from the disk, beside what the GPUs need."""
+    """The rates that were measured from the disk, compared with what the GPUs need."""
     if not has("streams"):
         return ""
     measured = load("streams")["results"]

@@ -1,4 +1,4 @@
-"""Scores that workers share out: the parts of all workers add up to the scores of one process."""
+"""Scores that workers compute together: the parts of all workers add up to the scores of one process."""
 
 from __future__ import annotations
 
