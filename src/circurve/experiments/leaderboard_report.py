@@ -280,10 +280,11 @@ them.
 """
 
 
-def leaderboard_page(folder: Path, link: str) -> str:
+def leaderboard_page(folder: Path, link: str, remark: str = "") -> str:
     """The page; `folder` is what `circurve reproduce leaderboard --out FOLDER` left, `link` how the page refers to it.
 
-    Records in folders inside it, such as FOLDER/cpu, add their times: they were made on other hardware.
+    Records in folders inside it, such as FOLDER/cpu, add their times: they were made on other hardware. remark: what
+    a reader has to know of the times.
     """
     records = _latest(_read(folder))
     if not records:
@@ -299,6 +300,7 @@ def leaderboard_page(folder: Path, link: str) -> str:
         picture,
         folded(report.notes),
         "## Seconds for one seed",
+        remark,
         markdown_table(_times([*lines, *leaderboard_lines(others)])),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"

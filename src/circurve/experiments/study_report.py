@@ -188,8 +188,19 @@ def _report(  # noqa: PLR0913 - what a report is made of
 def _candidates(study: Study) -> str:
     counts = {label: sum(setting.label == label for setting in study.settings) for label in study.labels}
     if len(set(counts.values())) == 1:
-        return f"Every method has {next(iter(counts.values()))} candidates."
+        return f"Every method has {next(iter(counts.values()))} candidates.{_other_pseudocounts(study)}"
     return f"Candidates: {', '.join(f'{label} {count}' for label, count in counts.items())}."
+
+
+def _other_pseudocounts(study: Study) -> str:
+    """A warning where plain EM may choose a pseudocount that a penalised method does not have."""
+    by_label = {label: {s.method.pseudocount for s in study.settings if s.label == label} for label in study.labels}
+    if all(by_label[BASE] <= found for found in by_label.values()):
+        return ""
+    return (
+        " Plain EM has more pseudocounts to choose from, and penalties have strengths instead. Where plain EM chose a"
+        " pseudocount that penalties do not have, part of the difference comes from that."
+    )
 
 
 def report_plain(title: str, about: str, study: Study, records: Sequence[RunRecord]) -> Report:
