@@ -6,7 +6,7 @@ PyJuice need not be installed. `make_importable` takes folders and wheels, of Py
     python benchmarks/gpu_em.py --pyjuice wheels
     python benchmarks/gpu_em.py --pyjuice wheels:CHECKOUT      # its repository, and numba from the wheels
 
-Without numba a stand-in lets its compiled loops run as plain Python: the steps are not affected, they run on the
+Without numba a substitute lets its compiled loops run as plain Python: the steps are not affected, they run on the
 GPU, but compiling the circuit is slower, and is reported as such. The same goes for tqdm, a progress bar.
 
 The repository has CUDA kernels beside those in Triton. It compiles them when they are first needed, which takes
@@ -63,7 +63,8 @@ def tqdm(iterable=None, *arguments, **options):
 def make_importable(places: Iterable[Path]) -> dict[str, str]:
     """Put PyJuice on the path from folders and wheels (or folders of wheels); says what is used, or raises ImportError.
 
-    A checkout of PyJuice comes before a wheel of it. Stand-ins are made for numba and tqdm if they cannot be imported.
+    A checkout of PyJuice comes before a wheel of it. Substitutes are made for numba and tqdm if they cannot be
+    imported.
     """
     unpacked = Path(tempfile.mkdtemp(prefix="pyjuice-"))
     sys.path.insert(0, str(unpacked))
@@ -85,7 +86,7 @@ def make_importable(places: Iterable[Path]) -> dict[str, str]:
 
 
 def _import_or_stand_in(name: str) -> str:
-    """The version of a package, after putting a stand-in in its place if it cannot be imported."""
+    """The version of a package, after replacing it by a substitute if it cannot be imported."""
     try:
         return str(import_module(name).__version__)
     except ImportError:

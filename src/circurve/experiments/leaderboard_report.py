@@ -274,9 +274,9 @@ def _base(line: Line) -> float:
 
 INTRODUCTION = """# Leaderboard
 
-The best test log-likelihoods that one command reaches on binary data sets, beside published ones. This page is made
-from the result records beside it by `python docs/make_leaderboard.py`; every number and every sentence is computed from
-them.
+The best test log-likelihoods that one command reaches on binary data sets, compared with published ones. This page is
+made from the result records next to it by `python docs/make_leaderboard.py`; every number and every sentence is
+computed from them.
 """
 
 
@@ -312,7 +312,7 @@ def _read(folder: Path) -> list[Record]:
 
 
 def _latest(records: Sequence[Record]) -> list[Record]:
-    """Of each data set and seed the last record: an earlier one was made with another recipe, or other data."""
+    """The last record of each data set and seed: an earlier one was made with another recipe, or other data."""
     return list({(record["dataset"], record["seed"]): record for record in records}.values())
 
 

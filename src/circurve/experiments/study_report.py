@@ -164,7 +164,7 @@ def _report(  # noqa: PLR0913 - what a report is made of
     base: str = BASE,
     case_head: str = "",
 ) -> Report:
-    """base: the label that others are held against; case_head: what the first column is, where there are cases."""
+    """base: the label that others are compared with; case_head: what the first column is, where there are cases."""
     sentences = []
     for (case, label), outcomes in _outcomes(lines, base).items():
         against = "tuned plain EM" if base == BASE else base
@@ -305,7 +305,7 @@ def report_stopping(study: Study, records: Sequence[RunRecord]) -> Report:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
+    """One table, of the paper or in addition to it: the study that it needs, and how it summarises the records."""
 
     study: Callable[[ReproduceOptions], Study]
     report: Callable[[Study, Sequence[RunRecord]], Report]
@@ -346,4 +346,4 @@ STUDIES = {
     "study-stopping": _models("study-stopping", report_stopping),
     "study-weights": _models("study-weights", report_weights),
 }
-"""Those by the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""
+"""The studies of the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""
