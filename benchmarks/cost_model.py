@@ -174,9 +174,8 @@ def size_of(row: dict[str, Any]) -> Size:
 def fits(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The formula for each kind of steps, and that for memory where it was measured."""
     good = [row for row in rows if "seconds" in row]
-    found = {
-        kind: fitted(good, lambda row, kind=kind: row["seconds"][kind], terms, TERMS) for kind in good[0]["seconds"]
-    }
+    kinds = good[0]["seconds"] if good else ()
+    found = {kind: fitted(good, lambda row, kind=kind: row["seconds"][kind], terms, TERMS) for kind in kinds}
     with_memory = [row for row in good if row.get("peak_bytes", 0) > 0]
     if with_memory:
         found["memory"] = fitted(with_memory, lambda row: row["peak_bytes"], memory_terms, MEMORY_TERMS)
