@@ -44,8 +44,8 @@ def tiny_state() -> Case:
 
 
 NOT_TREES = {
-    "a Gaussian": (gaussian, "no latent tree"),
-    "a mask": (masked, "no latent tree"),
+    "a Gaussian": (gaussian, "not a latent tree"),
+    "a mask": (masked, "not a latent tree"),
     "a weight of zero": (zero_weight, "weights of zero"),
     "a tiny state": (tiny_state, "less probable than"),
 }

@@ -202,7 +202,7 @@ def test_a_product_at_the_root_is_left_to_the_reference():
 
 def test_float64_is_left_to_the_reference():
     case = tree(3)
-    with pytest.raises(OptionError, match="work in float32"):
+    with pytest.raises(OptionError, match="compute in float32"):
         choose_backend(case.program, case.params.to(DEVICE), "fused")
 
 
