@@ -77,7 +77,7 @@ def test_several_targets_share_their_runs(invoke: Invoke, npz: str) -> None:
 def test_a_figure_is_drawn_and_captioned(invoke: Invoke, npz: str) -> None:
     result = invoke(f"reproduce fig-1 --datasets {npz} --out out {TINY}")
     assert result.exit_code == 0, result.output
-    assert "The paper concludes" in result.stdout
+    assert "The paper concludes" in " ".join(result.stdout.split())
     assert Path("out/fig-1.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in Path("out/fig-1.svg").read_text()
     about = strict_json(Path("out/fig-1.json").read_text())

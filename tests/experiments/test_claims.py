@@ -157,7 +157,7 @@ def test_how_much_of_the_loss_is_the_grids(rescued: bool, expected: str) -> None
         best = -10.0 - loss
         return {"best_test_ll": best, "best_valid_ll": best, "test_ll": best, "valid_ll": best}
 
-    claim = by_text(check_claims({"best": shelf("best", rule, "table-b")}), "underfitting is the grid")
+    claim = by_text(check_claims({"best": shelf("best", rule, "table-b")}), "underfitting comes from the grid")
     assert claim.verdict == expected
     assert "nltcs -1.00 to" in claim.evidence
 
@@ -256,7 +256,7 @@ def test_numbers_that_compare_different_starts_say_so() -> None:
         return check_claims({"best": made})
 
     mixed = claims(0.5)
-    grid = by_text(mixed, "underfitting is the grid").evidence
+    grid = by_text(mixed, "underfitting comes from the grid").evidence
     assert (
         "all strengths: nltcs -0.50 to +0.40 (mu 0.0001), dna -0.50 to +0.40 (mu 0.0001). Starts differ: nltcs " in grid
     )
@@ -289,8 +289,8 @@ def test_the_grids_part_in_the_loss_is_judged_by_the_paper_too_where_table_d_has
         return {"test_ll": -10.0 - loss, "valid_ll": -10.0 - loss}
 
     without = check_claims({"paper": shelf("paper", rule, "table-b")})
-    assert not [claim for claim in without if "underfitting is the grid" in claim.text]
-    claim = by_text(check_claims({"paper": shelf("paper", rule, "table-d")}), "underfitting is the grid")
+    assert not [claim for claim in without if "underfitting comes from the grid" in claim.text]
+    claim = by_text(check_claims({"paper": shelf("paper", rule, "table-d")}), "underfitting comes from the grid")
     assert claim.verdict == "holds"
     assert "nltcs -1.00 to -0.10 (mu 0.0001)" in claim.evidence
 

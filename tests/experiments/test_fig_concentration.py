@@ -51,8 +51,8 @@ def test_depth_shares_of_every_seed() -> None:
     data = round_trip(FIGURES["fig-4"], RECORDS)
     assert data["panels"] == {"nltcs": {"share": [[0.5, 0.3, 0.2], [0.7, 0.1, 0.2]]}, "dna": {"share": [[1.0]]}}
     # of three partitions the second counts half: 0.5 + 0.15 and 0.7 + 0.05
-    assert data["notes"][0] == "nltcs: 70% of the trace lies in the upper half of the partitions."
-    assert data["notes"][1] == "dna: 50% of the trace lies in the upper half of the partitions."
+    assert data["notes"][0] == "nltcs: 70% of the trace is in the upper half of the partitions."
+    assert data["notes"][1] == "dna: 50% of the trace is in the upper half of the partitions."
 
 
 def test_the_caption_says_what_becomes_of_a_middle_partition() -> None:

@@ -72,7 +72,7 @@ def test_a_damaged_line_before_others_is_refused_and_left_alone(tmp_path: Path, 
 def test_a_known_run_is_not_recorded_twice(tmp_path: Path) -> None:
     with RecordFile(tmp_path) as file:
         file.append(records(1))
-        with pytest.raises(FileFormatError, match="run 0 is recorded already"):
+        with pytest.raises(FileFormatError, match="run 0 is already recorded"):
             file.append(records(2))
         with pytest.raises(FileFormatError, match="twice"):
             file.append([records(2)[1], records(2)[1]])
