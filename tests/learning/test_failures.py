@@ -94,7 +94,7 @@ def test_a_broken_parameter_is_noticed_in_its_epoch_and_named(monkeypatch, name,
 def test_the_last_finite_parameters_are_those_of_the_epoch_before(monkeypatch):
     kept = []
     break_parameters(monkeypatch, 3, in_weights(math.nan))
-    with pytest.warns(CircurveWarning, match="it keeps the parameters of epoch 2"):
+    with pytest.warns(CircurveWarning, match="the run keeps the parameters of epoch 2"):
         fleet = quick_fleet(
             CIRCUIT, TRAIN, FLEET, **OPTIONS, callbacks=[lambda e: kept.append(e.model(1)) if e.epoch == 2 else None]
         )
@@ -103,7 +103,7 @@ def test_the_last_finite_parameters_are_those_of_the_epoch_before(monkeypatch):
 
 def test_a_run_that_breaks_at_once_keeps_its_start(monkeypatch):
     break_parameters(monkeypatch, 1, in_weights(math.nan))
-    fleet = fail_and_compare("failed in epoch 1: .*; it keeps its initial parameters$", 1)
+    fleet = fail_and_compare("failed in epoch 1: .*; the run keeps its initial parameters$", 1)
     assert fleet[1].epoch == 0
     assert same_parameters(fleet[1], quick_fleet(CIRCUIT, TRAIN, [MARKED], epochs=0)[0])
 
