@@ -86,7 +86,7 @@ def test_a_broken_parameter_is_noticed_in_its_epoch_and_named(monkeypatch, name,
     fault, node = FAULTS[name]
     break_parameters(monkeypatch, 3, fault, before)
     node = ANY_NODE if before else node
-    message = rf"^run 1 \(vanilla, seed 5\) failed in epoch 3: {node}.*: a parameter is not finite; it keeps the "
+    message = rf"^run 1 \(vanilla, seed 5\) failed in epoch 3: {node}.*: a parameter is not finite; the run keeps the "
     fleet = fail_and_compare(message + r"parameters of epoch 2$", 3, track=True)
     assert fleet[1].epoch == 2
 
