@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,8 +13,10 @@ import psutil
 import pytest
 import torch.distributed as dist
 from cli_helpers import strict_json
+from typer.testing import CliRunner
 
 import circurve as cc
+from circurve.cli import app
 
 pytestmark = [
     pytest.mark.linux,
@@ -41,17 +42,17 @@ def assert_close(one: cc.Model, other: cc.Model) -> None:
         assert float((a - b).abs().max()) < 1e-8
 
 
-def test_two_workers_give_the_model_of_one_and_one_report(table, invoke):
+def test_two_workers_give_the_model_of_one_and_one_report(table):
     with torchrun("--epochs", "4", "--json") as launcher:
         report, errors = launcher.communicate(timeout=LIMIT)
     assert launcher.returncode == 0, errors
     together = cc.load("m.safetensors")
-    alone = invoke(shlex.join([*FIT, "--epochs", "4", "--json"]))
+    alone = CliRunner().invoke(app, [*FIT, "--epochs", "4", "--json"])
     assert strict_json(report)["train_ll"] == pytest.approx(strict_json(alone.stdout)["train_ll"], rel=1e-9)
     assert_close(together, cc.load("m.safetensors"))
 
 
-def test_a_killed_worker_ends_the_job_and_one_process_continues(table, invoke):
+def test_a_killed_worker_ends_the_job_and_one_process_continues(table):
     words = ["--epochs", "300", "--checkpoint", "runs", "--checkpoint-every", "3 epochs"]
     with torchrun(*words) as launcher:
         end = time.monotonic() + LIMIT
@@ -65,9 +66,9 @@ def test_a_killed_worker_ends_the_job_and_one_process_continues(table, invoke):
     assert not Path("m.safetensors").exists()
     newest = int(max(path.stem for path in Path("runs").glob("epoch-*"))[-6:])
     assert 3 <= newest < 300
-    again = invoke(shlex.join([*FIT, *words]))
+    again = CliRunner().invoke(app, [*FIT, *words])
     assert again.exit_code == 0
     assert f"continuing after epoch {newest} of checkpoint runs" in again.stderr
     continued = cc.load("m.safetensors")
-    assert invoke(shlex.join([*FIT, "--epochs", "300"])).exit_code == 0
+    assert CliRunner().invoke(app, [*FIT, "--epochs", "300"]).exit_code == 0
     assert_close(continued, cc.load("m.safetensors"))
