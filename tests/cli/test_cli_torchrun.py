@@ -62,7 +62,7 @@ def test_a_killed_worker_ends_the_job_and_one_process_continues(table):
         os.kill(max(child.pid for child in children if "circurve" in child.cmdline()), signal.SIGKILL)
         errors = launcher.communicate(timeout=LIMIT)[1]
     assert launcher.returncode == 1
-    assert "circurve: error: worker 0 of 2 lost another worker, and the training ends" in errors
+    assert "circurve: error: worker 0 of 2 lost the connection to another worker" in errors
     assert not Path("m.safetensors").exists()
     newest = int(max(path.stem for path in Path("runs").glob("epoch-*"))[-6:])
     assert 3 <= newest < 300

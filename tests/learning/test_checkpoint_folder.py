@@ -88,7 +88,7 @@ def test_if_all_are_damaged_nothing_is_guessed(tmp_path):
     for name in ("epoch-000003.safetensors", "epoch-000004.safetensors"):
         (tmp_path / name).write_bytes(b"x")
     with (
-        pytest.warns(CircurveWarning, match="going back"),
+        pytest.warns(CircurveWarning, match="using the earlier checkpoint"),
         pytest.raises(FileFormatError, match="there is no other complete checkpoint: delete"),
     ):
         quick(CIRCUIT, TRAIN, **options)
