@@ -19,7 +19,7 @@ from circurve.data.frame_bounds import Declared, arrow_parts, check_blocks, parq
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, needs
 
-__all__ = ["ArrayReader", "ArrowReader", "BatchReader", "ParquetReader"]
+__all__ = ["ArrayReader", "ArrowReader", "BatchReader", "FrameReader", "ParquetReader"]
 
 BLOCK_ROWS = 1 << 16
 """Rows of a block of an array, and of small row groups that are read together."""
@@ -88,7 +88,7 @@ def _resident_files() -> int:
         return 0
 
 
-class _FrameReader:
+class FrameReader:
     """Blocks of Parquet or Arrow files, one file after the other; small ones are read together."""
 
     access = "blocks"
@@ -166,7 +166,7 @@ class _FrameReader:
         return frames
 
 
-class ParquetReader(_FrameReader):
+class ParquetReader(FrameReader):
     """Row groups of Parquet files."""
 
     def _open(self, path: Path) -> Any:
@@ -188,7 +188,7 @@ class ParquetReader(_FrameReader):
         return file.read_row_groups(groups, columns=columns).select(columns)
 
 
-class ArrowReader(_FrameReader):
+class ArrowReader(FrameReader):
     """Record batches of Arrow files (also Feather of version 2), which are mapped."""
 
     def _open(self, path: Path) -> Any:
