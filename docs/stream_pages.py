@@ -97,7 +97,8 @@ Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate
 command line, folders are streamed, and files with more than {1 << 27:,} values.
 
 Before a block is read, what it would take is worked out from the file's metadata. Files with a block that needs more
-than ten times their size and more than 256 MB are refused; write smaller row groups, or say `open_stream(..., trust=True)`.
+than ten times their size and more than 256 MB are refused: write smaller row groups, or say
+`open_stream(..., trust=True)`.
 
 ## Measured
 

@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 from pyarrow import ipc, parquet  # noqa: E402
 
 from circurve import bounds  # noqa: E402
-from circurve.data import load_data, open_stream  # noqa: E402
+from circurve.data import infer_schema, load_data, open_stream  # noqa: E402
 from circurve.data.readers import ArrowReader, ParquetReader  # noqa: E402
 from circurve.errors import DataError  # noqa: E402
 
@@ -55,6 +55,8 @@ def test_a_bomb_is_refused_before_a_block_is_read(tmp_path: Path, monkeypatch: p
         open_stream(tmp_path / name)
     assert pa.total_allocated_bytes() - before < FREE
     assert str(caught.value).startswith(f"{tmp_path / name}: a file of ")
+    with pytest.raises(DataError, match=r"if you trust the file, say trust=True to open_stream$"):
+        infer_schema(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", BOMBS)

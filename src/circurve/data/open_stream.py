@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from circurve.bounds import TRUST_HINT
 from circurve.data.array_files import mapped_npy
 from circurve.data.entry import as_table
 from circurve.data.frames import as_narwhals
@@ -153,7 +154,14 @@ def as_source(data: Any, missing: int | None = None) -> Table | Stream:
     """A table in memory, or a stream for what `is_streamed`."""
     if not is_streamed(data):
         return as_table(data, missing=missing)
-    stream = data if isinstance(data, Stream) else open_stream(data)
+    stream = data if isinstance(data, Stream) else _opened(data)
     if missing is not None and stream.missing is not None:
         raise OptionError("missing= is given twice, with the stream (open_stream) and beside it")
     return stream if missing is None else replace(stream, missing=missing)
+
+
+def _opened(data: Any) -> Stream:
+    try:
+        return open_stream(data)
+    except DataError as error:  # those who call `fit` with a path have no trust= to say
+        raise DataError(*error.parts, *([" to open_stream"] if TRUST_HINT[-1] in error.parts else [])) from None
