@@ -1,11 +1,11 @@
-"""Seconds to read a CSV file of numbers, beside pandas.read_csv, in turns.
+"""Seconds to read a CSV file of numbers, compared with pandas.read_csv, in turns.
 
     python benchmarks/read_csv.py [--rows 1000000] [--columns 16]
 
-`circurve` is `circurve.data.read_table`, which has pyarrow read the file where it is installed, and pandas most of it
-where that is imported and the numbers are real, as here; `without pandas` is the same where it is not imported; `own
-reader` is the same without either, on a tenth of the rows. All check the numbers and put them into one table; `pandas`
-guesses the type of each column and keeps columns. `pyarrow` is `pyarrow.csv.read_csv` alone.
+`circurve` is `circurve.data.read_table`, which reads the file with pyarrow if it is installed, and most of it with
+pandas if that is imported and the numbers are real, as here; `without pandas` is the same where it is not imported;
+`own reader` is the same without either, on a tenth of the rows. All check the numbers and put them into one table;
+`pandas` guesses the type of each column and keeps columns. `pyarrow` is `pyarrow.csv.read_csv` alone.
 """
 
 from __future__ import annotations
