@@ -27,7 +27,7 @@ from circurve.schema import Coding
 if TYPE_CHECKING:
     from circurve.data.text import Layout
 
-__all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
+__all__ = ["BYTE_ORDER_MARK", "arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
@@ -40,6 +40,7 @@ PARTS, LONG_PART = 32, 1 << 12
 PARTS_PER_THREAD = 5
 """A part takes up to 11 times its size while it is read, so few of the parts may be in memory at a time."""
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
 
 PARALLEL_PANDAS = (3, 1)
@@ -140,6 +141,8 @@ def _part_of_numbers(
 ) -> tuple[Sequence[Any], np.dtype[Any]] | None:
     """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
     part = text[start:end]
+    if bytes(part[:3]) == BYTE_ORDER_MARK:  # pyarrow would skip it, as at the beginning of a file
+        return None
     table = _parsed(part, layout, kinds, **UNQUOTED)
     if table is None:  # a column of whole numbers may hold others from here on
         table = _parsed(part, layout, **UNQUOTED)
