@@ -30,6 +30,8 @@ LOADERS = {
     "curvature": "curvature records",
     "statistics": "statistics of shards",
     "records": "result records",
+    "streamed parquet": ".parquet, as a stream",
+    "streamed feather": ".feather, as a stream",
 }
 
 
