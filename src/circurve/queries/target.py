@@ -11,7 +11,7 @@ from torch import Tensor
 from circurve.budget import Need
 from circurve.data.convert import Names, column_label
 from circurve.engine import Backend, Params, Program, Reference, choose_backend
-from circurve.engine.memory import SURELY_FREE
+from circurve.engine.memory import MIN_FREE_BYTES
 from circurve.inputs import Family
 from circurve.queries.descent import Descent
 from circurve.queries.draws import DrawTables, state_logs
@@ -138,6 +138,6 @@ class Target:
 def check_drawn(target: Target, rows: int) -> None:
     """MemoryLimitError if so many rows, drawn and put into a frame, do not fit the memory."""
     size = 2 * 8 * target.runs * rows * target.variables
-    if target.memory_budget is None and size <= SURELY_FREE["cpu"]:
+    if target.memory_budget is None and size <= MIN_FREE_BYTES["cpu"]:
         return
     Need("sample", {"rows": size}, "draw fewer rows at once").left(target.memory_budget)
