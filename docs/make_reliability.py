@@ -232,7 +232,7 @@ its batches differ.
 
 
 def speed_up(found: Record) -> str:
-    """Two workers beside one, where the machine had time for both."""
+    """Two workers compared with one, if the machine had time for both."""
     load, cores = found["load_average"], found["cores"]
     if load is not None and load > cores + 1:
         busy = f"other programs were running (load average {load} on {cores} cores)"

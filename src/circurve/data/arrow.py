@@ -35,7 +35,7 @@ FIRST_PART, MIN_PART, PART, BLOCK = 1 << 17, 1 << 20, 1 << 22, 1 << 20
 """Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
 
 PARTS, LONG_PART = 32, 1 << 12
-"""A text is cut into so many parts or more. Parts have at least so many bytes for each column, which takes time."""
+"""The least number of parts of a text, and the least number of bytes of a part for each column, which takes time."""
 
 PARTS_PER_THREAD = 5
 """A part takes up to 11 times its size while it is read, so few of the parts may be in memory at a time."""
@@ -51,7 +51,7 @@ PANDAS_BYTES_PER_CELL = 3
 
 OF_NUMBERS = b"0123456789+-.eE,;\t \r\n"
 LOOKS, LOOK, MAX_STEP = 1 << 10, 1 << 10, 1 << 18
-"""In so many places a text is looked at, for its lines so many bytes each; at most so many bytes lie between them."""
+"""The number of places where a text is sampled, the bytes of each for its lines, and the most bytes between two."""
 
 
 def arrow_name() -> str:
@@ -194,7 +194,7 @@ def _by_pandas(pandas: Any, path: Path, layout: Layout, first: Any) -> Array | N
 def _has_words(text: memoryview, line: int) -> bool:
     """Whether other characters than those of numbers are found in LOOKS places of a text with lines of `line` bytes.
 
-    A thread of pandas that finds nothing but `True` and `False` in a column takes them for 1 and 0. It reads many
+    A thread of pandas that finds only `True` and `False` in a column reads them as 1 and 0. It reads many
     lines at a time, far more than lie between two places.
     """
     span, step = 4 * line, min(max(1, len(text) // LOOKS), MAX_STEP)

@@ -16,7 +16,7 @@ from circurve.data.stream import Reader
 __all__ = ["reader_digest"]
 
 PLACES = 1 << 10
-"""In so many evenly spaced places data are looked at, the first and the last bytes among them."""
+"""The number of evenly spaced places where data are sampled; they include the first and the last bytes."""
 
 LOOK = 1 << 12
 """Bytes that are read in each place, or a row if that is longer."""

@@ -136,7 +136,7 @@ class Target:
 
 
 def check_drawn(target: Target, rows: int) -> None:
-    """MemoryLimitError if so many rows, drawn and put into a frame, do not fit the memory."""
+    """MemoryLimitError if this many rows, drawn and put into a frame, do not fit into memory."""
     size = 2 * 8 * target.runs * rows * target.variables
     if target.memory_budget is None and size <= MIN_FREE_BYTES["cpu"]:
         return
