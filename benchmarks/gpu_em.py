@@ -51,7 +51,7 @@ from circurve.learning.initialize import initial_params
 SIDES = ("plain", "curvature")
 
 BUILDS = 3
-"""How often the pair that is measured in turns is made again: where its memory lies makes a difference, too."""
+"""How often the pair that is measured in turns is made again: the place of its memory makes a difference, too."""
 
 SHARE_OF_TWO = 0.3
 """The share of free memory for each of two that are measured in turns."""

@@ -23,7 +23,7 @@ from circurve.learning.steps import Batches, Steps
 from circurve.learning.steps_choice import steps_for
 
 MOST_STEPS = 50
-"""Epochs of more steps are not timed as a whole: so many steps are, and the rest is assumed to be like them."""
+"""If an epoch has more steps, only this number of steps is timed, and the others are assumed to take as long."""
 
 
 @dataclass(frozen=True)

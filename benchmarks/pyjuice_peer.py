@@ -5,7 +5,7 @@ PyJuice need not be installed. `make_importable` takes folders and wheels, of Py
     pip download --no-deps pyjuice==2.6.3 numba llvmlite tqdm -d wheels
     python benchmarks/gpu_em.py --pyjuice wheels
 
-Without numba a stand-in lets its compiled loops run as plain Python: the steps are not affected, they run on the
+Without numba a substitute lets its compiled loops run as plain Python: the steps are not affected, they run on the
 GPU, but compiling the circuit is slower, and is reported as such. The same goes for tqdm, a progress bar.
 
 A step is what PyJuice's documentation shows for EM on mini-batches: forward pass, backward pass, `mini_batch_em`; its
@@ -47,7 +47,7 @@ def tqdm(iterable=None, *arguments, **options):
 def make_importable(places: Iterable[Path]) -> dict[str, str]:
     """Put PyJuice on the path from folders and wheels (or folders of wheels); says what is used, or raises ImportError.
 
-    Stand-ins are made for numba and tqdm where they cannot be imported.
+    Substitutes are made for numba and tqdm if they cannot be imported.
     """
     unpacked = Path(tempfile.mkdtemp(prefix="pyjuice-"))
     listed = list(places)
@@ -67,7 +67,7 @@ def make_importable(places: Iterable[Path]) -> dict[str, str]:
 
 
 def _import_or_stand_in(name: str) -> str:
-    """The version of a package, after putting a stand-in in its place if it cannot be imported."""
+    """The version of a package, after replacing it by a substitute if it cannot be imported."""
     try:
         return str(import_module(name).__version__)
     except ImportError:
