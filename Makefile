@@ -61,10 +61,13 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/cost_model.py --device cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/forecast.py
 
-# An hour of damaged files for every loader; records go to stress/results.
+# An hour of damaged files for all loaders together, files of full size, equality of results, and 100 faults; records go
+# to stress/results and benchmarks/results.
 stress: $(STAMP)
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/fuzz.py --seconds 3600
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/hostile.py
+	PYTHONPATH=src nice $(BIN)/python stress/equality.py
+	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python benchmarks/kill_resume.py --moments 100 --early 12
 
 format: $(STAMP)
 	$(BIN)/ruff format .

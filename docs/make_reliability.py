@@ -8,6 +8,7 @@ A part without a record is left out.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,21 @@ from pages import table
 ROOT = Path(__file__).resolve().parents[1]
 FUZZING = ROOT / "stress" / "results" / "fuzzing.json"
 HOSTILE = ROOT / "stress" / "results" / "hostile_files.json"
+EQUALITY = ROOT / "stress" / "results" / "equality.json"
+STREAMS = ROOT / "benchmarks" / "results" / "streams.json"
 FAULTS = ROOT / "benchmarks" / "results" / "kill_resume.json"
 
 Record = dict[str, Any]
+
+SOURCES = {"memory": "in memory", "mapped": "mapped array", "parquet": "Parquet file"}
 
 LOADERS = {
     "model": "model files",
     "curvature": "curvature records",
     "statistics": "statistics of shards",
     "records": "result records",
+    "streamed parquet": ".parquet, as a stream",
+    "streamed feather": ".feather, as a stream",
 }
 
 
@@ -43,7 +50,8 @@ def size(count: float) -> str:
 
 def origin(environment: Record) -> str:
     """Command, hardware and versions, in one line."""
-    machine = environment.get("hardware") or f"{environment['cpu']}, {environment['threads']} thread"
+    threads = environment.get("threads")
+    machine = environment.get("hardware") or f"{environment['cpu']}, {threads} thread{'s' if threads != 1 else ''}"
     version = environment.get("version") or environment["circurve"]
     return f"`{environment['command']}` on {machine}, torch {environment['torch']}, Circurve {version}."
 
@@ -55,16 +63,18 @@ def note(record: Record) -> str:
 
 def exceptions(cases: list[Record]) -> str:
     """The cases above their limit, in a sentence."""
-    over = [
-        f"{case['name']} ({case['memory'] / case['bytes']:.1f} times its size, {case['seconds']:.1f} s)"
-        for case in cases
-        if case["memory"] > case["allowed_memory"] or case["seconds"] > case["allowed_seconds"]
-    ]
+    over = []
+    for case in cases:
+        if case["memory"] > case["allowed_memory"]:
+            over.append(f"{case['name']} ({case['memory'] / case['bytes']:.1f} times its size)")
+        if case["seconds"] > case["allowed_seconds"]:
+            over.append(f"{case['name']} ({case['seconds']:.1f} s in place of {case['allowed_seconds']:.1f} s)")
     return f"Above the limit: {'; '.join(over)}." if over else "No file below exceeds it."
 
 
-def findings(fuzzing: Record | None, hostile: Record | None, faults: Record | None) -> list[str]:
+def findings(records: Mapping[str, Record | None]) -> list[str]:
     """The findings, one sentence each."""
+    fuzzing, hostile, faults, equality = (records[name] for name in ("fuzzing", "hostile", "faults", "equality"))
     lines = []
     if faults is not None:
         found = faults["results"]
@@ -74,9 +84,22 @@ def findings(fuzzing: Record | None, hostile: Record | None, faults: Record | No
             f"{found['bit-identical']} of {found['trainings finished']} that were continued gave bit by bit the "
             f"result without a break, and only the time since the last checkpoint was lost."
         )
+    if equality is not None:
+        pairs = equality["pairs"]
+        repeats = [pair for name, pair in pairs.items() if "twice" in name or "break" in name]
+        same = sum(pair["same_model_bytes"] and pair["same_score_bits"] for pair in repeats)
+        most = max(pair["largest_difference_nats"] for pair in pairs.values())
+        lines.append(
+            f"With the same numbers of threads and workers, {same} of {len(repeats)} trainings that were repeated or "
+            "broken off and continued gave the same bits. Other numbers, and scores in smaller chunks, change a "
+            f"log-probability by at most {most:.0e} nats."
+        )
     if fuzzing is not None:
         count = f"{len(fuzzing['targets'])}"
+        mended = sum(len(target.get("mended", ())) for target in fuzzing["targets"].values())
         what = "no crash, no other exception" if not fuzzing["findings"] else f"{fuzzing['findings']} findings"
+        if mended:
+            what += f"; {mended} {'defect' if mended == 1 else 'defects'} found on the way and mended"
         lines.append(
             f"{fuzzing['executions']:,} damaged files for {count} loaders, each loaded or refused with a message: "
             f"{what}."
@@ -101,21 +124,28 @@ def fault_part(record: Record) -> str:
             str(fault["most_epochs_lost"]),
             str(fault["wrong_code"]),
             str(fault["lost_too_much"]),
+            str(fault["kept_elsewhere"]),
         ]
         for name, fault in record["results"]["by fault"].items()
     ]
     every = record["results"]["epochs between checkpoints"]
     heads = ["fault", "struck", "most epochs trained again", "wrong exit codes", "lost more than a checkpoint"]
+    heads.append("model kept elsewhere")
+    found, early = record["results"], record["results"]["first seconds"]
     return f"""## Faults in the middle of a training
 
 {table(heads, rows)}
 
-A checkpoint is written every {every} epochs here. {origin(record["environment"])}"""
+A checkpoint is written every {every} epochs here. Continued trainings that ended with the model file of the undisturbed
+one, to the bit: {found["bit-identical"]} of {found["trainings finished"]}. Temporary files left: \
+{found["temporary files left"]}. Ctrl-C in the first seconds of a command: {early["code 130"]} of {early["struck"]}
+ended with code 130, with {early["tracebacks"]} tracebacks. {origin(record["environment"])}"""
 
 
 def fuzzing_part(record: Record) -> str:
     """Executions by loader and outcome."""
     rows = []
+    least = min(target["seconds"] for target in record["targets"].values())
     for name, target in record["targets"].items():
         refused = sum(count for kind, count in target["outcomes"].items() if kind not in ("loaded", "finding"))
         rows.append(
@@ -125,11 +155,12 @@ def fuzzing_part(record: Record) -> str:
                 f"{target['outcomes'].get('loaded', 0):,}",
                 f"{refused:,}",
                 str(len(target["findings"])),
+                str(len(target.get("mended", ()))),
                 f"{target.get('slowest_seconds', 0):.2f} s",
                 f"{target.get('largest_growth_mib', 0)} MiB",
             ]
         )
-    heads = ["loader", "executions", "loaded", "refused", "findings", "slowest", "largest growth of memory"]
+    heads = ["loader", "executions", "loaded", "refused", "findings", "mended", "slowest", "largest growth of memory"]
     return f"""## Damaged files
 
 A file of the corpus is damaged, byte by byte or behind its checksums, and loaded. A finding is a crash, an exception
@@ -137,7 +168,8 @@ that is not a `CircurveError`, a message longer than 2,000 characters, or more m
 
 {table(heads, rows)}
 
-{record["seconds"]:,.0f} seconds in all, `make stress` takes an hour. {origin(record["environment"])}{note(record)}"""
+{record["seconds"]:,.0f} seconds in all, at least {least:.0f} for each loader; `make stress` takes an hour.
+{origin(record["environment"])}{note(record)}"""
 
 
 def hostile_part(record: Record) -> str:
@@ -174,12 +206,79 @@ Memory is the growth of a new process, the largest of three runs; CPU time is th
 {origin(record["environment"])}{note(record)}"""
 
 
+def stream_part(record: Record) -> str:
+    """Memory while data are read from the disk."""
+    found = record["results"]
+    rows = [
+        [
+            SOURCES[kind["kind"]],
+            f"{kind['peak_gib']:.2f} GiB",
+            f"{kind['rows_per_second']:,}",
+            f"{kind['rows_per_second_beside_memory']:.0%}",
+            "yes" if kind["same_bits_as_in_memory"] else "no",
+            f"{kind['train_ll']:.4f}",
+        ]
+        for kind in found["kinds"]
+    ]
+    heads = ["source", "peak memory", "rows per second", "rate", "same bits as in memory", "train log-likelihood"]
+    return f"""## Memory under streams
+
+{found["rows"]:,} rows x {found["variables"]} columns, {found["epochs"]} epochs. Row groups of Parquet are shuffled, so
+its batches differ.
+
+{table(heads, rows)}
+
+{origin(record["environment"])}"""
+
+
+def speed_up(found: Record) -> str:
+    """Two workers beside one, where the machine had time for both."""
+    load, cores = found["load_average"], found["cores"]
+    if load is not None and load > cores + 1:
+        busy = f"other programs were running (load average {load} on {cores} cores)"
+        return f"The speed-up of two workers is not known: {busy}. An idle machine is needed to measure it."
+    faster = f"Two workers of one thread each are {found['speed_up']:.2f} times as fast as one"
+    return f"{faster}, medians of {found['turns']} turns."
+
+
+def equality_part(record: Record) -> str:
+    """Determinism, resume and workers."""
+    rows = [
+        [
+            name,
+            "yes" if pair["same_model_bytes"] else "no",
+            "yes" if pair["same_score_bits"] else "no",
+            "0" if not pair["largest_difference_nats"] else f"{pair['largest_difference_nats']:.1e}",
+        ]
+        for name, pair in record["pairs"].items()
+    ]
+    heads = ["compared", "same model file", "same bits of scores", "largest difference, nats"]
+    size, speed = record["size"], record["workers"]
+    return f"""## Threads, chunks, breaks and workers
+
+Trainings of one circuit on {size["rows"]:,} rows x {size["variables"]} columns, {size["units"]} units, batches of
+{size["batch"]:,}, one thread and float32 where nothing else is said. The difference is the largest of 2,000
+log-probabilities.
+
+{table(heads, rows)}
+
+{speed_up(speed)}
+{origin(record["environment"])}{note(record)}"""
+
+
 def page() -> str:
     """The whole page."""
-    fuzzing, hostile, faults = read(FUZZING), read(HOSTILE), read(FAULTS)
-    made = [(fault_part, faults), (hostile_part, hostile), (fuzzing_part, fuzzing)]
+    files = {"fuzzing": FUZZING, "hostile": HOSTILE, "faults": FAULTS, "equality": EQUALITY, "streams": STREAMS}
+    records = {name: read(path) for name, path in files.items()}
+    made = [
+        (fault_part, records["faults"]),
+        (equality_part, records["equality"]),
+        (stream_part, records["streams"]),
+        (hostile_part, records["hostile"]),
+        (fuzzing_part, records["fuzzing"]),
+    ]
     parts = "\n\n".join(part(record) for part, record in made if record is not None)
-    lines = "\n".join(f"- {line}" for line in findings(fuzzing, hostile, faults))
+    lines = "\n".join(f"- {line}" for line in findings(records))
     return f"""# Reliability
 
 <!-- written by docs/make_reliability.py from result files; do not edit -->

@@ -236,7 +236,7 @@ def reading() -> str:
             f"{f['rows']:,} x {f['columns']}",
             f["read_by"],
             f"{f['seconds']['circurve']:.2f}",
-            f"{f['seconds']['without polars']:.2f}",
+            f"{f['seconds']['without pandas']:.2f}",
             f"{f['seconds']['pandas']:.2f}",
             f"{f['own_reader_seconds_for_a_tenth']:.2f}",
         ]
@@ -257,7 +257,7 @@ def reading() -> str:
             f"either "
             f"reader well. Processor seconds, Circurve and pandas in turn: {listed(used)}. "
         )
-    heads = ["numbers", "size", "read by", "seconds", "without polars", "pandas.read_csv", "a tenth without pyarrow"]
+    heads = ["numbers", "size", "read by", "seconds", "without pandas", "pandas.read_csv", "a tenth without pyarrow"]
     return f"""Reading a CSV file {listed(said)}; every number is checked and put into one table.
 
 {table(heads, body)}

@@ -46,8 +46,8 @@ def large_data_page() -> str:
 
 <!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
 
-1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, a Parquet or Arrow
-   file, a folder of them, a torch `DataLoader`, or any iterable of batches.
+1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, an .npy, Parquet or
+   Arrow file, a folder of them, a torch `DataLoader`, or any iterable of batches.
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
@@ -95,6 +95,10 @@ epoch.
 
 Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the
 command line, folders are streamed, and files with more than {1 << 27:,} values.
+
+Before a block is read, what it would take is worked out from the file's metadata. Files with a block that needs more
+than ten times their size and more than 256 MB are refused: write smaller row groups, or say
+`open_stream(..., trust=True)`.
 
 ## Measured
 

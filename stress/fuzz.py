@@ -64,6 +64,7 @@ def run_target(name: str, seconds: float, seed: int, folder: Path) -> dict[str, 
             findings.append([outcome, kept.name])
         outcomes[outcome if not outcome.startswith("finding") else "finding"] += 1
     return {
+        "seconds": round(seconds, 1),
         "executions": sum(outcomes.values()),
         "outcomes": dict(sorted(outcomes.items())),
         "findings": findings,
@@ -89,7 +90,7 @@ def in_process(name: str, seconds: float, seed: int, folder: Path) -> dict[str, 
     if done.returncode == 0:
         return dict(json.loads(done.stdout.splitlines()[-1]))
     reason = f"finding: the process ended with {done.returncode}: {done.stderr.strip()[-300:]}"
-    return {"executions": 0, "outcomes": {"finding": 1}, "findings": [[reason, "case"]]}
+    return {"seconds": round(seconds, 1), "executions": 0, "outcomes": {"finding": 1}, "findings": [[reason, "case"]]}
 
 
 def main() -> None:
@@ -108,28 +109,31 @@ def main() -> None:
     from fuzz_targets import TARGETS
 
     names = arguments.only.split(",") if arguments.only else list(TARGETS)
-    results = {}
+    environment = describe_environment(portable_command(["python", "stress/fuzz.py", *sys.argv[1:]]), "cpu")
+    results: dict[str, dict[str, Any]] = {}
     with TemporaryDirectory() as temporary:
         for place, name in enumerate(names):
             folder = (arguments.findings or Path(temporary)) / name
             folder.mkdir(parents=True, exist_ok=True)
             results[name] = in_process(name, arguments.seconds / len(names), arguments.seed + place, folder)
             print(name, json.dumps(results[name]), flush=True)
-    environment = describe_environment(portable_command(["python", "stress/fuzz.py", *sys.argv[1:]]), "cpu")
-    total = sum(result["executions"] for result in results.values())
+            write(arguments.out, environment, arguments.seed, results)
     findings = sum(len(result["findings"]) for result in results.values())
+    sys.exit(1 if findings else 0)
+
+
+def write(path: Path, environment: dict[str, Any], seed: int, results: dict[str, dict[str, Any]]) -> None:
+    """The record of the loaders so far: a run that is broken off keeps what it has."""
     document = {
         "environment": environment,
-        "seconds": arguments.seconds,
-        "seed": arguments.seed,
-        "executions": total,
-        "findings": findings,
+        "seconds": round(sum(result["seconds"] for result in results.values()), 1),
+        "seed": seed,
+        "executions": sum(result["executions"] for result in results.values()),
+        "findings": sum(len(result["findings"]) for result in results.values()),
         "targets": results,
     }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"{total:,} executions, {findings} findings, in {arguments.out}")
-    sys.exit(1 if findings else 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

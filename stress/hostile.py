@@ -150,10 +150,16 @@ CASES: dict[str, tuple[str, str, str, Callable[[], bytes]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--only", default="", help="a part of the names of cases; the others stay as recorded")
     arguments = parser.parse_args()
+    recorded = json.loads(arguments.out.read_text())["cases"] if arguments.only else []
+    known = {case["name"]: case for case in recorded}
     cases = []
     with TemporaryDirectory() as folder:
         for name, (kind, loader, suffix, make) in CASES.items():
+            if arguments.only not in name:
+                cases += [known[name]] if name in known else []
+                continue
             path = Path(folder) / f"case{suffix}"
             path.write_bytes(make())
             found = [measure(loader, path) for _ in range(REPEATS)]
@@ -175,6 +181,10 @@ def main() -> None:
                 }
             )
             print(json.dumps(cases[-1]), flush=True)
+    if arguments.only:  # the record keeps the command of the other cases
+        document = {**json.loads(arguments.out.read_text()), "cases": cases}
+        arguments.out.write_text(json.dumps(document, indent=1) + "\n")
+        return
     environment = describe_environment(portable_command(["python", "stress/hostile.py", *sys.argv[1:]]), "cpu")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps({"environment": environment, "cases": cases}, indent=1) + "\n")

@@ -49,9 +49,16 @@ class Target:
     inside: Mutation | None = None
     """Damage behind checksums and archives, where byte-wise damage does not reach."""
 
+    folder: str | None = None
+    """Where its corpus lies, if not under its name."""
+
+    def files(self) -> list[Path]:
+        """The files to begin with."""
+        return sorted((CORPUS / (self.folder or self.name)).iterdir())
+
     def corpus(self) -> list[bytes]:
-        """The whole files to begin with."""
-        return [path.read_bytes() for path in sorted((CORPUS / self.name).iterdir())]
+        """Their content."""
+        return [path.read_bytes() for path in self.files()]
 
     def run(self, path: Path, content: bytes) -> str:
         """Load a file of this content: `loaded`, or the name of the error that refused it. Anything else is raised."""
@@ -247,6 +254,12 @@ def _model(path: Path) -> None:
     cc.load(path)
 
 
+def _stream(path: Path) -> None:
+    """Read all pieces of a file that is streamed."""
+    for _ in cc.open_stream(path).pieces():
+        pass
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -263,5 +276,7 @@ TARGETS = {
         Target("parquet", ".parquet", read_table),
         Target("arrow", ".arrow", read_table),
         Target("feather", ".feather", read_table),
+        Target("streamed parquet", ".parquet", _stream, folder="parquet"),
+        Target("streamed feather", ".feather", _stream, folder="feather"),
     )
 }

@@ -287,8 +287,8 @@ class CircurveWarning(UserWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", cc.CircurveWarning)
     ...     cc.infer_families([[-1], [0], [1]])
-    CircurveWarning: column 1: whole numbers from -1 on, taken as Gaussian; if -1 marks missing values, say missing=-1
-    """
+    CircurveWarning: column 1: whole numbers from -1 up, treated as Gaussian; if -1 marks missing values, pass missing=-1
+    """  # noqa: E501 - what the warning prints
 
     def __init__(self, *parts: str | Argument) -> None:
         super().__init__("".join(map(str, parts)))

@@ -35,6 +35,7 @@ from circurve.engine import (
 from circurve.engine.params import SAVED_TOLERANCE
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
+from circurve.host_memory import without_collector
 from circurve.inputs import Family
 from circurve.inputs.family import same_values
 from circurve.persistence import read_model, write_model
@@ -350,6 +351,7 @@ def _check_precision(dtype: object) -> None:
         raise OptionError(f"dtype must be torch.float32 or torch.float64, not {dtype}")
 
 
+@without_collector()
 def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
     """Read a model file written by `Model.save`.
 

@@ -42,6 +42,7 @@ from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
 from circurve.model_checks import check_cost
 from circurve.schema import Schema
+from circurve.tensor_files import read_arrays
 from circurve.whole_files import reason_of, refuse_special, replace_file
 
 __all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
@@ -102,7 +103,7 @@ def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit,
         size = os.path.getsize(path)
         structure = _verified(file.metadata(), size, trust)[0]
         records = _listed(structure, "nodes")
-        arrays = _tensors(file, records)
+        arrays = _tensors(file, path, records, trust)
         nodes: list[Node] = []
         for index, record in enumerate(records):
             try:
@@ -297,7 +298,7 @@ def _at(nodes: Sequence[Node], positions: object, key: str) -> list[Node]:
     return [nodes[position] for position in positions]
 
 
-def _tensors(file: Any, records: Sequence[Any]) -> dict[str, Array]:
+def _tensors(file: Any, path: str | PathLike[str], records: Sequence[Any], trust: bool) -> dict[str, Array]:
     """The tensors that the structure asks for, in its order; none may be missing, and no other may be there."""
     wanted = dict.fromkeys(name for index, record in enumerate(records) for name in _tensor_names(index, record))
     present = set(file.keys())
@@ -306,13 +307,7 @@ def _tensors(file: Any, records: Sequence[Any]) -> dict[str, Array]:
         raise FileFormatError(f"the tensor {missing!r} is missing")
     if len(present) > len(wanted):
         raise FileFormatError(f"the tensor {min(present - wanted.keys())!r} belongs to no node")
-    arrays: dict[str, Array] = {}
-    for name in wanted:
-        dtype, allowed = file.get_slice(name).get_dtype(), DTYPES[name.split(".")[0]]
-        if dtype not in allowed:
-            raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
-        arrays[name] = file.get_tensor(name)
-    return arrays
+    return read_arrays(path, {name: DTYPES[name.split(".")[0]] for name in wanted}, trust)
 
 
 def _tensor_names(index: int, record: Any) -> list[str]:

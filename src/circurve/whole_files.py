@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and what becomes of those that a killed process left half-written.
+"""Files that are written whole or not at all, what becomes of those that a killed process left half-written, and locks.
 
 A file is written as `.circurve-HOST-PID-TOKEN.tmp` and then renamed. HOST is a short hash of the machine's name, since
 two machines that share a disk may use the same process number.
@@ -6,6 +6,7 @@ two machines that share a disk may use the same process number.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -13,16 +14,32 @@ import secrets
 import shutil
 import socket
 import stat
+import sys
 import time
 from contextlib import suppress
 from os import PathLike
 
 from circurve.errors import FileAccessError
 
-__all__ = ["MAX_AGE", "clean_leftovers", "reason_of", "refuse_special", "replace_file", "temporary_name"]
+__all__ = [
+    "LOCK_NAME",
+    "MAX_AGE",
+    "clean_leftovers",
+    "lock_file",
+    "reason_of",
+    "refuse_special",
+    "replace_file",
+    "temporary_name",
+]
 
 MAX_AGE = 24 * 3600.0
 """Seconds after which a temporary file is a leftover, whoever wrote it: none is written for so long."""
+
+LOCK_NAME = ".lock"
+"""The file in a folder that the one process which writes there has locked. It stays; the lock ends with the process."""
+
+TAKEN = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+"""What systems answer if another process has the lock. Anything else means a file system without locks."""
 
 PATTERN = re.compile(r"\.circurve-(?:([0-9a-f]{6})-(\d+)-)?[0-9a-f]{16}\.tmp")
 
@@ -105,3 +122,19 @@ def refuse_special(path: str) -> None:
 def reason_of(error: OSError | ValueError) -> str:
     """What the system says, without the number of the error and the path."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def lock_file(number: int) -> bool:
+    """Lock an open file until it is closed or the process ends, however it ends; False if another process has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415 - only there
+
+            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415 - not on Windows
+
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in TAKEN
+    return True

@@ -131,3 +131,16 @@ def test_holes_of_a_file_are_filled(saved: Path, tmp_path: Path) -> None:
     assert all(value for row in rows for value in row.values())
     assert "would overwrite the data" in error_line(run("impute", saved, source, "--out", source))
     assert "--how must be one of" in error_line(run("impute", saved, source, "--how", "best"))
+
+
+def test_every_question_has_a_memory_budget(invoke, model, table):
+    for words in (
+        f"query {model} a",
+        f"sample {model} -n 5",
+        f"impute {model} {table}",
+        f"statistics {model} {table} --out s.npz",
+    ):
+        assert invoke(f"{words} --memory-budget 10MB").exit_code == 0, words
+        assert "--memory-budget" in error_line(invoke(f"{words} --memory-budget none")), words
+    line = error_line(invoke(f"sample {model} -n 1000 --memory-budget 1kB"))
+    assert line.startswith("sample needs 80 kB (rows 80 kB), but --memory-budget 1000 is less: draw fewer rows at once")

@@ -237,6 +237,11 @@ class TestDataFrames:
         np.testing.assert_array_equal(as_table(Derived([[1, 2]], columns=["a", "b"])), [[1, 2]])
         assert refusal(Derived([[1, 2]], columns=["a", "a"])) == "two columns have the name 'a'; rename one of them"
 
+    def test_repeated_names_of_an_arrow_table_are_refused(self) -> None:
+        pyarrow = pytest.importorskip("pyarrow")
+        table = pyarrow.table([[1, 2], [3, 4]], names=["a", "a"])
+        assert refusal(table) == "two columns have the name 'a'; rename one of them"
+
     @pytest.mark.parametrize("dtype", [object, "str", "category"])
     def test_text_becomes_categories(self, dtype: str) -> None:
         frame = pd.DataFrame({"n": [1, 2, 3], "city": pd.Series(["Rome", "Oslo", None], dtype=dtype)})

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pandas.io.parsers.readers as pandas_readers
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -39,12 +40,14 @@ def without_pyarrow(monkeypatch):
     monkeypatch.setattr("circurve.data.arrow.find_spec", lambda name: None)
 
 
-def without_polars(monkeypatch):
-    monkeypatch.setattr("circurve.data.arrow._polars_for", lambda table, size: None)
+def without_pandas(monkeypatch):
+    monkeypatch.setattr("circurve.data.arrow._pandas_for", lambda table, line: None)
 
 
-def with_polars(monkeypatch):
-    assert pl.__name__ in sys.modules  # nothing to change
+def with_pandas(monkeypatch):
+    """Several threads of pandas, also for short texts."""
+    for name, value in (("READ_MIN_BYTES", 64), ("MIN_CHUNK_ROWS", 2), ("CHUNK_BYTES", 100)):
+        monkeypatch.setattr(pandas_readers, f"_PARALLEL_{name}", value, raising=False)
 
 
 def both(text, path="x.csv", **options):
@@ -148,14 +151,7 @@ def test_a_large_file_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, 
     text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(10_000))
     text = text.replace(*(change or ("", ""))).replace(",0.5", f",{fraction}")
     (tmp_path / "x.csv").write_bytes(text.encode())
-    outcomes = []
-    for prepare in (without_pyarrow, without_polars, with_polars):
-        with pytest.MonkeyPatch.context() as patch:
-            prepare(patch)
-            try:
-                outcomes.append(read_table(tmp_path / "x.csv"))
-            except DataError as error:
-                outcomes.append(str(error))
+    outcomes = of_each_reader(tmp_path / "x.csv")
     if reader is None:
         assert isinstance(outcomes[0], str)
         assert outcomes[0] == outcomes[1] == outcomes[2]
@@ -165,13 +161,117 @@ def test_a_large_file_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, 
         assert outcomes[1].source.startswith(reader)
 
 
-def test_polars_reads_real_numbers_where_it_is_imported_and_the_source_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("circurve.data.arrow.FIRST_PART", 1 << 12)
-    for number, readers in ((0.5, f" and polars {pl.__version__}"), (15, "")):
-        (tmp_path / "x.csv").write_text("a,b\n" + f"{number},7\n" * 20_000)
-        table = read_table(tmp_path / "x.csv")
-        assert table.source == f"pyarrow {pa.__version__}{readers}"
-        np.testing.assert_array_equal(table, [[number, 7]] * 20_000)
+@pytest.mark.parametrize(("other", "readers"), [(7.25, f" and pandas {pd.__version__}"), (np.nan, "")])
+def test_pandas_reads_real_numbers_where_it_is_imported_and_the_source_says_so(tmp_path, other, readers):
+    (tmp_path / "x.csv").write_text("a,b\n" + f"0.5,{other}\n" * 40_000)
+    table = read_table(tmp_path / "x.csv")
+    assert table.source == f"pyarrow {pa.__version__}{readers}"
+    np.testing.assert_array_equal(table, [[0.5, other]] * 40_000)
+
+
+@pytest.mark.parametrize("version", [None, "3.0.2", "2.3.3", "unknown"])
+def test_without_a_new_pandas_pyarrow_reads(tmp_path, monkeypatch, version):
+    (tmp_path / "x.csv").write_text("a,b\n" + "0.5,7.25\n" * 40_000)
+    if version is None:
+        monkeypatch.delitem(sys.modules, "pandas")
+    else:
+        monkeypatch.setattr(pd, "__version__", version)
+    assert read_table(tmp_path / "x.csv").source == f"pyarrow {pa.__version__}"
+
+
+def test_numbers_that_pandas_reads_are_those_nearest_to_the_text(tmp_path):
+    values = np.random.default_rng(0).integers(0, 2**63, 30_000).view(np.float64)
+    values = values[np.isfinite(values)][:20_000].reshape(-1, 4)
+    (tmp_path / "x.csv").write_text("".join(",".join(map(repr, row)) + "\n" for row in values.tolist()))
+    table = read_table(tmp_path / "x.csv")
+    assert "pandas" in table.source
+    np.testing.assert_array_equal(np.asarray(table), values)
+
+
+def of_each_reader(path):
+    """What the own reader, pyarrow, and pandas make of a file: a table, or a message."""
+    outcomes = []
+    for prepare in (without_pyarrow, without_pandas, with_pandas):
+        with pytest.MonkeyPatch.context() as patch:
+            prepare(patch)
+            try:
+                outcomes.append(read_table(path))
+            except DataError as error:
+                outcomes.append(str(error))
+    return outcomes
+
+
+ODD = [
+    "\n",
+    "\r",
+    "\n\n",
+    "\r\r\n",
+    "\n \n",
+    ",",
+    ",,",
+    "\n,",
+    "7,8\n",
+    "7,8,9\n",
+    "'",
+    " ",
+    "\t",
+    ";",
+    "#",
+    "\\",
+    "\0",
+    "é",
+]
+ODD += [
+    "NA",
+    "nan",
+    "?",
+    "inf",
+    "Infinity",
+    "True",
+    "False",
+    "0x1f",
+    "1_000",
+    "-",
+    "+",
+    ".",
+    "e",
+    "1e400",
+    "-0.0",
+    "\ufeff",
+]
+places = st.tuples(st.floats(0, 1), st.sampled_from(ODD), st.integers(0, 12), st.booleans())
+
+
+@given(
+    rows=st.lists(st.lists(st.floats(-1e9, 1e9).map(repr), min_size=2, max_size=2), min_size=12, max_size=40),
+    header=st.booleans(),
+    end=st.sampled_from(["\n", "\r\n"]),
+    ended=st.booleans(),
+    damage=st.lists(places, max_size=3),
+)
+@settings(max_examples=150, deadline=None)
+def test_all_readers_agree_on_odd_texts(tmp_path_factory, rows, header, end, ended, damage):
+    """Real numbers with something else in a few places: at the beginning of a line, or anywhere."""
+    text = end.join(",".join(row) for row in ([["a", "b"]] if header else []) + rows) + (end if ended else "")
+    for share, odd, replaced, at_line in damage:
+        at = int(share * len(text))
+        at = text.find("\n", at) + 1 if at_line else at
+        text = text[:at] + odd + text[at + replaced :]
+    path = tmp_path_factory.mktemp("odd") / "x.csv"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("circurve.data.text.SNIFFED_BYTES", 64)
+        patch.setattr("circurve.data.arrow.FIRST_PART", 64)
+        patch.setattr("circurve.data.arrow.PART", 100)
+        own, by_pyarrow, by_pandas = of_each_reader(path)
+    assert type(own) is type(by_pyarrow) is type(by_pandas)
+    if isinstance(own, str):
+        assert own == by_pyarrow == by_pandas
+    else:
+        same(own, by_pyarrow)
+        same(own, by_pandas)
+        np.testing.assert_array_equal(np.signbit(own), np.signbit(by_pandas))
+        assert damage or "pandas" in by_pandas.source
 
 
 @pytest.mark.linux

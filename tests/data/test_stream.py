@@ -163,7 +163,7 @@ def test_a_misfit_is_named_by_its_row(tmp_path):
     ("source", "message"),
     [
         (iter([NUMBERS]), "an iterator can be read only once"),
-        ("table.csv", "only .parquet, .arrow, .feather files and folders"),
+        ("table.csv", "only .parquet, .arrow, .feather, .npy files and folders"),
         ("nowhere.parquet", "no such file"),
         (lambda: iter(()), "has no batches"),
         ([(NUMBERS, NUMBERS)], "several tensors"),

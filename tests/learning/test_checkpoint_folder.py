@@ -24,8 +24,8 @@ OPTIONS = {"epochs": 7, "batch_size": 20, "progress": False}
 def test_the_last_two_are_kept_and_nothing_is_pickled(tmp_path):
     quick(CIRCUIT, TRAIN, **OPTIONS, checkpoint=tmp_path / "new" / "folder", checkpoint_every="2 epochs")
     names = sorted(os.listdir(tmp_path / "new" / "folder"))
-    assert names == ["epoch-000006.safetensors", "epoch-000007.safetensors", "training.json"]
-    for name in names[:2]:
+    assert names == [".lock", "epoch-000006.safetensors", "epoch-000007.safetensors", "training.json"]
+    for name in names[1:3]:
         content = (tmp_path / "new" / "folder" / name).read_bytes()
         length = int.from_bytes(content[:8], "little")
         header = json.loads(content[8 : 8 + length])
@@ -88,7 +88,7 @@ def test_if_all_are_damaged_nothing_is_guessed(tmp_path):
     for name in ("epoch-000003.safetensors", "epoch-000004.safetensors"):
         (tmp_path / name).write_bytes(b"x")
     with (
-        pytest.warns(CircurveWarning, match="going back"),
+        pytest.warns(CircurveWarning, match="using the earlier checkpoint"),
         pytest.raises(FileFormatError, match="there is no other complete checkpoint: delete"),
     ):
         quick(CIRCUIT, TRAIN, **options)
@@ -172,7 +172,8 @@ def test_without_space_training_goes_on_and_the_last_checkpoint_stays(tmp_path, 
     assert len(texts) == 1  # one line, not one in each epoch
     assert "no checkpoint after epoch 3: cannot write" in texts[0]
     assert "No space left on device; the checkpoint of epoch 2 is kept, and training continues" in texts[0]
-    assert sorted(os.listdir(tmp_path)) == ["epoch-000001.safetensors", "epoch-000002.safetensors", "training.json"]
+    states = ["epoch-000001.safetensors", "epoch-000002.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == [".lock", *states, "training.json"]
     assert_equal_to_the_bit(quick(CIRCUIT, TRAIN, **options), quick(CIRCUIT, TRAIN, **OPTIONS))
 
 

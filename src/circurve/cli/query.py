@@ -10,6 +10,7 @@ import typer
 
 from circurve.cli import options
 from circurve.cli.files import cells, csv_text
+from circurve.cli.parse import parse_bytes
 from circurve.cli.question import Question, read_question
 from circurve.cli.safe_text import visible
 from circurve.cli.show import print_facts, print_heading, print_json, print_table, significant
@@ -17,6 +18,7 @@ from circurve.data import columns_of
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.model import load as load_model
+from circurve.queries import limited
 
 __all__ = ["query"]
 
@@ -37,11 +39,12 @@ QuestionArgument = Annotated[
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of tables.")]
 
 
-def query(
+def query(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
     question: QuestionArgument,
     *,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
     as_csv: CsvOption = False,
@@ -55,7 +58,7 @@ def query(
     """
     if as_json and as_csv:
         raise OptionError("--json and --csv cannot be combined; leave one of them out")
-    loaded = load_model(model, device, trust=trust)
+    loaded = limited(load_model(model, device, trust=trust), parse_bytes(memory_budget))
     asked = read_question(question, loaded.schema)
     given = asked.given or None
     answer: dict[str, Any] = {"command": "query", "model": str(model), "question": question}

@@ -11,7 +11,7 @@ import typer
 from circurve.cli import options
 from circurve.cli.files import check_rows, write_rows
 from circurve.cli.loading import STANDARD, Source, check_known, files_of, load, parts_of, source_for, without
-from circurve.cli.parse import parse_dropped
+from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.question import read_evidence
 from circurve.cli.show import print_facts
 from circurve.data import Table, columns_of
@@ -20,6 +20,7 @@ from circurve.data.recode import decode_column
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.model import load as load_model
+from circurve.queries import limited
 from circurve.schema import Coding
 
 __all__ = ["impute", "sample"]
@@ -53,13 +54,14 @@ def sample(  # noqa: PLR0913 - each parameter is an option
     seed: options.DrawSeedOption = options.SEED,
     out: RowsOutOption = STANDARD,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     trust: options.TrustOption = False,
 ) -> None:
     """Draw rows from a model, with some values given if you like."""
     if n < 1:
         raise OptionError(f"-n must be a whole number >= 1, not {n}")
     check_rows("--out", out, (model,))
-    loaded = load_model(model, device, trust=trust)
+    loaded = limited(load_model(model, device, trust=trust), parse_bytes(memory_budget))
     evidence = read_evidence(given, loaded.schema) or None
     _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"})
 
@@ -76,6 +78,7 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     types: options.CopiedOption = None,
     header: options.HeaderOption = None,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     trust: options.TrustOption = False,
 ) -> None:
     """Fill the missing cells of a table from a model.
@@ -87,7 +90,7 @@ def impute(  # noqa: PLR0913 - each parameter is an option
         raise OptionError(f"--how must be one of {', '.join(HOWS)}, not {how!r}")
     source, copied = Source(data, None, header, missing, trust=trust), parse_dropped(types)
     check_rows("--out", out, (model, *files_of(source)))
-    loaded = load_model(model, device, trust=trust)
+    loaded = limited(load_model(model, device, trust=trust), parse_bytes(memory_budget))
     dataset = load(source_for(loaded, source))
     if len(parts_of(dataset)) > 1:
         raise OptionError(f"{data} has several parts; impute takes a file with one table")

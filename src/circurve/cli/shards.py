@@ -11,7 +11,7 @@ import typer
 from circurve.cli import options
 from circurve.cli.files import check_target, read_training
 from circurve.cli.loading import Part, Source, files_of, load, parts_for, source_for
-from circurve.cli.parse import parse_dropped
+from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_json, significant
 from circurve.curvature.shards import ShardStatistics, load_statistics, merge_statistics
 from circurve.curvature.shards import statistics as measure
@@ -37,6 +37,7 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
     ] = None,
     split: options.PartOption = Part.train,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     data_dir: options.DataDirOption = None,
     missing: options.MissingOption = None,
     types: options.DroppedOption = None,
@@ -58,7 +59,7 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
     training = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
     part = next(iter(parts_for(loaded, dataset, split, training, data).values()))
     with about(data):
-        found = measure(loaded, part, shard=place)
+        found = measure(loaded, part, shard=place, memory_budget=parse_bytes(memory_budget))
     found.save(out)
     report = {"command": "statistics", "model": str(model), "dataset": dataset.name, **_facts(found), "out": str(out)}
     print_json(report) if as_json else _print(report)

@@ -104,25 +104,32 @@ class ShardStatistics:
 
 
 def statistics(
-    model: Model, x: Any, *, shard: tuple[int, int] | None = None, missing: int | None = None
+    model: Model,
+    x: Any,
+    *,
+    shard: tuple[int, int] | None = None,
+    missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> ShardStatistics:
     """The statistics of the rows of x, or of shard i of n of them (`shard=(i, n)`, from 1), under a model.
 
     All machines cut the same table in the same way, or each has rows of its own and gives no `shard`. Two E-steps in
-    float64.
+    float64. `memory_budget` in bytes covers data, results and buffers.
     """
     table = as_table(x, missing=missing)
     name = f"rows {_hash(table.values)}" if shard is None else f"{shard[0]}/{shard[1]}"
     part = table if shard is None else table[shard_rows(len(table), *shard)]
     exact = model.to(dtype=torch.float64)
     samples = samples_of(exact, part)
-    record = curvature(exact, part)
+    record = curvature(exact, part, memory_budget=memory_budget)
     backend = exact.backend
 
     def measured(size: int) -> Statistics:
         return backend.statistics(exact.params, chunks(samples, size, torch.float64), EVERYTHING)
 
-    sums = within_memory(backend, min(len(samples), chunk_size(backend, backward=True)), measured)
+    sums = within_memory(
+        backend, min(len(samples), chunk_size(backend, backward=True, memory_budget=memory_budget)), measured
+    )
     return ShardStatistics(fingerprint(model), (name,), len(samples), _on_cpu(sums), record)
 
 

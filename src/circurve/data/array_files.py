@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import zipfile
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from circurve.bounds import check_expansion
+from circurve.bounds import check_expansion, cut
 from circurve.data.convert import Array
 from circurve.errors import DataError
 
-__all__ = ["read_npy", "read_npz"]
+__all__ = ["mapped_npy", "read_npy", "read_npz"]
 
 MAX_HEADER = 10_000
 """Bytes of the header of an array; numpy's own limit for headers that it evaluates."""
@@ -29,6 +31,19 @@ def read_npy(file: IO[bytes], size: int, trust: bool) -> Array:
     """The array of an .npy file of `size` bytes."""
     _check_header(file, size, size, trust, as_table=True)
     return _read(file)
+
+
+def mapped_npy(path: Path) -> Array:
+    """The array of an .npy file, mapped, once the file is found to hold what its header declares."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            _check_header(file, size, size, trust=True, as_table=False)
+        return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except Exception as error:  # numpy raises whatever the damage trips over
+        raise DataError(f"{path}: cannot be read as a stream: {cut(str(error))}") from None
 
 
 def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> dict[str, Array]:
@@ -74,7 +89,7 @@ def _check_header(file: IO[bytes], held: int, size: int, trust: bool, as_table: 
         raise ValueError("it contains Python objects, which are never loaded")
     declared = math.prod(shape) * dtype.itemsize
     if declared > held - head.tell():
-        raise ValueError(f"its header declares {declared:,} bytes, but the file has only {held:,}")
+        raise ValueError(f"its header declares {declared:,} bytes, but only {held - head.tell():,} follow")
     needed = declared * (COPIES.get(dtype.kind, 3) if as_table else 1)
     check_expansion(needed, size, trust, DataError)
     if file.seekable() and not isinstance(file, zipfile.ZipExtFile):

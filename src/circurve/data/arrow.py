@@ -8,8 +8,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from csv import QUOTE_NONE
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, islice, pairwise
 from mmap import ACCESS_READ, mmap
@@ -27,20 +27,31 @@ from circurve.schema import Coding
 if TYPE_CHECKING:
     from circurve.data.text import Layout
 
-__all__ = ["arrow_name", "read_fields", "read_frame_file", "read_numbers"]
+__all__ = ["BYTE_ORDER_MARK", "arrow_name", "read_fields", "read_frame_file", "read_numbers"]
 
 MARKS = sorted({variant for mark in MISSING for variant in (mark, mark.upper(), mark.title())} | {"NaN", "<NA>"})
 TRUE, FALSE = ([word, word.upper(), word.title()] for word in ("true", "false"))
-FIRST_PART, PART, BLOCK = 1 << 17, 1 << 22, 1 << 20
+FIRST_PART, MIN_PART, PART, BLOCK = 1 << 17, 1 << 20, 1 << 22, 1 << 20
 """Bytes of a text that one thread reads at a time, at first and later, and that pyarrow holds apart."""
 
+PARTS, LONG_PART = 32, 1 << 12
+"""A text is cut into so many parts or more. Parts have at least so many bytes for each column, which takes time."""
+
+PARTS_PER_THREAD = 5
+"""A part takes up to 11 times its size while it is read, so few of the parts may be in memory at a time."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
 
-BATCH_ROWS = 1 << 16
-"""Rows that polars hands over at a time."""
+PARALLEL_PANDAS = (3, 1)
+"""The first version of pandas whose `read_csv` reads a text with several threads."""
 
-WORTH_AN_IMPORT = 1 << 29
-"""Bytes of a text from which on polars saves more time than its import takes."""
+PANDAS_BYTES_PER_CELL = 3
+"""Texts with fewer bytes for each number would take pandas more memory than a file of that size may take."""
+
+OF_NUMBERS = b"0123456789+-.eE,;\t \r\n"
+LOOKS, LOOK, MAX_STEP = 1 << 10, 1 << 10, 1 << 18
+"""In so many places a text is looked at, for its lines so many bytes each; at most so many bytes lie between them."""
 
 
 def arrow_name() -> str:
@@ -59,28 +70,39 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     if find_spec("pyarrow") is None:
         return None
     text = source if isinstance(source, bytes) else _mapped(source)
-    cuts = [0, text.find(b"\n", FIRST_PART) + 1 or len(text)]
-    while cuts[-1] < len(text):
-        cuts.append(text.find(b"\n", cuts[-1] + PART) + 1 or len(text))
+    cuts = _cuts(text, layout.width)
     view = memoryview(text)
     first = _parsed(view[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
     if first is None or (kind := _common_type(first, view[: cuts[1]])) is None:
         return None
-    polars = _polars_for(first, len(text)) if len(cuts) > 2 else None
-    room = int(1.02 * len(first) * len(text) / cuts[1])
-    if polars is not None and (values := _joined(_parts_by_polars(polars, source, layout), room)) is not None:
-        return values, f"{arrow_name()} and polars {polars.__version__}"
+    room = _expected_rows(view, len(first), cuts[1])
+    if isinstance(source, Path) and len(cuts) > 2 and (pandas := _pandas_for(first, len(text) / room)) is not None:
+        values = None if _has_words(view[cuts[1] :], len(text) // room) else _by_pandas(pandas, source, layout, first)
+        if values is not None:
+            return values, f"{arrow_name()} and pandas {pandas.__version__}"
     read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        values = _joined(chain([(first.columns, kind)], _ahead(pool, read, cuts[1:])), room)
+    threads = min(os.cpu_count() or 1, 1 + len(cuts) // PARTS_PER_THREAD)
+    with ThreadPoolExecutor(threads) as pool:
+        values = _joined(chain([(first.columns, kind)], _ahead(pool, read, cuts[1:], threads)), room)
         pool.shutdown(cancel_futures=True)
     return None if values is None else (values, arrow_name())
 
 
-def _ahead(pool: ThreadPoolExecutor, read: Callable[[int, int], Any], cuts: Sequence[int]) -> Iterator[Any]:
+def _cuts(text: bytes | mmap, width: int) -> list[int]:
+    """Where the parts of a text begin and end, each after a line."""
+    part = min(PART, max(MIN_PART, LONG_PART * width, len(text) // PARTS))
+    cuts = [0, text.find(b"\n", FIRST_PART) + 1 or len(text)]
+    while cuts[-1] < len(text):
+        cuts.append(text.find(b"\n", cuts[-1] + part) + 1 or len(text))
+    return cuts
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, read: Callable[[int, int], Any], cuts: Sequence[int], threads: int
+) -> Iterator[Any]:
     """`read` of each part, in order; only a few parts are in memory at a time, whatever the length of the text."""
     spans, running = pairwise(cuts), deque[Future[Any]]()
-    for start, end in islice(spans, 1 + (os.cpu_count() or 1)):
+    for start, end in islice(spans, 1 + threads):
         running.append(pool.submit(read, start, end))
     while running:
         yield running.popleft().result()
@@ -119,6 +141,8 @@ def _part_of_numbers(
 ) -> tuple[Sequence[Any], np.dtype[Any]] | None:
     """The columns of a part and a type that holds all of them; None if there is more than numbers in it."""
     part = text[start:end]
+    if bytes(part[:3]) == BYTE_ORDER_MARK:  # pyarrow would skip it, as at the beginning of a file
+        return None
     table = _parsed(part, layout, kinds, **UNQUOTED)
     if table is None:  # a column of whole numbers may hold others from here on
         table = _parsed(part, layout, **UNQUOTED)
@@ -126,34 +150,63 @@ def _part_of_numbers(
     return None if dtype is None else (table.columns, dtype)
 
 
-def _polars_for(first: Any, size: int) -> Any:
-    """The module polars, where it reads the rest of a text that begins with these columns sooner than pyarrow does.
+def _pandas_for(first: Any, line: float) -> Any:
+    """The module pandas, where it reads a text that begins with these columns sooner than pyarrow does; else None.
 
-    That is so for real numbers with nothing missing, once polars is imported; to import it takes longer than to read a
-    text of less than WORTH_AN_IMPORT bytes.
+    That is so for real numbers with nothing missing, and only if the program has imported pandas: to import it takes
+    longer than to read most texts. line: bytes of a line.
     """
+    pandas = sys.modules.get("pandas")
+    version = str(getattr(pandas, "__version__", "")).split(".")[:2]
+    if pandas is None or not all(map(str.isdigit, version)) or tuple(map(int, version)) < PARALLEL_PANDAS:
+        return None
     real = "double" in map(str, first.schema.types) and not any(column.null_count for column in first.columns)
-    loaded = "polars" in sys.modules or (size >= WORTH_AN_IMPORT and find_spec("polars") is not None)
-    polars = import_module("polars") if real and loaded else None
-    return polars if hasattr(getattr(polars, "LazyFrame", None), "collect_batches") else None
+    return pandas if real and line >= PANDAS_BYTES_PER_CELL * first.num_columns else None
 
 
-def _parts_by_polars(
-    polars: Any, source: bytes | Path, layout: Layout
-) -> Iterator[tuple[Sequence[Any], np.dtype[Any]] | None]:
-    """The columns of a text of real numbers, in batches; None where polars refuses it, or finds a value missing.
+def _by_pandas(pandas: Any, path: Path, layout: Layout, first: Any) -> Array | None:  # (N, V)
+    """The values of a text of real numbers that begins with the rows `first`; None where pandas refuses it.
 
-    polars fills short rows and blank lines with missing values, so pyarrow has to look at these.
+    With these options pandas refuses whatever is not a number: missing values, blank lines, quotes, rows of another
+    length.
     """
-    schema = {str(v): polars.Float64 for v in range(layout.width)}
-    options = {"has_header": False, "skip_rows": layout.header_line, "quote_char": None, "glob": False}
     try:
-        frames = polars.scan_csv(source, schema=schema, separator=layout.separator, **options)
-        for frame in frames.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True):
-            columns = frame.get_columns()
-            yield None if any(column.null_count() for column in columns) else (columns, np.dtype(np.float64))
-    except polars.exceptions.PolarsError:
-        yield None
+        frame = pandas.read_csv(
+            path.absolute(),
+            sep=layout.separator,
+            header=None,
+            skiprows=layout.header_line,
+            dtype=np.float64,
+            na_filter=False,
+            skip_blank_lines=False,
+            quoting=QUOTE_NONE,
+            compression=None,
+        )
+    except (ValueError, OverflowError):
+        return None
+    values: Array = frame.to_numpy()
+    if values.shape[1] != layout.width or len(values) < len(first):
+        return None
+    same = (np.array_equal(values[: len(first), v], column.to_numpy()) for v, column in enumerate(first.columns))
+    return values if all(same) else None
+
+
+def _has_words(text: memoryview, line: int) -> bool:
+    """Whether other characters than those of numbers are found in LOOKS places of a text with lines of `line` bytes.
+
+    A thread of pandas that finds nothing but `True` and `False` in a column takes them for 1 and 0. It reads many
+    lines at a time, far more than lie between two places.
+    """
+    span, step = 4 * line, min(max(1, len(text) // LOOKS), MAX_STEP)
+    starts = chain(range(0, len(text), step), [max(0, len(text) - span)])
+    return any(bytes(text[start : start + span]).translate(None, OF_NUMBERS) for start in starts)
+
+
+def _expected_rows(text: memoryview, seen: int, size: int) -> int:
+    """About how many lines a text has, or a few more; the first `size` bytes have `seen` lines."""
+    pieces = [bytes(text[start : start + LOOK]) for start in range(0, len(text), max(LOOK, len(text) // LOOKS))]
+    density = sum(piece.count(b"\n") for piece in pieces) / sum(map(len, pieces))
+    return int(1.02 * len(text) * max(density, seen / size)) + 1
 
 
 def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
@@ -171,7 +224,8 @@ def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
         piece = bytes(text[start : start + BLOCK + 2])  # a blank line may extend over two pieces
         if "int64" in kinds and (b"x" in piece or b"X" in piece):
             return None
-        if gaps and (b"\n\n" in piece or b"\n\r\n" in piece or (start == 0 and piece[:1] in b"\r\n")):
+        blank = any(ends in piece for ends in (b"\n\n", b"\n\r", b"\r\r"))
+        if gaps and (blank or (start == 0 and piece[:1] in b"\r\n")):
             return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)

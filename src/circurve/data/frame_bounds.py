@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 from circurve.bounds import check_expansion
 from circurve.errors import DataError
 
-__all__ = ["check_arrow", "check_parquet", "check_table"]
+__all__ = ["Declared", "arrow_parts", "check_arrow", "check_blocks", "check_parquet", "check_table", "parquet_parts"]
 
 BYTES_PER_CELL = 20
 """A number as it is read, as a float64 in the table, and whether it is there."""
@@ -24,6 +26,51 @@ NOT_COMPRESSED = -1
 MAGIC = b"ARROW1"
 BLOCK_BYTES = 24
 """A place in the footer of an Arrow file: an offset, and two lengths."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a part of a file (a row group, a record batch) says about itself."""
+
+    rows: int
+    unpacked: int
+    """Bytes of its pages or buffers, once they are unpacked."""
+
+
+def check_blocks(blocks: Sequence[Sequence[Declared]], schema: Any, size: int, trust: bool) -> None:
+    """Refuse files that are read block by block, where a block takes too much, or a column of all rows does.
+
+    schema: of the columns that are read. size: bytes of all files.
+    """
+    if any(min(part.rows, part.unpacked) < 0 for block in blocks for part in block):
+        raise DataError("damaged: it declares a negative size")
+    rows = [sum(part.rows for part in block) for block in blocks]
+    unpacked = [sum(part.unpacked for part in block) for block in blocks]
+    largest = max(2 * held + cost_of(schema, count) for held, count in zip(unpacked, rows, strict=True))
+    check_expansion(max(largest, BYTES_PER_CELL * sum(rows)), size, trust, DataError)
+
+
+def parquet_parts(file: Any) -> list[Declared]:
+    """The row groups of pyarrow's `ParquetFile`, by its footer."""
+    groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+    return [Declared(group.num_rows, group.total_byte_size) for group in groups]
+
+
+def arrow_parts(raw: mmap) -> list[Declared]:
+    """The record batches of a mapped Arrow file, by their metadata; what all dictionaries take counts with each.
+
+    Raises ValueError and errors of pyarrow for a damaged file. Buffers are not read.
+    """
+    dictionaries, batches = 0, list[tuple[int, int]]()
+    for message in _messages(raw):
+        reader = _Flatbuffer(bytes(message.metadata))
+        header = reader.table(reader.root, 2)
+        held = max(message.body.size, _unpacked(bytes(message.metadata), message.body))
+        if message.type == "dictionary":
+            dictionaries += held
+        elif message.type == "record batch" and header is not None:
+            batches.append((reader.scalar(header, 0, "<q") or 0, held))
+    return [Declared(rows, held + dictionaries) for rows, held in batches]
 
 
 def check_parquet(file: Any, size: int, trust: bool) -> None:
@@ -51,13 +98,13 @@ def check_arrow(raw: bytes, trust: bool) -> None:
             check_expansion(2 * unpacked, len(raw), trust, DataError)
 
 
-def _messages(raw: bytes) -> Iterator[Any]:
+def _messages(raw: bytes | mmap) -> Iterator[Any]:
     """The messages of a stream; of a file those that its footer names, wherever they are in it."""
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import ipc  # noqa: PLC0415
 
     whole = pa.py_buffer(raw)
-    if not raw.startswith(MAGIC):
+    if raw[: len(MAGIC)] != MAGIC:
         yield from ipc.MessageReader.open_stream(pa.BufferReader(whole))
         return
     end = len(raw) - len(MAGIC) - 4

@@ -37,7 +37,8 @@ def as_narwhals(data: object) -> Any:
     try:
         frame = nw.from_native(data, pass_through=True)
     except nw.exceptions.DuplicateError:
-        refuse_repeated(list(getattr(data, "columns", ())))
+        names = getattr(data, "column_names", None)  # of pyarrow, whose `columns` are the values
+        refuse_repeated(list(getattr(data, "columns", ()) if names is None else names))
         raise
     if isinstance(frame, nw.LazyFrame):
         return frame.collect()

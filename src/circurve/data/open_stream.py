@@ -12,6 +12,8 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from circurve.bounds import TRUST_HINT
+from circurve.data.array_files import mapped_npy
 from circurve.data.entry import as_table
 from circurve.data.frames import as_narwhals
 from circurve.data.readers import BLOCK_ROWS, ArrayReader, ArrowReader, BatchReader, ParquetReader
@@ -24,6 +26,8 @@ __all__ = ["as_source", "is_streamed", "open_stream"]
 READERS = {".parquet": ParquetReader, ".arrow": ArrowReader, ".feather": ArrowReader}
 """The files that can be streamed, by their suffixes."""
 
+ARRAY = ".npy"
+
 
 def open_stream(
     source: Any,
@@ -32,6 +36,7 @@ def open_stream(
     block_rows: int | None = None,
     buffer: int = BUFFER,
     missing: int | None = None,
+    trust: bool = False,
 ) -> Stream:
     """Data that stay where they are, for `fit`, `hclt`, `log_prob`, `curvature` and other places that take a table.
 
@@ -42,8 +47,8 @@ def open_stream(
     Parameters
     ----------
     source : array, path, DataLoader, iterable of batches, or function that returns one
-        A `numpy.memmap` or another array; a Parquet or Arrow file, or a folder of them; a torch `DataLoader`; batches.
-        Everything except arrays is read again in each epoch.
+        A `numpy.memmap` or another array; an .npy file, which is mapped; a Parquet or Arrow file, or a folder of them;
+        a torch `DataLoader`; batches. Everything except arrays is read again in each epoch.
     columns : sequence of str, optional
         Some of a file's columns.
     block_rows : int, optional
@@ -52,6 +57,9 @@ def open_stream(
         Bytes of rows in memory; a window is half of it.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    trust : bool, default False
+        Also take files with a block that needs more than ten times their size in memory (and more than 256 MB). What
+        blocks need is known from the file's metadata, before any of them is read.
 
     Returns
     -------
@@ -61,7 +69,7 @@ def open_stream(
     Raises
     ------
     DataError
-        If there is no such file, or the source cannot be read more than once.
+        If there is no such file, its blocks would take too much memory, or the source cannot be read more than once.
 
     Examples
     --------
@@ -79,13 +87,16 @@ def open_stream(
         raise OptionError(f"buffer must be a positive number of bytes, not {buffer!r}")
     if block_rows is not None and (isinstance(block_rows, bool) or block_rows < 1):
         raise OptionError(f"block_rows must be a whole number >= 1, not {block_rows!r}")
-    reader = _reader(source, columns, block_rows)
+    reader = _reader(source, columns, block_rows, trust)
     return Stream(reader, buffer=int(buffer), missing=missing)
 
 
-def _reader(source: Any, columns: Sequence[str] | None, block_rows: int | None) -> Reader:
+def _reader(source: Any, columns: Sequence[str] | None, block_rows: int | None, trust: bool) -> Reader:
     if isinstance(source, str | os.PathLike):
-        return _file_reader(Path(source).expanduser(), columns)
+        path = Path(source).expanduser()
+        if path.suffix.lower() != ARRAY or path.is_dir():
+            return _file_reader(path, columns, trust)
+        source = mapped_npy(path)
     if columns is not None:
         raise OptionError("columns= is for Parquet and Arrow files; choose the columns of an array by indexing it")
     if isinstance(source, Tensor | list | tuple) and not _is_batches(source):
@@ -114,18 +125,18 @@ def _is_batches(source: Any) -> bool:
     return isinstance(source, list | tuple) and bool(source) and np.ndim(source[0]) >= 2
 
 
-def _file_reader(path: Path, columns: Sequence[str] | None) -> Reader:
+def _file_reader(path: Path, columns: Sequence[str] | None, trust: bool) -> Reader:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
         kinds = {READERS[file.suffix.lower()] for file in files}
         if len(kinds) != 1:
             found = "Parquet and Arrow files" if files else "no Parquet or Arrow files"
             raise DataError(f"{path}: holds {found}; a stream needs a folder with files of one kind")
-        return kinds.pop()(files, columns, str(path))
+        return kinds.pop()(files, columns, str(path), trust)
     if path.suffix.lower() not in READERS:
-        known = ", ".join(READERS)
+        known = ", ".join((*READERS, ARRAY))
         raise DataError(f"{path}: only {known} files and folders of them are streamed; load_data reads others")
-    return READERS[path.suffix.lower()]([path], columns, str(path))
+    return READERS[path.suffix.lower()]([path], columns, str(path), trust)
 
 
 def is_streamed(data: Any) -> bool:
@@ -143,7 +154,14 @@ def as_source(data: Any, missing: int | None = None) -> Table | Stream:
     """A table in memory, or a stream for what `is_streamed`."""
     if not is_streamed(data):
         return as_table(data, missing=missing)
-    stream = data if isinstance(data, Stream) else open_stream(data)
+    stream = data if isinstance(data, Stream) else _opened(data)
     if missing is not None and stream.missing is not None:
         raise OptionError("missing= is given twice, in open_stream and as an argument; leave one out")
     return stream if missing is None else replace(stream, missing=missing)
+
+
+def _opened(data: Any) -> Stream:
+    try:
+        return open_stream(data)
+    except DataError as error:  # those who call `fit` with a path have no trust= to say
+        raise DataError(*error.parts, *([" to open_stream"] if TRUST_HINT[-1] in error.parts else [])) from None

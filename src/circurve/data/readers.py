@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from circurve.bounds import cut
 from circurve.data.convert import Array, Names, native
 from circurve.data.entry import as_table
+from circurve.data.frame_bounds import Declared, arrow_parts, check_blocks, parquet_parts
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, needs
 
-__all__ = ["ArrayReader", "ArrowReader", "BatchReader", "ParquetReader"]
+__all__ = ["ArrayReader", "ArrowReader", "BatchReader", "FrameReader", "ParquetReader"]
 
 BLOCK_ROWS = 1 << 16
 """Rows of a block of an array, and of small row groups that are read together."""
@@ -85,36 +88,44 @@ def _resident_files() -> int:
         return 0
 
 
-class _FrameReader:
+class FrameReader:
     """Blocks of Parquet or Arrow files, one file after the other; small ones are read together."""
 
     access = "blocks"
 
-    def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None, name: str) -> None:
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None, name: str, trust: bool = False) -> None:
         with needs("pyarrow", "streaming Parquet and Arrow files"):
             import_module("pyarrow")
-        self.name = name
+        self.name, self.paths = name, tuple(paths)
         self.files = [self._open(path) for path in paths]
-        found = list(self._names(self.files[0]))
+        found = list(self._schema(self.files[0]).names)
         for path, file in zip(paths, self.files, strict=True):
-            if list(self._names(file)) != found:
+            if list(self._schema(file).names) != found:
                 raise DataError(f"{path}: its columns differ from those of {paths[0]}")
         unknown = next((column for column in columns or () if column not in found), None)
         if unknown is not None:
             raise DataError(f"{name}: no column {unknown!r}; there are {', '.join(map(repr, found[:8]))}")
         self.columns: Names = tuple(found if columns is None else columns)
         self.width = len(self.columns)
-        self.blocks = _merged([(f, g, n) for f, file in enumerate(self.files) for g, n in enumerate(self._sizes(file))])
+        parts = [_opened(path, partial(self._parts, file)) for path, file in zip(paths, self.files, strict=True)]
+        self.blocks = _merged([(f, g, part.rows) for f, found in enumerate(parts) for g, part in enumerate(found)])
         if not self.blocks:
             raise DataError(f"{name}: has no rows")
+        blocks = [[parts[f][g] for f, g, _ in block] for block in self.blocks]
+        schema = self._schema(self.files[0])
+        kept = schema.empty_table().select(list(self.columns)).schema
+        try:
+            check_blocks(blocks, kept, sum(path.stat().st_size for path in paths), trust)
+        except DataError as error:
+            raise DataError(f"{name}: ", *error.parts) from None
 
     def _open(self, path: Path) -> Any:
         raise NotImplementedError
 
-    def _names(self, file: Any) -> Sequence[str]:
+    def _schema(self, file: Any) -> Any:
         raise NotImplementedError
 
-    def _sizes(self, file: Any) -> Sequence[int]:
+    def _parts(self, file: Any, path: Path) -> Sequence[Declared]:
         raise NotImplementedError
 
     def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
@@ -145,31 +156,39 @@ class _FrameReader:
         files = dict.fromkeys(file for file, _, _ in self.blocks[block])
         parts = {file: [g for f, g, _ in self.blocks[block] if f == file] for file in files}
         try:
-            return [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
+            frames = [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
+            for frame in frames:
+                frame.validate(full=True)  # offsets and codes that point outside would end the process later
         except Exception as error:  # pyarrow has many kinds of errors for damaged files
-            raise DataError(f"{self.name}: damaged: {str(error).splitlines()[0]}") from None
+            raise DataError(f"{self.name}: damaged: {_reason(error)}") from None
+        if sum(map(len, frames)) != sum(rows for _, _, rows in self.blocks[block]):
+            raise DataError(f"{self.name}: damaged: a block has another number of rows than it declares")
+        return frames
 
 
-class ParquetReader(_FrameReader):
+class ParquetReader(FrameReader):
     """Row groups of Parquet files."""
 
     def _open(self, path: Path) -> Any:
         from pyarrow import parquet  # noqa: PLC0415
 
-        return _opened(path, parquet.ParquetFile)
+        def open_file(place: Path) -> Any:
+            most = place.stat().st_size + 1  # no list and no text of the footer can be longer than the file
+            return parquet.ParquetFile(place, thrift_string_size_limit=most, thrift_container_size_limit=most)
 
-    def _names(self, file: Any) -> Sequence[str]:
-        names: list[str] = file.schema_arrow.names
-        return names
+        return _opened(path, open_file)
 
-    def _sizes(self, file: Any) -> Sequence[int]:
-        return [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+    def _schema(self, file: Any) -> Any:
+        return file.schema_arrow
+
+    def _parts(self, file: Any, path: Path) -> Sequence[Declared]:
+        return parquet_parts(file)
 
     def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
         return file.read_row_groups(groups, columns=columns).select(columns)
 
 
-class ArrowReader(_FrameReader):
+class ArrowReader(FrameReader):
     """Record batches of Arrow files (also Feather of version 2), which are mapped."""
 
     def _open(self, path: Path) -> Any:
@@ -178,12 +197,12 @@ class ArrowReader(_FrameReader):
 
         return _opened(path, lambda place: ipc.open_file(pa.memory_map(str(place))))
 
-    def _names(self, file: Any) -> Sequence[str]:
-        names: list[str] = file.schema.names
-        return names
+    def _schema(self, file: Any) -> Any:
+        return file.schema
 
-    def _sizes(self, file: Any) -> Sequence[int]:
-        return [file.get_batch(number).num_rows for number in range(file.num_record_batches)]
+    def _parts(self, file: Any, path: Path) -> Sequence[Declared]:
+        with path.open("rb") as content:
+            return arrow_parts(mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ))
 
     def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
         import pyarrow as pa  # noqa: PLC0415
@@ -270,8 +289,12 @@ def _opened(path: Path, open_file: Callable[[Path], Any]) -> Any:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except Exception as error:  # pyarrow has many kinds of errors for damaged files
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path}: cannot be read as a stream: {reason}") from None
+        raise DataError(f"{path}: cannot be read as a stream: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """The first line of a message, cut where it is long."""
+    return cut(str(error).splitlines()[0]) if str(error) else type(error).__name__
 
 
 def _merged(groups: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:

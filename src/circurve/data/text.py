@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.bounds import MAX_RATIO, TRUST_HINT, allowed_bytes, inflate, readable_bytes
-from circurve.data.arrow import arrow_name, read_fields, read_numbers
+from circurve.data.arrow import BYTE_ORDER_MARK, arrow_name, read_fields, read_numbers
 from circurve.data.convert import (
     Array,
     Coded,
@@ -36,7 +36,6 @@ __all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unpacked", "u
 
 SEPARATORS = "\t;, "
 SNIFFED_ROWS, SNIFFED_BYTES = 20, 1 << 16
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OWN_READER = "circurve"
 
 BYTES_PER_CELL, BYTES_PER_COLUMN, BYTES_PER_TEXT = 20, 1_000, 400

@@ -133,15 +133,17 @@ def _wire(fold: Fold, rows: dict[Node, Index]) -> Wiring | None:
 
 def _owned_blocks(children: Sequence[Wiring | None], folds: Sequence[Fold], values: Space, roots: Index) -> set[int]:
     """The sum blocks whose elements are exactly one whole block that nothing else reads."""
-    reads = np.bincount(roots, minlength=values.rows)
+    read = [roots]
     for wiring in children:
         if wiring is not None:
-            np.add.at(reads, wiring.edges()[1], 1)
+            read += [column.sources for column in wiring.columns]
+            read += [] if wiring.tail is None else [wiring.tail.sources]
+    reads = np.bincount(np.concatenate(read), minlength=values.rows)
     owned = set()
     for block, (wiring, fold) in enumerate(zip(children, folds, strict=True)):
         if wiring is None or not isinstance(fold[0], Sum):
             continue
         sources = wiring.columns[0].sources
-        if values.whole_block(sources) is not None and reads[sources].max() == 1:
+        if values.whole_block(sources) is not None and (reads[sources] == 1).all():
             owned.add(block)
     return owned

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -23,6 +25,9 @@ GIVEN_TOLERANCE = 1e-4
 
 SAVED_TOLERANCE = 1e-5
 """The tolerance for rows in model files, which are not normalised: ten times what float32 loses in a training."""
+
+Block = TypeVar("Block", Sum, Input)
+"""A node with parameters of its own."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +137,77 @@ def from_nodes(
         if node not in known:
             raise ParameterError(f"{node!r} is not a node of this circuit")
 
-    def block(node: Sum | Input) -> Tensor:
-        if isinstance(node, Sum):
-            return _weights(node, weights.get(node), circuit, tolerance)
+    def weights_of(node: Sum) -> Tensor:
+        return _weights(node, weights.get(node), circuit, tolerance)
+
+    def inputs_of(node: Input) -> Tensor:
         return _inputs(node, inputs.get(node), circuit, tolerance)
 
-    sums = (torch.stack([block(node) for node in layer.nodes])[None] for layer in program.sums)
-    leaves = (torch.stack([block(node) for node in layer.nodes])[None] for layer in program.inputs)
-    return Params(tuple(sums), tuple(leaves))
+    return Params(
+        _by_layer([layer.nodes for layer in program.sums], weights, weights_of, tolerance),
+        _by_layer([layer.nodes for layer in program.inputs], inputs, inputs_of, tolerance),
+    )
+
+
+def _by_layer(
+    layers: Sequence[tuple[Block, ...]], given: Mapping[Node, Any], one: Callable[[Block], Tensor], tolerance: float
+) -> tuple[Tensor, ...]:
+    """(1, G, K, C) for each layer. All layers of one shape are checked together: a deep circuit has thousands of them.
+
+    one: the checked block of a single node. It is called where nodes have to be looked at one by one, also to find out
+    which of them is wrong.
+    """
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, nodes in enumerate(layers):
+        places[_shape_key(nodes)].append(place)
+    found: dict[int, Tensor] = {}
+    for group in places.values():
+        members = [node for place in group for node in layers[place]]
+        blocks = _stacked(members, given)
+        if blocks is None or not _are_sound(members[0], blocks, tolerance):
+            blocks = torch.stack([one(node) for node in members])
+        if len(group) == 1:
+            found[group[0]] = blocks[None]
+            continue
+        pieces = torch.split(blocks, [len(layers[place]) for place in group])
+        found.update((place, piece[None].clone()) for place, piece in zip(group, pieces, strict=True))
+    return tuple(found[place] for place in range(len(layers)))
+
+
+def _shape_key(nodes: Sequence[Sum | Input]) -> Hashable:
+    """Equal for layers whose blocks have one shape and one check."""
+    first = nodes[0]
+    if isinstance(first, Sum):
+        return first.units, first.child_units, first.mask is None
+    family = first.family if all(node.family == first.family for node in cast("Sequence[Input]", nodes)) else None
+    return first.units, first.family.parameter_count, family
+
+
+def _stacked(nodes: Sequence[Sum | Input], given: Mapping[Node, Any]) -> Tensor | None:
+    """(nodes, K, C) in float64; None if they are not all tensors of the right shape and one dtype on the CPU."""
+    first = nodes[0]
+    shape = (first.units, first.child_units if isinstance(first, Sum) else first.family.parameter_count)
+    blocks: list[Tensor] = []
+    for node in nodes:
+        block = given.get(node)
+        if not isinstance(block, Tensor) or block.shape != shape or block.device.type != "cpu":
+            return None
+        blocks.append(block)
+    if len({block.dtype for block in blocks}) > 1:
+        return None
+    return torch.stack(blocks).detach().double()
+
+
+def _are_sound(first: Sum | Input, blocks: Tensor, tolerance: float) -> bool:
+    """Whether blocks (nodes, K, C) of nodes like the first one pass all checks; False where each has a mask."""
+    low, high = map(float, blocks.aminmax()) if blocks.numel() else (0.0, 0.0)  # NaN if one is; no copy is made
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return False
+    sums_to_one = bool(((blocks.sum(-1) - 1).abs() <= tolerance).all())
+    if isinstance(first, Sum):
+        return first.mask is None and sums_to_one and low >= 0
+    simplex = isinstance(first.family, Categorical)
+    return (sums_to_one or not simplex) and first.family.check_parameters(blocks) is None
 
 
 def check_parameters(circuit: Circuit, parameters: Mapping[Node, Any], tolerance: float = GIVEN_TOLERANCE) -> None:

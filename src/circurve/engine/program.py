@@ -17,9 +17,25 @@ from numpy.typing import NDArray
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Family
 
-__all__ = ["Column", "InputLayer", "Layer", "ProductLayer", "Program", "Space", "SumLayer", "Tail", "Wiring"]
+__all__ = [
+    "Column",
+    "InputLayer",
+    "Layer",
+    "ProductLayer",
+    "Program",
+    "Space",
+    "SumLayer",
+    "Tail",
+    "Wiring",
+    "is_range",
+]
 
 Index: TypeAlias = NDArray[np.int64]
+
+
+def is_range(rows: Index) -> bool:
+    """Whether each row is the one after the row before it."""
+    return len(rows) < 2 or bool((rows[1:] - rows[:-1] == 1).all())
 
 
 @dataclass(frozen=True)
@@ -48,10 +64,9 @@ class Space:
         """The block whose rows are exactly these, in their order; None if there is none."""
         if not len(rows):
             return None
-        block = int(self.block_of(rows[:1])[0])
-        span = self.span(block)
-        same = len(rows) == span.stop - span.start and np.array_equal(rows, np.arange(span.start, span.stop))
-        return block if same else None
+        block = int(np.searchsorted(self.starts, rows[0], side="right")) - 1
+        whole = len(rows) == self.sizes[block] and rows[0] == self.starts[block] and is_range(rows)
+        return block if whole else None
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,9 @@ class Wiring:
 
     def edges(self) -> tuple[Index, Index]:
         """(target, source) of every edge, ordered by target and, within a target, as the sources were given."""
+        if self.tail is None and all(column.targets is None for column in self.columns):
+            every = np.stack([column.sources for column in self.columns], axis=1)  # (targets, columns)
+            return np.repeat(np.arange(self.targets), every.shape[1]), every.ravel()
         targets, sources = [], []
         for column in self.columns:
             at = column.targets

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from circurve.engine.program import Column, Index, Space, Tail, Wiring
+from circurve.engine.program import Column, Index, Space, Tail, Wiring, is_range
 from circurve.graph import Node, Product, Sum
 
 __all__ = ["MAX_COLUMNS", "FlowWirer", "wire_products", "wire_sums"]
@@ -24,6 +24,9 @@ def wire_sums(fold: Sequence[Sum], rows: Mapping[Node, Index]) -> Wiring:
 
 def wire_products(fold: Sequence[Product], rows: Mapping[Node, Index]) -> Wiring:
     """For each unit of each product, one source row for each of its children."""
+    if len(fold) == 1 and len(fold[0].children) <= MAX_COLUMNS:
+        alone = (Column(_child_rows(fold[0], j, rows), None) for j in range(len(fold[0].children)))
+        return Wiring(fold[0].units, tuple(alone))
     ends = np.cumsum([node.units for node in fold])
     widest = max(len(node.children) for node in fold)
     columns = []
@@ -54,6 +57,7 @@ class FlowWirer:
 
     def __init__(self, values: Space, roots: Index) -> None:
         self._values = values
+        self._block_of = np.repeat(np.arange(len(values.sizes)), values.sizes)  # (rows,)
         self._sizes = [1]
         self._rows = 1
         self._incoming: dict[int, list[tuple[Index, Index]]] = defaultdict(list)
@@ -82,11 +86,14 @@ class FlowWirer:
         Returns the slot of each row, the new flow block and its wiring (None if no row has several parents).
         """
         counts, slots = self._sorted(block)
-        first = _offsets(counts)
-        slot_of = np.zeros(len(counts), dtype=np.int64)
-        slot_of[counts > 0] = slots[first[counts > 0]]
-        shared = np.flatnonzero(counts > 1)
         made, wiring = None, None
+        if (counts == 1).all():
+            slot_of, shared = slots, counts[:0]
+        else:
+            first = _offsets(counts)
+            slot_of = np.zeros(len(counts), dtype=np.int64)
+            slot_of[counts > 0] = slots[first[counts > 0]]
+            shared = np.flatnonzero(counts > 1)
         if shared.size:
             made, slot_of[shared] = self._new_block(shared.size)
             kept = np.repeat(counts > 1, counts)
@@ -102,10 +109,9 @@ class FlowWirer:
         return len(self._sizes) - 1, np.arange(start, start + size, dtype=np.int64)
 
     def _connect(self, rows: Index, slots: Index) -> None:
-        blocks = self._values.block_of(rows)
-        low, high = int(blocks.min()), int(blocks.max())
-        if low == high:
-            self._incoming[low].append((rows, slots))
+        blocks = self._block_of[rows]
+        if (blocks == blocks[0]).all():
+            self._incoming[int(blocks[0])].append((rows, slots))
             return
         for block in np.unique(blocks):
             here = blocks == block
@@ -117,6 +123,8 @@ class FlowWirer:
         pairs = self._incoming.pop(block, [])
         if not pairs:
             return np.zeros(size, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        if len(pairs) == 1 and len(pairs[0][0]) == size and pairs[0][0][0] == start and is_range(pairs[0][0]):
+            return np.ones(size, dtype=np.int64), pairs[0][1]
         rows = np.concatenate([r for r, _ in pairs]) - start
         slots = np.concatenate([s for _, s in pairs])
         order = np.argsort(rows, kind="stable")
@@ -125,6 +133,8 @@ class FlowWirer:
 
 def _wiring(counts: Index, sources: Index) -> Wiring:
     """A wiring from lists of sources, one after the other, with `counts` of them for each target; none means slot 0."""
+    if (counts == 1).all():
+        return Wiring(len(counts), (Column(sources, None),))
     first = _offsets(counts)
     columns = [Column(np.where(counts > 0, _take(sources, first), 0), None)]
     for j in range(1, min(int(counts.max(initial=0)), MAX_COLUMNS)):

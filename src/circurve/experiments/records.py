@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from circurve.bounds import check_expansion, inflate, parse_json
 from circurve.errors import FileAccessError, FileFormatError, OptionError
+from circurve.whole_files import LOCK_NAME, lock_file
 
 __all__ = [
     "FILE_NAME",
@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 FILE_NAME = "records.jsonl"
-LOCK_NAME = ".lock"
 BINARY: int = getattr(os, "O_BINARY", 0)
 """Windows would write the end of a line as two bytes."""
 
@@ -166,7 +165,7 @@ class RecordFile:
         with _named_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.lock_path, os.O_RDWR | os.O_CREAT, 0o666)
-        if not _lock(self._lock):
+        if not lock_file(self._lock):
             os.close(self._lock)
             raise OptionError(f"{self.folder}: another process is writing records there")
         try:
@@ -245,22 +244,6 @@ def _record(line: bytes, place: str) -> Record | None:
             raise FileFormatError(f"{place} does not match its checksum: it was damaged or changed by hand; {hint}")
         record.pop("crc32", None)
     return record
-
-
-def _lock(number: int) -> bool:
-    """Whether the file is ours alone, until it is closed or the process ends, however it ends."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415 - only there
-
-            msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl  # noqa: PLC0415 - not on Windows
-
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager

@@ -4,6 +4,7 @@
     DIR/epoch-000120.safetensors       the state after epoch 120 (`state.py`), and the one before
     DIR/epoch-000100.safetensors
     DIR/units-8/...                    a part: a training of its own within a longer one
+    DIR/.lock                          locked while a training uses the folder; a process that ends has no lock
 
 Files are written whole or not at all. Their tensors are those of the state; everything else is JSON in the
 metadata entry `checkpoint`, with checksums of both. Nothing in them can run code.
@@ -17,8 +18,8 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from circurve.learning.fingerprint import Facts, differences
 from circurve.learning.options import Settings
 from circurve.learning.parallel import wait_for_workers, worker, workers
 from circurve.learning.state import Array, TrainerState, from_arrays, to_arrays
-from circurve.whole_files import replace_file
+from circurve.whole_files import LOCK_NAME, lock_file, replace_file
 
 __all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints"]
 
@@ -55,13 +56,36 @@ def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[
         _claim_together(Path(folder), {"function": function, **facts()})
 
 
-def open_checkpoints(settings: Settings, facts: Facts) -> Checkpoints | None:
-    """The checkpoints of one training of a fleet; None where none are asked for."""
+@contextmanager
+def open_checkpoints(settings: Settings, facts: Facts) -> Iterator[Checkpoints | None]:
+    """The checkpoints of one training of a fleet, whose folder is its own until it ends; None where none are asked for.
+
+    OptionError if another training is using the folder.
+    """
     if settings.checkpoint is None:
-        return None
+        yield None
+        return
     folder = Path(settings.checkpoint)
-    _claim_together(folder, {"function": "fit_fleet", **facts})
-    return Checkpoints(folder, parse_every(settings.checkpoint_every))
+    with _locked(folder) if worker() == 0 else nullcontext():
+        _claim_together(folder, {"function": "fit_fleet", **facts})
+        yield Checkpoints(folder, parse_every(settings.checkpoint_every))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Two trainings in one folder would take each other's states for their own."""
+    _make(folder)
+    try:
+        number = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FileAccessError(f"cannot write {folder / LOCK_NAME}: {error.strerror or error}") from error
+    try:
+        if not lock_file(number):
+            hint = ": wait until it ends, or name another folder"
+            raise OptionError(Argument("checkpoint"), f" {folder}: another training is using this folder", hint)
+        yield
+    finally:
+        os.close(number)
 
 
 def _claim_together(folder: Path, facts: Facts) -> None:
@@ -73,13 +97,17 @@ def _claim_together(folder: Path, facts: Facts) -> None:
         _claim(folder, facts)
 
 
-def _claim(folder: Path, facts: Facts) -> None:
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OptionError(
             Argument("checkpoint"), f" {folder}: cannot make the folder: {error.strerror or error}"
         ) from None
+
+
+def _claim(folder: Path, facts: Facts) -> None:
+    _make(folder)
     known = _read_facts(folder)
     if known is None:
         others = [name for name in os.listdir(folder) if NAME.fullmatch(name)]

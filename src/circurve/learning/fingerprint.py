@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from circurve.data import RowSource, Stream, Table
+from circurve.data.digest import reader_digest
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.learning.options import Run, Settings
 from circurve.model import Model
@@ -151,13 +152,25 @@ def circuit_digest(circuit: Circuit) -> str:
 
 
 def _table_digest(source: RowSource) -> str:
-    """The digest of all rows; for a stream also how it is shuffled. For batches of unknown order only the shape."""
+    """The digest of all rows; for a stream see `_stream_digest`."""
     if isinstance(source, Table):
         return digest((source.values, source.observed, source.weights, source.labels, source.impossible))
     assert isinstance(source, Stream)
-    words = f"{source.shape} {source.reader.access} {source.window}"
-    pieces = () if source.reader.access == "sequence" else source.pieces()
-    return text_digest([words, *(_table_digest(piece) for piece in pieces)])
+    return _stream_digest(source)
+
+
+def _stream_digest(stream: Stream) -> str:
+    """Of the source of a stream (see `reader_digest` for what it sees and what it does not), without a pass over it.
+
+    To this comes what decides which rows come when, and what they become: the choice of rows, how far they are
+    shuffled, the mark of missing values, the schema, and what the check of all rows found.
+    """
+    facts = [reader_digest(stream.reader), stream.shape, stream.window, stream.missing]
+    facts.append("all rows" if stream.chosen is None else digest([stream.chosen]))
+    if stream.binding is not None:
+        bound = stream.binding
+        facts += [bound.schema, bound.missing, bound.impossible, bound.known_values, str(bound.dtype)]
+    return text_digest(facts)
 
 
 def digest(tensors: Iterable[Tensor | None]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, Unpack
@@ -234,9 +235,9 @@ def train_task(
     settings = replace(settings, memory_budget=left)  # what is left is for buffers
     starts, of_run = _starts(program, fleet, prepared["train"], start)
     params = starts.to(place, dtype).select(of_run)
-    checkpoints = _checkpoints(Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)}), progress)
+    training = Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)})
     samples = {name: table.to(place) for name, table in prepared.items()}
-    with progress_bar(settings.epochs, progress) as bar:
+    with _checkpoints(training, progress) as checkpoints, progress_bar(settings.epochs, progress) as bar:
         results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar], checkpoints)
     results = FleetResult(tuple(replace(result, rows=task.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
@@ -246,19 +247,21 @@ def train_task(
     return FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
 
 
-def _checkpoints(training: Training, progress: bool | None) -> Checkpoints | None:
+@contextmanager
+def _checkpoints(training: Training, progress: bool | None) -> Iterator[Checkpoints | None]:
     """The checkpoints of a training, where they are asked for; says if it continues from one.
 
     Also refuses workers of a process group that have different trainings.
     """
     if training.settings.checkpoint is None and workers() == 1:
-        return None
+        yield None
+        return
     facts = training.facts()
     check_same_training(facts, as_device(training.settings.device))
-    found = open_checkpoints(training.settings, facts)
-    if found is not None and found.newest is not None and progress is not False and worker() == 0:
-        print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
-    return found
+    with open_checkpoints(training.settings, facts) as found:
+        if found is not None and found.newest is not None and progress is not False and worker() == 0:
+            print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
+        yield found
 
 
 def _refit(
@@ -274,9 +277,10 @@ def _refit(
     settings = replace(settings, select="last", patience=None, tolerance=None)
     settings = settings.part(f"refit-{number}")
     until = {"until epoch": str(winner.epoch)}
-    checkpoints = _checkpoints(Training(winner.model.circuit, data, [winner.run], settings, None, until), False)
+    training = Training(winner.model.circuit, data, [winner.run], settings, None, until)
     trainer = Trainer(winner.model.program, [winner.run], settings, data)
-    again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
+    with _checkpoints(training, False) as checkpoints:
+        again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
         warn_user(f"{failed}: {again.failure.reason}; the model chosen before is kept")

@@ -7,6 +7,7 @@ from circurve.queries.evidence import Evidence, make_evidence, no_evidence
 from circurve.queries.explanation import Explanation, explain
 from circurve.queries.imputation import IMPUTATIONS, Imputation, impute, modes
 from circurve.queries.information import Estimate, entropy, mutual_information
+from circurve.queries.limited import limited
 from circurve.queries.moments import covariance, mean, mean_and_variance, variance
 from circurve.queries.sampling import sample
 from circurve.queries.target import Target
@@ -29,6 +30,7 @@ __all__ = [
     "explain",
     "impute",
     "joined",
+    "limited",
     "make_evidence",
     "marginal",
     "mean",

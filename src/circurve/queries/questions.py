@@ -22,7 +22,7 @@ from circurve.data import answer_in_pieces, is_streamed
 from circurve.errors import DataError, OptionError
 from circurve.queries.answers import Completion, Estimate, Writer, together
 from circurve.queries.given import Given, as_given, read_given
-from circurve.queries.target import Target
+from circurve.queries.target import Target, check_drawn
 from circurve.schema import Schema
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Questions:
     schema: Schema
     _run_names: NDArray[Any] | None = None
     """What answers call each run; None for a single model, whose answers have no run in front."""
+    _memory_budget: int | None = None
 
     if TYPE_CHECKING:
 
@@ -55,7 +56,7 @@ class Questions:
     def _target(self) -> Target:
         if self.program.circuit.outputs != 1:
             raise OptionError("questions by column name are for circuits with one output; see circurve.queries")
-        return Target(self.program, self.params, self.backend, columns=self.schema.names)
+        return Target(self.program, self.params, self.backend, self._memory_budget, self.schema.names)
 
     @property
     def _writer(self) -> Writer:
@@ -244,6 +245,7 @@ class Questions:
         known = self._read(given)
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise OptionError(f"n must be a whole number >= 1, not {n!r}")
+        check_drawn(self._target, known.evidence.size * int(n))
         drawn = as_given(queries.sample(self._target, known.evidence, int(n), _seed(seed)), known)  # (R, n, N, V)
         rows = drawn.swapaxes(1, 2).reshape(len(drawn), -1, drawn.shape[-1])  # (R, N n, V)
         return self._frames(rows, known.frame)

@@ -8,14 +8,16 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from circurve.budget import Need
 from circurve.data.convert import Names, column_label
 from circurve.engine import Backend, Params, Program, Reference, choose_backend
+from circurve.engine.memory import SURELY_FREE
 from circurve.inputs import Family
 from circurve.queries.descent import Descent
 from circurve.queries.draws import DrawTables, state_logs
 from circurve.queries.recorded import Recorded
 
-__all__ = ["Place", "Target"]
+__all__ = ["Place", "Target", "check_drawn"]
 
 
 @dataclass(frozen=True)
@@ -131,3 +133,11 @@ class Target:
         states = self.states[column]
         assert states is not None
         return tuple(state_logs(place.family, self.parameters(place), states) for place in self.places[column])
+
+
+def check_drawn(target: Target, rows: int) -> None:
+    """MemoryLimitError if so many rows, drawn and put into a frame, do not fit the memory."""
+    size = 2 * 8 * target.runs * rows * target.variables
+    if target.memory_budget is None and size <= SURELY_FREE["cpu"]:
+        return
+    Need("sample", {"rows": size}, "draw fewer rows at once").left(target.memory_budget)
