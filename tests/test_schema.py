@@ -122,7 +122,7 @@ def test_it_is_shown_as_a_table_with_reasons():
     assert lines[5].startswith("id ")
     html = Schema.of([cc.Bernoulli()], ["<b>"])._repr_html_()
     assert "&lt;b&gt;" in html
-    assert html.count("<tr>") == 2
+    assert html.count("<tr") == 2
 
 
 def test_a_circuit_keeps_a_schema_that_fits_it():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +10,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 from circurve.bounds import shortened
+from circurve.cards import rows_table
 from circurve.errors import DataError, FileFormatError, OptionError
 from circurve.inputs import Categorical, Family, family_from_json, family_to_json
 
@@ -296,13 +296,7 @@ class Schema:
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        def cells(tag: str, row: tuple[str, ...]) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-        head = cells("th", ("column", "family", "values", "reason"))
-        return (
-            f"<table><thead>{head}</thead><tbody>{''.join(cells('td', row) for row in self._cells())}</tbody></table>"
-        )
+        return rows_table(("column", "family", "values", "reason"), self._cells(), texts=4)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -332,8 +326,10 @@ def _check_origin(origin: object, what: str) -> None:
 
 
 def _family_words(family: Family) -> str:
-    numbers = [value for value in vars(family).values() if isinstance(value, int | float)]
-    options = ", ".join(f"{value:.3g}" if isinstance(value, float) else str(value) for value in numbers)
+    numbers = {name: value for name, value in vars(family).items() if isinstance(value, int | float)}
+    options = ", ".join(
+        f"{name}={value:.2g}" if isinstance(value, float) else str(value) for name, value in numbers.items()
+    )
     return f"{type(family).__name__}({options})"
 
 

@@ -61,6 +61,20 @@ def test_circuits_that_share_nodes_are_drawn_without_overlap(repetitions):
         assert all(a[1] < b[0] for a, b in pairwise(row))
 
 
+def test_no_edge_passes_through_the_number_of_units():
+    root = ElementTree.fromstring(cc.mixture([cc.Bernoulli()] * 12, 3).draw().svg)
+    notes = [text for text in root.iter(f"{SVG}text") if text.get("font-size") == "10" and not text.get("text-anchor")]
+    assert len(notes) == 2  # of the sum and the product
+    for note in notes:
+        left, bottom = float(note.get("x")), float(note.get("y"))
+        for line in root.iter(f"{SVG}line"):
+            x1, y1, x2, y2 = (float(line.get(key)) for key in ("x1", "y1", "x2", "y2"))
+            for x in np.linspace(left, left + 40, 9):
+                if min(x1, x2) <= x <= max(x1, x2) and x1 != x2:
+                    y = y1 + (y2 - y1) * (x - x1) / (x2 - x1)
+                    assert not bottom - 8 < y < bottom
+
+
 def test_columns_without_names_have_numbers_and_the_picture_is_saved(tmp_path):
     drawing = cc.mixture([cc.Bernoulli()] * 2, 3).draw()
     assert {"x0", "x1"} <= set(re.findall(r">(x\d)<", drawing.svg))

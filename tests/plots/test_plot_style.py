@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import struct
 from pathlib import Path
 
 import matplotlib
@@ -9,7 +10,7 @@ from matplotlib.lines import Line2D
 from plot_helpers import curvature_record, render
 
 from circurve import plots
-from circurve.plots.style import COLUMN, PAGE, colour, entitle, grid_of_panels, legend_above, name_axes
+from circurve.plots.style import COLUMN, PAGE, colour, entitle, grid_of_panels, legend_above, name_axes, two_rows
 
 
 @pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3), (6, 3), (7, 4), (20, 4)])
@@ -54,3 +55,19 @@ def test_legend_stands_above_the_panels() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert all(hasattr(plots, name) for name in plots.__all__)
+
+
+def test_a_notebook_shows_a_picture_without_any_setting() -> None:
+    figure = plots.decomposition(curvature_record([1.0, 0.5], [2.0, 3.0]))
+    data, size = figure._repr_png_()
+    width, height = struct.unpack(">II", data[16:24])
+    assert (width / 2, height / 2) == pytest.approx((size["width"], size["height"]), abs=1)
+
+
+def test_two_rows_of_a_legend_are_filled_column_by_column() -> None:
+    names = [handle.get_label() for handle in two_rows([key("a"), key("b")], [key("1"), key("2"), key("3")])]
+    assert names == ["a", "1", "b", "2", " ", "3"]
+
+
+def key(label: str) -> Line2D:
+    return Line2D([], [], label=label)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 import subprocess
@@ -37,6 +38,10 @@ def test_the_script_can_stand_in_a_page_and_every_package_has_its_licence():
     for name, version in listed["dependencies"].items():
         assert f"\n{name} {version} (" in licences
     assert "Permission to use, copy, modify" in licences
+
+
+def test_a_page_carries_the_licences_of_its_script(made):
+    assert html.escape(asset("LICENSES.txt")) in made.report.html
 
 
 def test_the_wheel_has_the_assets(tmp_path):

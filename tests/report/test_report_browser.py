@@ -209,6 +209,42 @@ def test_the_theme_follows_the_system_and_the_button(browser, path):
     tab.page.close()
 
 
+def test_a_dark_page_is_printed_in_the_colours_of_a_light_one(browser, path):
+    pictures = "() => [...document.querySelectorAll('canvas')].map(c => c.toDataURL())"
+    printed = f"""() => {{
+      dispatchEvent(new Event('beforeprint'));
+      const found = ({pictures})();
+      dispatchEvent(new Event('afterprint'));
+      return found;
+    }}"""
+    found = {}
+    for theme in ("light", "dark"):
+        tab = opened(browser, path, color_scheme=theme)
+        tab.see("circuit")
+        tab.page.wait_for_timeout(200)
+        found[theme] = tab.page.evaluate(pictures), tab.page.evaluate(printed)
+        tab.page.close()
+    assert found["dark"][0] != found["light"][0]
+    assert found["dark"][1] == found["light"][1] == found["light"][0]
+
+
+def test_paper_shows_whole_tables_and_panels_in_their_proportions(browser, path):
+    tab = opened(browser, path)
+    for section in ("circuit", "nodes"):
+        tab.see(section)
+    tab.page.set_viewport_size({"width": 700, "height": 1000})  # A4 less its margins
+    tab.page.emulate_media(media="print")
+    assert tab.page.evaluate("document.querySelector('.nodes').scrollWidth") <= 700
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 700
+    for shown, drawn in tab.page.evaluate(
+        """() => [...document.querySelectorAll('canvas')].map(c =>
+          [c.getBoundingClientRect().width / c.getBoundingClientRect().height, c.width / c.height])"""
+    ):
+        assert shown == pytest.approx(drawn, rel=0.02)
+    assert tab.page.locator("#playground").is_hidden()  # nothing is set
+    tab.page.close()
+
+
 def test_it_fits_a_phone(browser, path):
     tab = opened(browser, path, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     for section in ("training", "circuit", "columns", "playground", "rows", "nodes"):

@@ -67,12 +67,15 @@ export class Details {
     const more = rest.length ? h("button", { type: "button", class: "link", onclick: () => { add(rest); more.remove(); } }, `show ${count(rest.length)} more`) : null;
     const of = units.childCount(unit);
     return h("div", {}, h("p", { class: "muted" }, found.length < of ? `The ${found.length} heaviest of ${count(of)} children:` : `${count(of)} children, the heaviest first:`),
-      h("table", { class: "children" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "weight"), h("th", { scope: "col" }, "child"))), table), more);
+      h("table", { class: "children" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "weight"), h("th", { scope: "col" }, "child (Σ: the sum above a column)"))), table), more);
   }
 
   part({ kind, index, unit }) {
     const { units } = this.explorer;
     if (kind === "column") return `${units.columns[index].name} (${unit})`;
-    return this.link(units.starts[index] + unit, `${units.nodes[index].label} (${unit})`);
+    const { own, label } = units.nodes[index];
+    const made = this.link(units.starts[index] + unit, `${own.length === 1 ? `Σ ${units.columns[own[0]].name}` : label} (${unit})`);
+    made.title = label;
+    return made;
   }
 }

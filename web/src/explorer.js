@@ -7,7 +7,7 @@ import { Details } from "./details.js";
 import { count, percent, short, shorten } from "./format.js";
 import { extent, place } from "./layout.js";
 import { Plane } from "./plane.js";
-import { onTheme } from "./theme.js";
+import { isPrinting, onTheme } from "./theme.js";
 import { TreePanel } from "./treepanel.js";
 
 const LEAD = "Each block is a sum node, each cell one of its units. T = F² t: what a unit adds to the sharpness is how much it is used, times how sharp its own mixture is. Hover or tap for numbers, click to list children.";
@@ -49,11 +49,14 @@ export class Explorer {
   }
 
   draw() {
-    if (!this.points || this.waiting) return;
-    this.waiting = requestAnimationFrame(() => {
-      this.waiting = null;
-      for (const panel of [...this.panels, this.plane]) panel.draw();
-    });
+    if (!this.points) return;
+    if (isPrinting()) this.paint(); // paper does not wait for the next frame
+    else this.waiting ??= requestAnimationFrame(() => this.paint());
+  }
+
+  paint() {
+    this.waiting = null;
+    for (const panel of [...this.panels, this.plane]) panel.draw();
   }
 
   attach(panel) {

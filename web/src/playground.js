@@ -1,7 +1,7 @@
 // Set some columns and see the others change: computed here for small circuits, looked up for large ones.
 import { h, section, whenNear } from "./dom.js";
 import { densityChart, statesChart } from "./charts.js";
-import { count, dateOf, fixed, percent, probability, short, valueText } from "./format.js";
+import { aligned, count, dateOf, fixed, percent, probability, short, valueText } from "./format.js";
 import { Inference } from "./inference.js";
 import { key, redrawOnWidth } from "./marginals.js";
 
@@ -156,15 +156,15 @@ class Playground {
     made.fill = () => {
       const width = body.clientWidth || 280;
       if (info.type === "states") body.replaceChildren(statesChart(topStates(info.labels, before, after, width)));
-      else body.replaceChildren(...(after ? [densityChart(info, this.source.circuit.grids[column], before, after, width)] : []), momentLine(info, moments));
+      else body.replaceChildren(...(after ? [densityChart(info, this.source.circuit.grids[column], before, after, width)] : []), momentLine(info, moments, this.evidence.size > 0));
     };
     return made;
   }
 }
 
-function momentLine(info, [before, after]) {
-  const text = ({ mean, deviation }) => `${valueText(info, mean)} ± ${short(deviation)}${info.origin ? " days" : ""}`;
-  return h("p", { class: "muted" }, `mean ${text(before)} → ${text(after)}`);
+function momentLine(info, [before, after], changed) {
+  const text = ({ mean, deviation }) => (info.origin ? `${valueText(info, mean)} ± ${short(deviation)} days` : `${aligned(mean)} ± ${aligned(deviation)}`);
+  return h("p", { class: "muted" }, changed ? `mean ${text(before)} → ${text(after)}` : `mean ${text(before)}`);
 }
 
 function topStates(labels, before, after, width) {

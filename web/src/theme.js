@@ -5,6 +5,10 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const listeners = [];
 let printing = false;
 
+export function isPrinting() {
+  return printing;
+}
+
 export function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return !printing && (chosen ? chosen === "dark" : dark.matches);

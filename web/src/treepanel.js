@@ -124,7 +124,7 @@ export class TreePanel {
 
   drawEdges(context, places) {
     context.strokeStyle = colour("edge");
-    context.lineWidth = Math.min(Math.max(this.unitSize / 60, 0.5), 1.5);
+    context.lineWidth = Math.min(Math.max(this.unitSize / 60, 0.8), 1.5);
     context.beginPath();
     this.explorer.units.nodes.forEach((node, i) => {
       if (node.parent < 0) return;

@@ -162,5 +162,6 @@ def _shape(node: Node, place: tuple[float, float], label: str, width: float) -> 
         colour = SUM_COLOUR if isinstance(node, Sum) else PRODUCT_COLOUR
         box = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:.0f}" fill="{colour}"/>'
         word = f'<text x="{x:.1f}" y="{y + 6:.1f}" text-anchor="middle" font-size="18" fill="#ffffff">{text}</text>'
-        count = f'<text x="{x + RADIUS + 5:.1f}" y="{y + 4:.1f}" {note}>{units}</text>'
+        # above the middle: edges to children leave below it, those from parents end at the top of the disc
+        count = f'<text x="{x + RADIUS + 3:.1f}" y="{y - 4:.1f}" {note}>{units}</text>'
     return f"<g><title>{title}</title>{box}{word}{count}</g>"

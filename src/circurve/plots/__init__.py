@@ -1,7 +1,7 @@
 """Pictures: records and arrays -> matplotlib figures. No training here, no files, and nothing global is changed.
 
 Every function returns a `matplotlib.figure.Figure`, made without pyplot: no display is needed, `figure.savefig(...)`
-writes it, and in a notebook, after `%matplotlib inline`, it is shown as the last value of a cell.
+writes it, and a notebook shows it as the last value of a cell.
 """
 
 from circurve.errors import needs

@@ -18,7 +18,7 @@ from circurve.learning.history import FitResult
 from circurve.model import Model
 from circurve.plots.decomposition import REGIMES, draw_decomposition, find_regimes
 from circurve.plots.given import Trained, measured_tree
-from circurve.plots.style import INK, PAGE, SMALL_FONT, entitle, tidy
+from circurve.plots.style import INK, PAGE, SMALL_FONT, Picture, entitle, tidy
 from circurve.plots.tree import TITLES, Mark, draw_tree, lay_out
 
 __all__ = ["circuit_panels"]
@@ -53,7 +53,7 @@ def circuit_panels(
         parents, quantities, units, marks = _measured(parents, x)
     if quantities is None or units is None:
         raise OptionError("circuit_panels needs parents, quantities= and units=, or a Model with x=")
-    figure = Figure(figsize=(PAGE, PAGE * 1.06), layout="constrained")
+    figure = Picture(figsize=(PAGE, PAGE * 1.06), layout="constrained")
     values = {name: [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in quantities[name]] for name in PANELS}
     drawing = lay_out(parents, values["flow_squared"], PAGE / 2)
     for i, (name, title) in enumerate(PANELS.items()):

@@ -27,6 +27,7 @@ from circurve.plots.style import (
     grid_of_panels,
     legend_above,
     name_axes,
+    two_rows,
 )
 
 __all__ = ["concentration"]
@@ -73,7 +74,11 @@ def concentration(
         Line2D([], [], color=QUANTITIES[q], linewidth=LINE if q == by else HAIR * 1.5, label=f"nodes by {SYMBOLS[q]}")
         for q in (by, *compare)
     ]
-    legend_above(figure, [*lines, *(_mark_key(by, m, f"{100 * level:g} %") for level, m in MARKERS.items())])
+    marks = [_mark_key(by, marker, f"{100 * level:g} %") for level, marker in MARKERS.items()]
+    if len(axes) == 1 and compare:  # one row would be wider than the panel
+        legend_above(figure, two_rows(lines, marks), max(len(lines), len(marks)))
+    else:
+        legend_above(figure, [*lines, *marks])
     return figure
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from circurve.curvature import Curvature
 from circurve.plots.given import Trained, curvature_of
-from circurve.plots.style import COLUMN, FAINT, FONT, HAIR, INK, SMALL_FONT, SYMBOLS, halo, tidy
+from circurve.plots.style import COLUMN, FAINT, FONT, HAIR, INK, SMALL_FONT, SYMBOLS, Picture, halo, tidy
 from circurve.plots.tree import COLOURS, colour_scale, log_colours
 
 __all__ = ["REGIMES", "decomposition", "draw_decomposition", "find_regimes"]
@@ -32,7 +32,7 @@ def decomposition(
     `local` and `total`, one number each for every unit. Units with a zero are left out. marked: letters and the units
     they mark; by default the three of `find_regimes`.
     """
-    figure = Figure(figsize=(COLUMN, COLUMN * 0.95), layout="constrained")
+    figure = Picture(figsize=(COLUMN, COLUMN * 0.95), layout="constrained")
     ax = figure.add_subplot()
     tidy(ax)
     draw_decomposition(ax, curvature_of(given, x), marked)

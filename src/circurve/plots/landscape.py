@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from circurve.errors import OptionError
-from circurve.plots.style import FONT, HAIR, INK, PAGE, SMALL_FONT, colour, halo, legend_above, tidy
+from circurve.plots.style import FONT, HAIR, INK, PAGE, SMALL_FONT, Picture, colour, halo, legend_above, tidy
 from circurve.plots.tree import log_ticks
 
 __all__ = ["landscape"]
@@ -43,7 +43,7 @@ def landscape(
         raise OptionError(f"a landscape has two axes, not {len(axes)}")
     (x_name, x_given), (y_name, y_given) = axes.items()
     x, y = np.asarray(x_given, dtype=np.float64), np.asarray(y_given, dtype=np.float64)
-    figure = Figure(figsize=(PAGE, PAGE / max(len(surfaces), 2) + 1.05), layout="constrained")
+    figure = Picture(figsize=(PAGE, PAGE / max(len(surfaces), 2) + 1.05), layout="constrained")
     for i, (name, given) in enumerate(surfaces.items()):
         values = np.asarray(given, dtype=np.float64)
         if values.shape != (len(y), len(x)):

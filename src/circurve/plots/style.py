@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 
-__all__ = ["colour", "entitle", "grid_of_panels", "halo", "legend_above", "name_axes", "tidy"]
+__all__ = ["Picture", "colour", "entitle", "grid_of_panels", "halo", "legend_above", "name_axes", "tidy", "two_rows"]
 
 COLUMN, PAGE = 3.35, 6.9
 """Widths of a column and of a page of the paper, in inches."""
@@ -34,6 +37,20 @@ SYMBOLS |= {
 INK, FAINT = "#222222", "#bdbdbd"
 
 
+SHOWN_DPI, PIXEL_RATIO = 125, 2
+"""In notebooks: pixels of the page for an inch, at which small type is readable, and pixels drawn for each of them."""
+
+
+class Picture(Figure):
+    """A figure that notebooks show as a picture, whether `%matplotlib inline` was called or not."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        width, height = (round(SHOWN_DPI * inches) for inches in self.get_size_inches())
+        drawn = io.BytesIO()
+        self.savefig(drawn, format="png", dpi=SHOWN_DPI * PIXEL_RATIO)
+        return drawn.getvalue(), {"width": width, "height": height}
+
+
 def colour(label: str, index: int = 0) -> str:
     """The colour of a method; a label that is none of the three takes one by its place among the others."""
     return METHODS.get(label, OTHERS[index % len(OTHERS)])
@@ -43,7 +60,7 @@ def grid_of_panels(count: int, height: float = 1.7) -> tuple[Figure, list[Axes]]
     """A figure with `count` panels, each `height` inches high: one is a column wide, more share a page's width."""
     columns = _columns(count)
     rows = -(-count // columns)
-    figure = Figure(figsize=(COLUMN if count == 1 else PAGE, 0.6 + height * rows), layout="constrained")
+    figure = Picture(figsize=(COLUMN if count == 1 else PAGE, 0.6 + height * rows), layout="constrained")
     axes = [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
     for ax in axes:
         tidy(ax)
@@ -92,6 +109,12 @@ def legend_above(figure: Figure, handles: Sequence[Artist], columns: int | None 
         handlelength=2.2,
         columnspacing=1.4,
     )
+
+
+def two_rows(first: Sequence[Artist], second: Sequence[Artist]) -> list[Artist]:
+    """Handles in the order in which a legend of max(len(first), len(second)) columns has them in two rows."""
+    blank = Line2D([], [], linestyle="none", label=" ")
+    return [handle for pair in zip_longest(first, second, fillvalue=blank) for handle in pair]
 
 
 def halo(width: float = 2.0) -> list[AbstractPathEffect]:

@@ -21,7 +21,7 @@ from circurve.errors import OptionError
 from circurve.learning.history import FitResult
 from circurve.model import Model
 from circurve.plots.given import Trained, measured_tree
-from circurve.plots.style import FAINT, FONT, HAIR, INK, PAGE, SMALL_FONT, SYMBOLS, entitle, halo
+from circurve.plots.style import FAINT, FONT, HAIR, INK, PAGE, SMALL_FONT, SYMBOLS, Picture, entitle, halo
 from circurve.plots.tree_layout import neighbour_distance, spread_positions
 
 __all__ = ["TITLES", "Mark", "colour_scale", "draw_tree", "lay_out", "log_colours", "log_ticks", "tree_panels"]
@@ -92,7 +92,7 @@ def tree_panels(
     if panels is None:
         raise OptionError("tree_panels needs parents and panels=, or a Model with x=")
     width = PAGE / max(len(panels), 1)
-    figure = Figure(figsize=(PAGE, width + 0.55), layout="constrained")
+    figure = Picture(figsize=(PAGE, width + 0.55), layout="constrained")
     units = {name: [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in values] for name, values in panels.items()}
     drawing = lay_out(parents, next(iter(units.values())), width)
     for i, (name, values) in enumerate(units.items()):

@@ -44,6 +44,7 @@ def render(page: Page) -> str:
         "data": json_for_html(page.plain),
         "findings": "".join(map(_finding, page.findings)),
         "script": script,
+        "licences": html.escape(_asset("LICENSES.txt")),
     }
     head, *rest = _asset("page.html").split("{{")
     pieces = [head]
