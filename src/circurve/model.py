@@ -50,8 +50,7 @@ Array = NDArray[np.float64]
 NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
-SHOWN_COLUMNS = 8
-"""How many columns a notebook names."""
+SHOWN_COLUMNS = 8  # in a notebook
 
 ROUNDING = 1e-12
 """Sums of float64 weights closer to one are left alone."""

@@ -306,7 +306,7 @@ FUSED = {"backend": "fused", "precision": "float32", "epochs": 3, "batch_size": 
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@pytest.mark.parametrize("name", FAULTS if torch.cuda.is_available() else [*FAULTS][::3])  # the interpreter is slow
+@pytest.mark.parametrize("name", FAULTS if torch.cuda.is_available() else [*FAULTS][:1])  # the interpreter is slow
 def test_the_fused_kernels_notice_broken_parameters(monkeypatch, name):
     pytest.importorskip("triton")
     fault, _ = FAULTS[name]

@@ -41,6 +41,7 @@ PARTS_PER_THREAD = 5
 """A part takes up to 11 times its size while it is read, so few of the parts may be in memory at a time."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLANK_LINE = (b"\n\n", b"\n\r", b"\r\r")
 UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
 
 PARALLEL_PANDAS = (3, 1)
@@ -50,8 +51,8 @@ PANDAS_BYTES_PER_CELL = 3
 """Texts with fewer bytes for each number would take pandas more memory than a file of that size may take."""
 
 OF_NUMBERS = b"0123456789+-.eE,;\t \r\n"
-LOOKS, LOOK, MAX_STEP = 1 << 10, 1 << 10, 1 << 18
-"""The number of places where a text is sampled, the bytes of each for its lines, and the most bytes between two."""
+SAMPLES, MIN_SAMPLE, MAX_STEP = 1 << 10, 1 << 9, 1 << 18
+"""The number of places where a text is sampled, the least bytes of a sample, and the most bytes between two."""
 
 
 def arrow_name() -> str:
@@ -75,9 +76,10 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     first = _parsed(view[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
     if first is None or (kind := _common_type(first, view[: cuts[1]])) is None:
         return None
-    room = _expected_rows(view, len(first), cuts[1])
+    pieces = _sampled(source, len(text), 4 * cuts[1] // len(first))
+    room = _expected_rows(pieces, len(text), len(first) / cuts[1])
     if isinstance(source, Path) and len(cuts) > 2 and (pandas := _pandas_for(first, len(text) / room)) is not None:
-        values = None if _has_words(view[cuts[1] :], len(text) // room) else _by_pandas(pandas, source, layout, first)
+        values = None if _has_words(pieces) else _by_pandas(pandas, source, layout, first)
         if values is not None:
             return values, f"{arrow_name()} and pandas {pandas.__version__}"
     read = partial(_part_of_numbers, text=view, layout=layout, kinds=first.schema.types)
@@ -191,22 +193,32 @@ def _by_pandas(pandas: Any, path: Path, layout: Layout, first: Any) -> Array | N
     return values if all(same) else None
 
 
-def _has_words(text: memoryview, line: int) -> bool:
-    """Whether other characters than those of numbers are found in LOOKS places of a text with lines of `line` bytes.
+def _sampled(source: bytes | Path, size: int, span: int) -> list[bytes]:
+    """Pieces of `span` bytes or more, after the header, from SAMPLES places of a text of this size, and its end.
+
+    A file is read, not mapped: the system would map pages around each place too, which takes longer.
+    """
+    span, step = max(MIN_SAMPLE, span), min(max(1, size // SAMPLES), MAX_STEP)
+    starts = [*range(FIRST_PART, size, step), max(0, size - span)]
+    if isinstance(source, bytes):
+        return [source[start : start + span] for start in starts]
+    with source.open("rb", buffering=0) as file:
+        return [file.read(span) for start in starts if file.seek(start) >= 0]
+
+
+def _has_words(pieces: Sequence[bytes]) -> bool:
+    """Whether other characters than those of numbers are found in one of the pieces of a text.
 
     A thread of pandas that finds only `True` and `False` in a column reads them as 1 and 0. It reads many
     lines at a time, far more than lie between two places.
     """
-    span, step = 4 * line, min(max(1, len(text) // LOOKS), MAX_STEP)
-    starts = chain(range(0, len(text), step), [max(0, len(text) - span)])
-    return any(bytes(text[start : start + span]).translate(None, OF_NUMBERS) for start in starts)
+    return any(piece.translate(None, OF_NUMBERS) for piece in pieces)
 
 
-def _expected_rows(text: memoryview, seen: int, size: int) -> int:
-    """About how many lines a text has, or a few more; the first `size` bytes have `seen` lines."""
-    pieces = [bytes(text[start : start + LOOK]) for start in range(0, len(text), max(LOOK, len(text) // LOOKS))]
-    density = sum(piece.count(b"\n") for piece in pieces) / sum(map(len, pieces))
-    return int(1.02 * len(text) * max(density, seen / size)) + 1
+def _expected_rows(pieces: Sequence[bytes], size: int, density: float) -> int:
+    """About how many lines a text has, or a few more; its first part has `density` lines for each byte."""
+    sampled = sum(piece.count(b"\n") for piece in pieces) / max(1, sum(map(len, pieces)))
+    return int(1.02 * size * max(density, sampled)) + 1
 
 
 def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
@@ -224,8 +236,7 @@ def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
         piece = bytes(text[start : start + BLOCK + 2])  # a blank line may extend over two pieces
         if "int64" in kinds and (b"x" in piece or b"X" in piece):
             return None
-        blank = any(ends in piece for ends in (b"\n\n", b"\n\r", b"\r\r"))
-        if gaps and (blank or (start == 0 and piece[:1] in b"\r\n")):
+        if gaps and (any(ends in piece for ends in BLANK_LINE) or (start == 0 and piece[:1] in b"\r\n")):
             return None
     if kinds != {"int64"} or any(column.null_count for column in columns):
         return np.dtype(np.float64)

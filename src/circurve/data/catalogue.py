@@ -12,8 +12,9 @@ import numpy as np
 from circurve.data.cache import fetch, is_cached
 from circurve.data.dataset import SPLITS, Dataset, split_rows
 from circurve.data.debd import COLLECTION
+from circurve.data.raw_files import read_bytes
 from circurve.data.synthetic import SIZES, synthetic_dataset
-from circurve.data.text import read_bytes, read_text
+from circurve.data.text import read_text
 from circurve.errors import Argument, DataError, needs
 
 __all__ = [

@@ -15,8 +15,9 @@ from circurve.data.catalogue import is_name, load_dataset, read_folder
 from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
+from circurve.data.raw_files import read_bytes, unpacked, unreadable
 from circurve.data.table import Table
-from circurve.data.text import parse_text, read_bytes, read_text, unpacked, unreadable
+from circurve.data.text import parse_text, read_text
 from circurve.errors import DataError
 
 __all__ = ["load_data", "read_table"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import zlib
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.bounds import MAX_RATIO, TRUST_HINT, allowed_bytes, inflate, readable_bytes
+from circurve.bounds import MAX_RATIO, TRUST_HINT, allowed_bytes, readable_bytes
 from circurve.data.arrow import BYTE_ORDER_MARK, arrow_name, read_fields, read_numbers
 from circurve.data.convert import (
     Array,
@@ -29,10 +28,11 @@ from circurve.data.convert import (
     smallest_integer,
     stack_in_place,
 )
+from circurve.data.raw_files import read_bytes
 from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import Argument, DataError
 
-__all__ = ["digit_grid", "parse_text", "read_bytes", "read_text", "unpacked", "unreadable"]
+__all__ = ["digit_grid", "parse_text", "read_text"]
 
 SEPARATORS = "\t;, "
 SNIFFED_ROWS, SNIFFED_BYTES = 20, 1 << 16
@@ -74,37 +74,6 @@ class Layout:
     def is_forced(self, column: int) -> bool:
         """Whether a column is one of those in `categorical`."""
         return self.columns is not None and self.columns[column] in self.categorical
-
-
-def read_bytes(path: Path, trust: bool = False) -> bytes:
-    """The whole file, unpacked if it is a .gz file; DataError names it if it cannot be read or is empty."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from None
-    raw = unpacked(raw, path, trust) if path.suffix.lower() == ".gz" and raw else raw
-    if not raw:
-        raise DataError(f"{path}: the file is empty")
-    return raw
-
-
-def unpacked(raw: bytes, path: Path, trust: bool) -> bytes:
-    """The content of a gzip file, as far as it may be for a file of that size."""
-    try:
-        return inflate(raw, trust, DataError)
-    except DataError as error:
-        raise DataError(f"{path}: ", *error.parts) from None
-    except (EOFError, zlib.error) as error:
-        raise DataError(f"{path}: not a .gz file, or damaged: {error}") from None
-
-
-def unreadable(path: Path, error: OSError) -> DataError:
-    """What to tell the user about a file that the system will not open."""
-    if isinstance(error, FileNotFoundError):
-        return DataError(f"{path}: no such file")
-    if isinstance(error, IsADirectoryError):
-        return DataError(f"{path}: is a directory, not a file")
-    return DataError(f"{path}: cannot be read ({error.strerror or error})")
 
 
 def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = (), trust: bool = False) -> Table:
