@@ -76,7 +76,7 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     first = _parsed(view[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
     if first is None or (kind := _common_type(first, view[: cuts[1]])) is None:
         return None
-    pieces = _sampled(source, len(text), 4 * cuts[1] // len(first))
+    pieces = _sampled(source, range(cuts[1], len(text)), 4 * cuts[1] // len(first))
     room = _expected_rows(pieces, len(text), len(first) / cuts[1])
     if isinstance(source, Path) and len(cuts) > 2 and (pandas := _pandas_for(first, len(text) / room)) is not None:
         values = None if _has_words(pieces) else _by_pandas(pandas, source, layout, first)
@@ -193,13 +193,13 @@ def _by_pandas(pandas: Any, path: Path, layout: Layout, first: Any) -> Array | N
     return values if all(same) else None
 
 
-def _sampled(source: bytes | Path, size: int, span: int) -> list[bytes]:
-    """Pieces of `span` bytes or more, after the header, from SAMPLES places of a text of this size, and its end.
+def _sampled(source: bytes | Path, part: range, span: int) -> list[bytes]:
+    """Pieces of `span` bytes or more from SAMPLES places of a part of a text, and from its end.
 
     A file is read, not mapped: the system would map pages around each place too, which takes longer.
     """
-    span, step = max(MIN_SAMPLE, span), min(max(1, size // SAMPLES), MAX_STEP)
-    starts = [*range(FIRST_PART, size, step), max(0, size - span)]
+    span, step = max(MIN_SAMPLE, span), min(max(1, len(part) // SAMPLES), MAX_STEP)
+    starts = [*part[::step], max(part.start, part.stop - span)]
     if isinstance(source, bytes):
         return [source[start : start + span] for start in starts]
     with source.open("rb", buffering=0) as file:
