@@ -21,6 +21,17 @@ export function section(id, title, lead, ...children) {
   return made;
 }
 
+// A canvas as wide as its parent, as high as the extent of what it shows needs, in device pixels.
+export function fitCanvas(canvas, extent) {
+  const width = canvas.parentElement.clientWidth;
+  const height = Math.min(width * Math.min(Math.max(extent.height / extent.width, 0.62), 1), Math.max(320, innerHeight * 0.78));
+  const ratio = devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.height = `${height}px`;
+  return { width, height, ratio };
+}
+
 export function byId(id) {
   return document.getElementById(id);
 }

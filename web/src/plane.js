@@ -1,7 +1,7 @@
 // The fourth panel: every sum unit by use and own sharpness, with the pairs that T and t order differently.
 import { quadtree } from "d3-quadtree";
 import { scaleLog } from "d3-scale";
-import { h } from "./dom.js";
+import { fitCanvas, h } from "./dom.js";
 import { power } from "./format.js";
 import { colour } from "./theme.js";
 
@@ -19,20 +19,13 @@ export class Plane {
   }
 
   resize() {
-    const width = this.canvas.parentElement.clientWidth;
-    const { width: wide, height: high } = this.explorer.extent;
-    const height = Math.min(width * Math.min(Math.max(high / wide, 0.62), 1), Math.max(320, innerHeight * 0.78));
-    const ratio = devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * ratio);
-    this.canvas.height = Math.round(height * ratio);
-    this.canvas.style.height = `${height}px`;
-    Object.assign(this, { width, height, ratio });
+    Object.assign(this, fitCanvas(this.canvas, this.explorer.extent));
     const { local, flow_squared: use, total } = this.explorer.units.explorer;
     const known = [];
     for (let u = 0; u < local.length; u++) if (local[u] > 0 && use[u] > 1e-37) known.push(u);
     this.known = known;
-    this.x = scaleLog().domain(padded(known, local)).range([MARGIN.left, width - MARGIN.right]);
-    this.y = scaleLog().domain(padded(known, use)).range([height - MARGIN.bottom, MARGIN.top]);
+    this.x = scaleLog().domain(padded(known, local)).range([MARGIN.left, this.width - MARGIN.right]);
+    this.y = scaleLog().domain(padded(known, use)).range([this.height - MARGIN.bottom, MARGIN.top]);
     this.known.sort((a, b) => total[a] - total[b]); // the largest are drawn last
     this.dots = null;
     this.tree = quadtree(known, (u) => this.x(local[u]), (u) => this.y(use[u]));

@@ -1,6 +1,6 @@
 // One panel of the explorer: the circuit's sums as blocks of cells, one for each unit, coloured by a quantity.
 import { scaleLinear } from "d3-scale";
-import { h } from "./dom.js";
+import { fitCanvas, h } from "./dom.js";
 import { power, short } from "./format.js";
 import { colour } from "./theme.js";
 import { shade } from "./units.js";
@@ -36,14 +36,7 @@ export class TreePanel {
   }
 
   resize() {
-    const width = this.canvas.parentElement.clientWidth;
-    const { width: wide, height: high } = this.explorer.extent;
-    const height = Math.min(width * Math.min(Math.max(high / wide, 0.62), 1), Math.max(320, innerHeight * 0.78));
-    const ratio = devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * ratio);
-    this.canvas.height = Math.round(height * ratio);
-    this.canvas.style.height = `${height}px`;
-    Object.assign(this, { width, height, ratio });
+    Object.assign(this, fitCanvas(this.canvas, this.explorer.extent));
   }
 
   // World coordinates -> pixels of the panel: the whole drawing fills it at zoom 1.

@@ -23,7 +23,11 @@ from circurve.errors import DataError, OptionError
 
 __all__ = ["as_source", "is_streamed", "open_stream"]
 
-READERS = {".parquet": ParquetReader, ".arrow": ArrowReader, ".feather": ArrowReader}
+READERS: dict[str, type[ParquetReader | ArrowReader]] = {
+    ".parquet": ParquetReader,
+    ".arrow": ArrowReader,
+    ".feather": ArrowReader,
+}
 """The files that can be streamed, by their suffixes."""
 
 ARRAY = ".npy"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -88,7 +89,7 @@ def _resident_files() -> int:
         return 0
 
 
-class FrameReader:
+class FrameReader(ABC):
     """Blocks of Parquet or Arrow files, one file after the other; small ones are read together."""
 
     access = "blocks"
@@ -119,17 +120,21 @@ class FrameReader:
         except DataError as error:
             raise DataError(f"{name}: ", *error.parts) from None
 
+    @abstractmethod
     def _open(self, path: Path) -> Any:
-        raise NotImplementedError
+        """The file, opened by pyarrow."""
 
+    @abstractmethod
     def _schema(self, file: Any) -> Any:
-        raise NotImplementedError
+        """The columns of an opened file."""
 
+    @abstractmethod
     def _parts(self, file: Any, path: Path) -> Sequence[Declared]:
-        raise NotImplementedError
+        """What the blocks of a file declare."""
 
+    @abstractmethod
     def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
-        raise NotImplementedError
+        """Some columns of some blocks."""
 
     @property
     def sizes(self) -> Sequence[int]:
