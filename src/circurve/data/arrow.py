@@ -41,6 +41,7 @@ PARTS_PER_THREAD = 5
 """A part takes up to 11 times its size while it is read, so few of the parts may be in memory at a time."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLANK_AFTER_MARK = (BYTE_ORDER_MARK + b"\n", BYTE_ORDER_MARK + b"\r")  # pyarrow reads it as a row of missing values
 BLANK_LINE = (b"\n\n", b"\n\r", b"\r\r")
 UNQUOTED: dict[str, Any] = {"quote_char": False, "ignore_empty_lines": False}
 
@@ -71,6 +72,8 @@ def read_numbers(source: bytes | Path, layout: Layout) -> tuple[Array, str] | No
     if find_spec("pyarrow") is None:
         return None
     text = source if isinstance(source, bytes) else _mapped(source)
+    if text[:4] in BLANK_AFTER_MARK:
+        return None
     cuts = _cuts(text, layout.width)
     view = memoryview(text)
     first = _parsed(view[: cuts[1]], layout, skipped=layout.header_line, **UNQUOTED)
@@ -252,7 +255,13 @@ def read_fields(raw: bytes, layout: Layout, check_distinct: Callable[[int, Layou
     line. check_distinct: refuses a number of different texts.
     """
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
-    if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):
+    if (
+        raw[:4] in BLANK_AFTER_MARK
+        or lone
+        or b"0x" in raw
+        or b"0X" in raw
+        or (quoted and f'{layout.separator} "'.encode() in raw)
+    ):
         return None
     table = _parsed(raw, layout, skipped=layout.header_line, newlines_in_values=quoted)
     if table is None:
