@@ -12,11 +12,10 @@ difference would lose its digits, and S itself is kept in `scaled_sums`.
 # mypy: ignore-errors
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 
-from circurve.engine import numerics
+from circurve.engine import limits
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
 from circurve.engine.cuda.element_kernels import log_elements, received
 from circurve.engine.cuda.product_kernels import product
@@ -32,9 +31,9 @@ __all__ = [
     "sums",
 ]
 
-IMPOSSIBLE = tl.constexpr(numerics.IMPOSSIBLE)
-MIN_SAMPLE_WEIGHT = tl.constexpr(numerics.MIN_SAMPLE_WEIGHT)
-MAX_TERM = tl.constexpr(numerics.MAX_TERM[torch.float32])
+IMPOSSIBLE = tl.constexpr(limits.IMPOSSIBLE)
+MIN_SAMPLE_WEIGHT = tl.constexpr(limits.MIN_SAMPLE_WEIGHT)
+MAX_TERM = tl.constexpr(limits.FLOAT32_MAX_TERM)
 
 VARIES = [
     *("first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride"),
