@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
@@ -22,9 +24,19 @@ class Scorer:
     def score(self, params: Params, table: RowSource) -> list[float]:
         """The mean log-likelihood of each run."""
         if self.chunk is None:
-            self.chunk = chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
+            self.chunk = self._chunk_size()
         values: list[float] = mean_log_likelihood(self.backend, params, table, self.chunk).tolist()
         return values
+
+    def rehearse(self, params: Params, table: RowSource) -> None:
+        """Do what the first chunk of a score needs and give its memory back, so that kernels can be compiled for it."""
+        with suppress(torch.OutOfMemoryError):  # a score goes on with fewer samples, and compiles what that needs
+            size = min(self.chunk or self._chunk_size(), len(table))
+            self.backend.log_prob(params, next(iter(chunks(table, size, params.dtype))))
+        self.backend.release()
+
+    def _chunk_size(self) -> int:
+        return chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
 
 
 def mean_log_likelihood(backend: Backend, params: Params, table: RowSource, chunk: int) -> Tensor:  # (R,) float64

@@ -125,7 +125,7 @@ def _fulfil(future: Future[Any], task: Callable[[], Any]) -> None:
     try:
         kernel = task()
         _build_launcher(kernel)
-    except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+    except BaseException as error:
         future.set_exception(error)
     else:
         future.set_result(kernel)

@@ -39,9 +39,7 @@ class CompileProcess:
         environment = {**os.environ, "TRITON_CACHE_DIR": cache}
         silent = subprocess.DEVNULL  # the process that needs a kernel compiles it again, and shows what is wrong
         try:
-            return cls(
-                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, env=environment)
-            )
+            return cls(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, env=environment))
         except OSError:
             return None
 

@@ -19,8 +19,8 @@ MIN_STEP = tl.constexpr(limits.MIN_STEP)
 WEIGHT_FLOOR = tl.constexpr(limits.WEIGHT_FLOOR)
 INPUT_FLOOR = tl.constexpr(limits.INPUT_FLOOR)
 
-VARIES = ["rows", "units", "R"]
-"""Numbers that differ from circuit to circuit: a kernel is not compiled again where one is 1 or a multiple of 16."""
+VARIES = ["rows", "units", "R", "flows", "flow_stride"]
+"""Arguments that differ from layer to layer: no kernel is compiled again where one is 1 or a multiple of 16."""
 
 
 @triton.jit
