@@ -44,11 +44,11 @@ class GraphSteps:
         train: Table,
         params: Params,
         memory_budget: int | None = None,
-        held_out: Collection[RowSource] = (),
+        scored: Collection[RowSource] = (),
     ) -> None:
         engine = backend.engine
-        self.held_out = [table for table in held_out if isinstance(table, Table)]
-        """What will be scored after each epoch, if it is in memory."""
+        self.scored = [table for table in scored if isinstance(table, Table)]
+        """What will be scored, after each epoch or in the end; a stream is not read only to compile."""
 
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
         # a recorded step must find its memory where it was, so scores have a backend of their own
@@ -175,9 +175,9 @@ class GraphSteps:
         self.graph = graph
 
     def _rehearse(self) -> None:
-        """All that an epoch launches, for compiling it: a step, which moves on to the next batch, and the scores."""
+        """All that a training launches, to compile it: a step, which moves on to the next batch, and the scores."""
         self._step()
-        for table in self.held_out:
+        for table in self.scored:
             self.scorer.rehearse(self.params, table)
 
     def _step(self) -> None:

@@ -136,10 +136,7 @@ class Trainer:
         weight = float(len(train) if train.weights is None else train.weights.sum())
         plan = Plan(self.program, methods, params.inputs[0], self.settings.track, weight)
         chosen, budget = self._backend(params, backend), self.settings.memory_budget
-        return steps_for(chosen, plan, train, params, budget, self._held_out().values())
-
-    def _held_out(self) -> dict[str, RowSource]:
-        return {name: self.data[name] for name in ("valid", "test") if name in self.data}
+        return steps_for(chosen, plan, train, params, budget, self.data.values())
 
     def _backend(self, params: Params, backend: BackendName | None = None) -> Backend:
         return choose_backend(self.program, params, backend or self.settings.backend, self.settings.precision)
@@ -178,7 +175,8 @@ class Trainer:
         scores: Scores = {}
         if not broken:
             self._warn(int(max(sums.impossible)))
-            scores = {name: steps.scorer.score(steps.params, table) for name, table in self._held_out().items()}
+            held_out = [name for name in ("valid", "test") if name in self.data]
+            scores = {name: steps.scorer.score(steps.params, self.data[name]) for name in held_out}
             broken = broken_scores(scores)
         if broken:
             self._fail(broken, epoch)

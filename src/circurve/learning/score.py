@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from circurve.data import RowSource, log_unseen_rows
-from circurve.engine import Backend, Params, chunks
+from circurve.engine import Backend, Batch, Params, chunks
 from circurve.engine.memory import chunk_size, within_memory
 
 __all__ = ["Scorer", "mean_log_likelihood"]
+
+MAX_REHEARSED = 8192
+"""More rows have the same kernels."""
 
 
 class Scorer:
@@ -29,10 +32,10 @@ class Scorer:
         return values
 
     def rehearse(self, params: Params, table: RowSource) -> None:
-        """Do what the first chunk of a score needs and give its memory back, so that kernels can be compiled for it."""
+        """Score a few rows and give the memory back, so that the kernels of a score can be compiled."""
+        size = min(self.chunk or self._chunk_size(), len(table), MAX_REHEARSED)
         with suppress(torch.OutOfMemoryError):  # a score goes on with fewer samples, and compiles what that needs
-            size = min(self.chunk or self._chunk_size(), len(table))
-            self.backend.log_prob(params, next(iter(chunks(table, size, params.dtype))))
+            self.backend.log_prob(params, Batch.rows(table, 0, size, params.dtype))
         self.backend.release()
 
     def _chunk_size(self) -> int:

@@ -21,14 +21,14 @@ def steps_for(
     train: RowSource,
     params: Params,
     memory_budget: int | None,
-    held_out: Collection[RowSource] = (),
+    scored: Collection[RowSource] = (),
 ) -> Steps:
     """EM steps for a fleet with these parameters. Recorded ones need all rows on the device: not those of a stream.
 
-    held_out: what will be scored after each epoch.
+    scored: what will be scored, after each epoch or in the end.
     """
     if workers() > 1:
         return ParallelSteps(backend, plan, train, params, memory_budget)
     if isinstance(backend, Fused) and isinstance(train, Table):
-        return GraphSteps(backend, plan, train, params, memory_budget, held_out)
+        return GraphSteps(backend, plan, train, params, memory_budget, scored)
     return PlainSteps(backend, plan, train, params, memory_budget)
