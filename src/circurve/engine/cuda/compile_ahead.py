@@ -50,11 +50,16 @@ def compile_ahead(device: torch.device, work: Callable[[], None]) -> None:
     It does nothing off the GPU, or where Triton cannot compile kernels later than they are asked for: they are then
     compiled when they are launched. Nor as a part of other work that compiles ahead, which does the same work itself.
     """
-    import triton  # noqa: PLC0415 - imported only when used
-
-    if device.type != "cuda" or not hasattr(triton, "AsyncCompileMode") or _COMPILE_ONLY.get():
+    if device.type != "cuda" or not _can_wait() or _COMPILE_ONLY.get():
         return
     copy_context().run(_compile_ahead, device, work)
+
+
+def _can_wait() -> bool:
+    import triton  # noqa: PLC0415 - imported only when used
+    from triton.runtime import cache  # noqa: PLC0415 - imported only when used
+
+    return hasattr(triton, "AsyncCompileMode") and hasattr(cache, "triton_key")
 
 
 def _compile_ahead(device: torch.device, work: Callable[[], None]) -> None:

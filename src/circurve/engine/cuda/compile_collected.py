@@ -20,7 +20,7 @@ import triton
 from triton import knobs
 from triton.runtime import cache, driver
 
-from circurve.engine.cuda.compile_process import CompileProcess, Order
+from circurve.engine.cuda.compile_process import CompileProcess, Order, Toolchain
 
 __all__ = ["compile_collected"]
 
@@ -36,7 +36,7 @@ def compile_collected(device: torch.device, work: Callable[[], None]) -> None:
     """
     with ExitStack() as stack:
         process = _start(stack) if _is_empty(knobs.cache.dir) else None
-        hashing = Thread(target=getattr(cache, "triton_key", int))  # reads all of Triton, once for this process
+        hashing = Thread(target=cache.triton_key)  # reads all of Triton, once for this process
         hashing.start()
         target = driver.active.get_current_target()
         hashing.join()
@@ -46,7 +46,7 @@ def compile_collected(device: torch.device, work: Callable[[], None]) -> None:
                 missing = collection.missing()
                 process = process or (_start(stack) if len(missing) > 1 else None)
                 if process is not None and missing:
-                    process.compile(missing, vars(target), driver.active.launcher_cls)
+                    process.compile(missing, Toolchain(vars(target), driver.active.launcher_cls, cache.triton_key()))
             finally:  # whatever happened: what was collected has been promised to Triton
                 collection.load()
 

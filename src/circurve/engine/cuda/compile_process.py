@@ -7,13 +7,29 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CompileProcess", "Order"]
+__all__ = ["CompileProcess", "Order", "Toolchain"]
 
 Order = tuple[str, str, str]
 """A kernel to compile: its module, its name, and how it is specialised, as Triton's hooks describe it."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a process needs to know of this one's Triton to compile exactly as it would."""
+
+    target: dict[str, Any]
+    """The GPU, as the fields of Triton's record."""
+
+    launcher: type
+    """The class of launchers on this GPU."""
+
+    key: str
+    """The hash of Triton itself, a part of all keys in its cache."""
+
 
 WORKER = Path(__file__).with_name("compile_worker.py")
 
@@ -50,12 +66,13 @@ class CompileProcess:
         self._process.kill()
         self._process.communicate()
 
-    def compile(self, orders: Sequence[Order], target: dict[str, Any], launcher: type) -> bool:
-        """Compile kernels into the cache; returns whether all went well. launcher: Triton's class for this target."""
+    def compile(self, orders: Sequence[Order], triton: Toolchain) -> bool:
+        """Compile kernels into the cache; returns whether all went well."""
         message = {
             "kernels": orders,
-            "target": target,
-            "launcher": (launcher.__module__, launcher.__qualname__),
+            "target": triton.target,
+            "launcher": (triton.launcher.__module__, triton.launcher.__qualname__),
+            "triton_key": triton.key,
             "processes": os.cpu_count() or 1,
         }
         try:

@@ -22,15 +22,16 @@ __all__: list[str] = []
 def main() -> int:
     """0 if every kernel was compiled. Nothing to do, or nobody there any more, is no failure."""
     sys.path[:] = json.loads(sys.argv[1])
-    _leave_out_package_code(Path(__file__).resolve().parents[2])
-    _import_compiler()
+    root = Path(__file__).resolve().parents[2]
+    _leave_out_package_code(root)
+    _import_kernels(root)
     orders = json.loads(sys.stdin.read() or "{}")
     if not orders:
         return 0
-    _use_target(orders["target"])
+    _use_target(orders["target"], orders["triton_key"])
     module, name = orders["launcher"]
     launcher = getattr(importlib.import_module(module), name)
-    kernels = [(_kernel(module, name), data) for module, name, data in orders["kernels"]]
+    kernels = [(getattr(importlib.import_module(module), name), data) for module, name, data in orders["kernels"]]
     return _fork_for_each([lambda k=k, d=d: _compile(k, d, launcher) for k, d in kernels], orders["processes"])
 
 
@@ -42,30 +43,23 @@ def _leave_out_package_code(root: Path) -> None:
         sys.modules[package.__name__] = package
 
 
-def _import_compiler() -> None:
-    """What every fork needs: the compiler, and the hash of Triton itself, which is remembered."""
+def _import_kernels(root: Path) -> None:
+    """Import Triton's compiler and all kernels of the package, while nothing else is to be done."""
     importlib.import_module("triton.compiler")
-    with suppress(ImportError):
-        from triton.runtime.cache import triton_key  # noqa: PLC0415 - imported only when used
+    from circurve.engine.cuda.kernel_keys import fix_keys  # noqa: PLC0415 - packages have been replaced by now
 
-        triton_key()
+    for file in sorted(root.glob("*/cuda/*kernels.py")):
+        fix_keys(importlib.import_module(".".join(file.relative_to(root.parent).with_suffix("").parts)))
 
 
-def _use_target(target: dict[str, Any]) -> None:
-    """Compile for this GPU, without asking for one."""
+def _use_target(target: dict[str, Any], triton_key: str) -> None:
+    """Compile for this GPU, without asking for one, and with the hash of Triton that the other process has found."""
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - imported only when used
-    from triton.runtime import driver  # noqa: PLC0415 - imported only when used
+    from triton.runtime import cache, driver  # noqa: PLC0415 - imported only when used
 
     gpu = GPUTarget(**target)
     driver.set_active(SimpleNamespace(get_current_device=lambda: 0, get_current_target=lambda: gpu))
-
-
-def _kernel(module: str, name: str) -> Any:
-    from circurve.engine.cuda.kernel_keys import fix_keys  # noqa: PLC0415 - packages have been replaced by now
-
-    home = importlib.import_module(module)
-    fix_keys(home)
-    return getattr(home, name)
+    cache.triton_key = lambda: triton_key
 
 
 def _compile(kernel: Any, specialization: str, launcher: Any) -> None:
