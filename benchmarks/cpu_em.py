@@ -1,4 +1,4 @@
-"""EM steps on a CPU: the share of the machine's batched-matmul rate, and seconds beside cirkit and SPFlow.
+"""EM steps on a CPU: the share of the machine's batched-matmul rate, and seconds compared with cirkit and SPFlow.
 
 python benchmarks/cpu_em.py                                   # the share alone
 python benchmarks/cpu_em.py --peers-python peers/bin/python   # and the peers (see peers_cpu.py)
@@ -26,11 +26,11 @@ from peers_cpu import SIZES, sample_data
 PEER_OPTIONS = ("--warmup", "2", "--repeats", "5", "--seconds", "15", "--timeout", "300")
 SHAPES = {"nltcs": (16181, 16), "plants": (17412, 69), "bbc": (1670, 1058)}
 WIDTHS = (1056, 4128)
-"""Samples in a batched product beside those of a chunk: the best rate counts. (Powers of two are slower.)"""
+"""Samples in a batched product, in addition to those of a chunk: the best rate counts. (Powers of two are slower.)"""
 
 SHARES = tuple((name, units, 1) for name in SHAPES for units in (100, 16))
 FLEETS = (("nltcs", 16, 16), ("plants", 16, 16))
-"""Data, units and runs of which the share is measured."""
+"""Data, units and runs for which the share is measured."""
 
 
 def share_of_matmul(name: str, units: int, repeats: int, runs: int = 1) -> dict[str, Any]:

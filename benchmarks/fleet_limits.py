@@ -2,9 +2,9 @@
 
     python benchmarks/fleet_limits.py [--data-dir DIR] [--only nltcs,plants] [--runs 64] [--batch 200]
 
-Beside the time of each kernel stands the time in which the machine copies as many bytes as it must at least read and
-write, and beside the three matrix products the time of the vendor's batched product of the same size, in float32
-and in tf32. Kernels that run side by side are counted in full, so that the sum may exceed the time of a step.
+The time of each kernel is compared with the time in which the machine copies as many bytes as the kernel must read and
+write, and the three matrix products with the time of the vendor's batched product of the same size, in float32 and in
+tf32. Kernels that run side by side are counted in full, so that the sum may exceed the time of a step.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def library_seconds(engine: FusedEngine, units: int, device: torch.device) -> di
 
 
 def measure(name: str, load: Load, data_dir: Path | None, device: torch.device, copies: float) -> dict[str, Any]:
-    """One circuit: a step as a whole, and each kernel beside its bounds."""
+    """One circuit: a step as a whole, and each kernel compared with its bounds."""
     data = load_data(CASES[name], data_dir)
     units = CASES[name].units
     run = OurSteps(cc.hclt(data, units=units), data, device, load)

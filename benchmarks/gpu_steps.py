@@ -23,7 +23,7 @@ from circurve.learning.steps import Batches, Steps
 from circurve.learning.steps_choice import steps_for
 
 MOST_STEPS = 50
-"""Epochs of more steps are not timed as a whole: so many steps are, and the rest is assumed to be like them."""
+"""If an epoch has more steps, only this number of steps is timed, and the others are assumed to take as long."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ CASES = {
     "bbc": Case("bbc", 1670, 1058, 128),
     "nltcs-128": Case("nltcs", 16181, 16, 128),
     "plants-128": Case("plants", 17412, 69, 128),
-    "large-256": Case("synthetic", 60_000, 500, 256),
-    "large-512": Case("synthetic", 60_000, 500, 512),
+    **{f"large-{units}": Case("synthetic", 60_000, 500, units) for units in (100, 128, 256, 512, 1024)},
 }
 
 
@@ -68,6 +67,8 @@ class Load:
 
     precision: str = "float32"
     memory_budget: int | None = None
+    most_steps: int = MOST_STEPS
+    """Steps in a call, at most."""
 
 
 def load_data(case: Case, data_dir: Path | None) -> np.ndarray:  # (N, V) of 0 and 1
@@ -89,7 +90,7 @@ class OurSteps:
         samples = table.to(device)
         methods = load.methods or (cc.Vanilla(pseudocount=PSEUDOCOUNT),) * load.runs
         self.engine_steps, self.compile_seconds = seconds_of(lambda: our_steps(circuit, start, samples, methods, load))
-        self.batches = shuffled_batches(len(data), load.batch, device, load.runs)
+        self.batches = shuffled_batches(len(data), load, device)
         self.steps, self.mu = len(self.batches), load.mu
 
     def __call__(self) -> None:
@@ -106,12 +107,12 @@ def our_steps(circuit: cc.Circuit, start: Params, samples: Table, methods: Seque
     return steps_for(backend, plan, samples, start, load.memory_budget)
 
 
-def shuffled_batches(rows: int, batch: int, device: torch.device, runs: int) -> Batches:
-    """The first full batches of a shuffled epoch, at most MOST_STEPS, each run with an order of its own."""
-    size = min(batch, rows)
-    steps = min(rows // size, MOST_STEPS)
+def shuffled_batches(rows: int, load: Load, device: torch.device) -> Batches:
+    """The first full batches of a shuffled epoch, at most `load.most_steps`, each run with an order of its own."""
+    size = min(load.batch, rows)
+    steps = min(rows // size, load.most_steps)
     generator = torch.Generator().manual_seed(0)
-    orders = torch.stack([torch.randperm(rows, generator=generator)[: steps * size] for _ in range(runs)])
+    orders = torch.stack([torch.randperm(rows, generator=generator)[: steps * size] for _ in range(load.runs)])
     return Batches(orders.to(device), tuple(range(0, (steps + 1) * size, size)))
 
 

@@ -79,7 +79,7 @@ class Child:
 
 
 def start(folder: Path, limit: str | None = None, after: float = 0.0) -> Child:
-    """Start the training; limit: of which resource nothing is left after so many seconds."""
+    """Start the training; limit: the resource that is used up after this many seconds."""
     epochs, ready = CONTEXT.Value("i", 0), CONTEXT.Event()
     process = CONTEXT.Process(target=_train, args=(folder, epochs, ready, limit, after))
     process.start()
@@ -164,7 +164,7 @@ def newest(folder: Path) -> int:
 
 
 class Disk:
-    """The folder that trainings write to: a small disk of its own where that is allowed."""
+    """The folder that trainings write to: a small separate disk, if the system allows one."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "disk"
@@ -194,7 +194,7 @@ class Disk:
 
 
 def strike(fault: str, folder: Path, disk: Disk, after: float) -> tuple[int, int]:
-    """Train with a fault after so many seconds: the exit code, and how many whole epochs the child had done."""
+    """Train with a fault after this many seconds: the exit code, and how many complete epochs the child had done."""
     limited = fault == "out of memory" or (fault == "full disk" and not disk.mounted)
     child = start(folder, fault if limited else None, after)
     if not limited:
@@ -215,7 +215,7 @@ def judge(tally: Tally, fault: str, code: int, done: int, kept: int) -> None:
     lost = max(0, done - kept)
     wanted = CODES.get(fault)
     tally.wrong_code += wanted is not None and code != wanted
-    if fault != "full disk":  # there, training goes on to its end, and its model is kept elsewhere
+    if fault != "full disk":  # with a full disk, training continues to its end, and its model is saved in another place
         tally.most_epochs_lost = max(tally.most_epochs_lost, lost)
         tally.lost_too_much += lost > (0 if fault in ("SIGTERM", "SIGHUP", "SIGINT") else EVERY)
 

@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--data-dir", type=Path, help="a folder with the DEBD files; else random data")
     parser.add_argument("--only", default="nltcs,plants")
-    parser.add_argument("--rows", type=int, help="only so many rows of each data set")
+    parser.add_argument("--rows", type=int, help="use only this many rows of each data set")
     parser.add_argument("--units", type=numbers, default=(16, 32))
     parser.add_argument("--trees", default="same,bootstrap")
     parser.add_argument("--members", type=int, default=8)

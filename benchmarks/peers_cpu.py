@@ -7,7 +7,7 @@ Chow-Liu code; each starts from random parameters of its own.
 Each case runs in a process of its own with a limit on its memory. Two ways of running the peers are measured:
 
 - tuned: subnormal numbers flushed to zero, several settings of the C allocator and, for cirkit, several sizes of a
-  chunk; the fastest is the result, the times of all stand beside it.
+  chunk; the fastest is the result, the times of all are recorded with it.
 - plain (`--plain`): as a user runs them, all samples at once and nothing set.
 
 Every step starts from the same parameters: after a few steps in a row SPFlow's turn NaN.
@@ -166,7 +166,7 @@ def build_spflow(case: Case) -> Peer:
 
     data = torch.from_numpy(sample_data(case.samples, case.variables, case.seed)).float()
     model = learn_hclt_binary(data, num_hidden_cats=case.states, init="uniform")
-    # init="random" would give every transition a single output, hence independent variables.
+    # init="random" would give every transition a single output, so variables would be independent.
     for module in model.modules():
         if isinstance(module, Sum):
             weights = torch.rand(module.weights_shape) + 1e-3

@@ -1,4 +1,4 @@
-"""Single-target conditionals per second and samples per second on hidden Chow-Liu trees, beside other libraries.
+"""Single-target conditionals per second and samples per second on hidden Chow-Liu trees, compared with other libraries.
 
     python benchmarks/queries.py --peers-python peers/bin/python        # cirkit and SPFlow, on a CPU
     python benchmarks/queries.py --device cuda --pyjuice wheels         # PyJuice, on a GPU
@@ -10,7 +10,8 @@ same size, random parameters and the same number of threads; turns alternate, an
     conditional  log p(x_v | all others), for a column of each row's own, as the difference of two marginals; from
                  integers on the host, and on a GPU also from what is on the device already
 
-A peer that cannot hold all rows at once is asked for fewer, and its time is taken for that many: rates are per row.
+A peer that cannot hold all rows at once is asked for fewer, and its time is that of the smaller number: rates are per
+row.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Circurve:
         return sample(self.target, no_evidence(self.target), rows)
 
     def conditional_on_device(self, rows: int) -> object:
-        """The same with what is known and what is asked on the device already."""
+        """A conditional whose evidence and question are already on the device."""
         return conditional(self.target, *self._evidence(rows))
 
     def conditional(self, rows: int) -> object:

@@ -1,10 +1,11 @@
-"""Seconds to read a CSV file of numbers, beside pandas.read_csv, in turns.
+"""Seconds to read a CSV file of numbers, compared with pandas.read_csv, in turns.
 
     python benchmarks/read_csv.py [--rows 1000000] [--columns 16]
 
-`circurve` is `circurve.data.read_table`, which has pyarrow read the file where it is installed, and polars most of it
-where that is imported, as it is here; `without polars` is the same where it is not; `own reader` is the same without
-either, on a tenth of the rows. All check the numbers and put them into one table; pandas keeps columns. `pyarrow` is
+`circurve` is `circurve.data.read_table`, which reads the file with pyarrow if it is installed, and most of it with
+polars if that is imported, as it is here; `without polars` is the same where it is not; `own reader` is the same
+without either, on a tenth of the rows. All check the numbers and put them into one table; pandas keeps columns.
+`pyarrow` is
 `pyarrow.csv.read_csv` alone.
 """
 

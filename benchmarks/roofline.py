@@ -16,7 +16,7 @@ An engine that computes less than that (sums over discrete inputs once for each 
 
     max(flops / measured rate of a large matrix product, bytes / measured rate of a copy) / measured seconds,
 
-for a product in float32 and in tf32. Beside it stand the rates of batched products as large as those of the circuit.
+for a product in float32 and in tf32. Next to it are the rates of batched products as large as those of the circuit.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ AXES = {
 
 def point(size: Size, device: torch.device, memory_budget: int, seconds: float) -> dict[str, Any]:
     data = sample_data(size.samples, size.variables, seed=0)
-    parents = (np.arange(size.variables) - 1) // 2  # a balanced tree, so that depth says nothing
+    parents = (np.arange(size.variables) - 1) // 2  # a balanced tree, so that depth does not limit the speed
     circuit = cc.hclt(data, units=size.units, families=[cc.Bernoulli()] * size.variables, tree=parents)
     load = Load(size.samples, size.runs, memory_budget=memory_budget)
     measured = measure_ours(circuit, data, device, load, seconds)

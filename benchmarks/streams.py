@@ -1,4 +1,4 @@
-"""Training from the disk beside training in memory: peak memory, rate, and whether the result is the same.
+"""Training from the disk compared with training in memory: peak memory, rate, and whether the result is the same.
 
     python benchmarks/streams.py --rows 2000000
 
@@ -91,12 +91,12 @@ def train(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, Any
 
 
 def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The median of each kind, and its rate beside that in memory, turn by turn."""
+    """The median of each kind, and its rate compared with that in memory, turn by turn."""
     by_kind = {kind: [run for run in found if run["kind"] == kind] for kind in KINDS}
     listed = []
     for runs in by_kind.values():
         first, memory = runs[0], by_kind["memory"]
-        beside = {
+        sides = {
             f"{rate}_beside_memory": round(
                 statistics.median(a[rate] / b[rate] for a, b in zip(runs, memory, strict=True)), 3
             )
@@ -110,7 +110,7 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
             {
                 **first,
                 **medians,
-                **beside,
+                **sides,
                 "turns": len(runs),
                 "peak_gib": max(run["peak_gib"] for run in runs),
                 "same_tree_as_in_memory": first["tree"] == memory[0]["tree"],

@@ -1,4 +1,4 @@
-"""Small tables with holes: filling them in, classes, densities, beside scikit-learn's estimators.
+"""Small tables with holes: filling them in, classes, densities, compared with scikit-learn's estimators.
 
 Circuits run with their default parameters. What the peers leave open is chosen for each seed by validation on the
 training rows alone. 30 % of all values are missing, in training and test rows alike, for filling and for classes.

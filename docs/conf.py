@@ -76,13 +76,6 @@ def tidy(_app: Any, what: str, name: str, _found: Any, _options: Any, lines: lis
                 lines[number - 1 : number + 1] = [f".. rubric:: {lines[number - 1]}", ""]
 
 
-def without_missing_pages(_app: Any, docname: str, source: list[str]) -> None:
-    """The leaderboard is on the index once its records are there."""
-    if docname == "index" and not (DOCS / "leaderboard.md").exists():
-        source[0] = source[0].replace("\nleaderboard\n", "\n")
-
-
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", tidy, priority=400)  # before numpydoc
-    app.connect("source-read", without_missing_pages)

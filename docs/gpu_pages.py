@@ -35,10 +35,9 @@ def gpu_section(images: Path) -> str:
 
 One mini-batch EM step with its parameter update, as `fit` runs it: the whole step is one CUDA graph. PyJuice
 {found["results"]["pyjuice"]["pyjuice"]} trains the same circuit on the same batches, in the same process, with its own
-CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model. It computes as it
-comes: products in bfloat16 forwards and in tf32 backwards where K suits its tensor cores.
-{extensions(found["results"])}
-{" ".join(origin(file["environment"]) for file in files)}
+CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model. It computes with
+its defaults: products in bfloat16 in the forward pass and in tf32 in the backward pass where K suits its tensor cores.
+{extensions(found["results"])} {" ".join(origin(file["environment"]) for file in files)}
 
 {speeds(rows)}
 
@@ -48,11 +47,11 @@ comes: products in bfloat16 forwards and in tf32 backwards where K suits its ten
 
 Compiling the circuit, memory at the peak of one run, and the largest relative difference of log-likelihoods and of
 counts from those of Circurve in float64 on the same parameters, PyJuice with float32 forced (its forward products are
-tf32 then) and as it comes:
+tf32 then) and with its defaults:
 
 {sides(rows)}
 
-K = 100 falls off PyJuice's tensor-core path; where it is on it, the two differ more.
+With K = 100 PyJuice does not use its tensor-core path; with other K it does, and the two differ more.
 
 ### Precision
 
@@ -90,7 +89,9 @@ def extensions(results: Row) -> str:
     missing = [name for name, there in results["pyjuice"]["extensions"].items() if not there]
     if not missing:
         return "All its optional CUDA extensions were compiled."
-    return f"Its optional CUDA extensions ({', '.join(missing)}) need a compiler; here Triton kernels did their work."
+    return (
+        f"Its optional CUDA extensions ({', '.join(missing)}) need a compiler; here Triton kernels were used instead."
+    )
 
 
 def speeds(rows: Sequence[Row]) -> str:
@@ -122,7 +123,7 @@ def milliseconds(side: Row) -> str:
 
 
 def limits(rows: Sequence[Row]) -> str:
-    """What holds the smallest and the many small ones back."""
+    """What limits the speed of the smallest model and of fleets of small models."""
     one = next(row for row in rows if row["case"] == "nltcs" and row["batch"] == 200 and row["runs"] == 1)
     fleet = next(row for row in rows if row["case"] == "plants" and row["batch"] == 200 and row["runs"] == 64)
     seconds, units = one["ours"]["seconds_per_step"], fleet["units"]
@@ -133,7 +134,7 @@ again on its way."""
 
 
 def fleet_limits(speeds: Sequence[Row]) -> str:
-    """Where the time of a fleet's step goes; `speeds` are the rows beside PyJuice."""
+    """Where the time of a fleet's step goes; `speeds` are the rows compared with PyJuice."""
     found = load("fleet_limits")
     rows = [row for row in found["results"]["rows"] if "error" not in row]
     heads = ["circuit", "kernel", "us", "copy of as many bytes", "library, float32", "library, tf32"]
@@ -149,9 +150,9 @@ def fleet_limits(speeds: Sequence[Row]) -> str:
     return f"""
 ### What bounds a fleet
 
-Microseconds of the main kernels in a step of {first["runs"]} models at batch {first["batch"]}, beside a copy of as many
-bytes as each must read and write, and beside the vendor's batched products of the same size. Some kernels run side by
-side. {origin(found["environment"])}
+Microseconds of the main kernels in a step of {first["runs"]} models at batch {first["batch"]}, compared with a copy of
+as many bytes as each must read and write, and with the vendor's batched products of the same size. Some kernels run
+side by side. {origin(found["environment"])}
 
 {table(heads, body)}
 
@@ -160,13 +161,13 @@ side. {origin(found["environment"])}
 
 
 def products_alone(fleet: Row, speeds: Sequence[Row]) -> str:
-    """How fast a step could be that is nothing but the vendor's float32 products."""
+    """How fast a step could be if it computed only the vendor's float32 products."""
     key = ("case", "batch", "runs")
-    beside = next(row for row in speeds if all(row[name] == fleet[name] for name in key))
-    peer = beside["pyjuice"]["graph"]["seconds_per_step"] * fleet["runs"]
+    compared = next(row for row in speeds if all(row[name] == fleet[name] for name in key))
+    peer = compared["pyjuice"]["graph"]["seconds_per_step"] * fleet["runs"]
     library = sum(kernel["library_seconds"]["float32"] for kernel in fleet["kernels"] if kernel["library_seconds"])
     return (
-        f"For {fleet['case']}, a step that did nothing but the vendor's three float32 products would take "
+        f"For {fleet['case']}, a step that computed only the vendor's three float32 products would take "
         f"{1e6 * library:,.0f} us, {peer / library:.0f} times less than PyJuice needs for {fleet['runs']} models; "
         f"ours, with everything, takes {1e6 * fleet['seconds_per_step']:,.0f}."
     )

@@ -66,7 +66,7 @@ def concentrations(rows: Sequence[Row]) -> str:
 
 
 def curvature_page() -> str:
-    """Where the sharpness sits, and what gating does, against the paper's claims."""
+    """Where the sharpness is, and what gating does, compared with the paper's claims."""
     claims, overhead = load("curvature_claims"), load("curvature_overhead_cuda")
     rows = claims["results"]
     plain = [row for row in rows if row["method"] == "vanilla"]
@@ -107,7 +107,7 @@ column shows what the paper does not: choosing the epoch by validation likelihoo
 plants the gated method with mu = {plants["mu"]:g} changes the test likelihood by {loss:+.2f} against plain EM; the
 paper, which chooses mu by validation likelihood, reports no loss.
 
-## Where the trace sits
+## Where the trace is
 
 The share of sum nodes that hold 90, 99 and 99.99 % of the sum of T and of the sum of t over nodes (means over the
 training data, seed 0), and the share of node pairs that T and t put in different order:
@@ -115,9 +115,9 @@ training data, seed 0), and the share of node pairs that T and t put in differen
 {concentrations(rows)}
 
 The paper reads its circuits differently: under 10 % of the nodes for 99.99 % of T, over 60 % for 99.99 % of t. In
-plainly trained circuits we find {min(fractions("total")):.0%} to {max(fractions("total")):.0%} for T and
+circuits trained by plain EM we find {min(fractions("total")):.0%} to {max(fractions("total")):.0%} for T and
 {min(fractions("local")):.0%} to {max(fractions("local")):.0%} for t: the exact mean of t is dominated by a few nodes
-with weights close to zero, whose ratios p_c / p_n are enormous in a few samples. That T and t disagree holds:
+with weights close to zero, whose ratios p_c / p_n are enormous in a few samples. The claim that T and t disagree holds:
 {min(pairs):.0%} to {max(pairs):.0%} of all pairs are reversed.
 
 Such edges move the estimators `flow_weighted` and `clipped` far less, and `geometric` not at all;
@@ -130,10 +130,10 @@ estimators` compares all five.
 
 The sums behind T, t and F^2 add {min(costs):.0%} to {max(costs):.0%} to a full-batch EM step of one run on a GPU with
 the reference backend. {origin(overhead["environment"])} On a CPU it is {min(on_cpu):.0%} to {max(on_cpu):.0%}:
-{origin(cpu["environment"])} In steps of 200 rows, where what
-does not depend on the rows weighs most, it is {min(small):.0%} to {max(small):.0%} for one run on a CPU and
-{min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16. The estimators mean_ratio and clipped and the second
-moments of the exact penalty each take one more matrix product, and are computed only when asked for.
+{origin(cpu["environment"])} In steps of 200 rows, where costs that do not depend on the rows matter most, it is
+{min(small):.0%} to {max(small):.0%} for one run on a CPU and {min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16.
+The estimators mean_ratio and clipped and the second moments of the exact penalty each need one more matrix product, and
+are computed only on request.
 
 A whole training step of each method, its sums, gates and M-step included, against one of plain EM, in batches of 200.
 (All these times are of random rows, as many and as wide as those of the sets that are named.)
@@ -155,7 +155,7 @@ def overfitting(rows: Sequence[Row]) -> str:
     late = " and ".join(f"{gain(name, 'test_ll'):+.1f} nats on {name}" for name in small)
     best = " and ".join(f"{gain(name, 'best_epoch_test_ll'):+.1f} on {name}" for name in small)
     return f"""After 300 epochs plain EM overfits on small tables, and the gated penalty changes the test likelihood by
-   {late}. With the epoch chosen by validation it changes it by {best}: no help is left."""
+   {late}. With the epoch chosen by validation it changes it by {best}: it no longer helps."""
 
 
 def method_costs() -> str:
@@ -178,7 +178,7 @@ def method_costs() -> str:
 
 
 def performance_page() -> str:
-    """EM on a CPU and on a GPU: shares of what the machine can do, and seconds beside the peers."""
+    """EM on a CPU and on a GPU: shares of what the machine can do, and seconds compared with the peers."""
     found = load("cpu_em")
     results = found["results"]
     shares = [
@@ -200,7 +200,7 @@ def performance_page() -> str:
             [
                 row["size"].replace("x", " x "),
                 f"{row['circurve']['seconds_per_step']:.4f}",
-                *map(beside, (of(row)["cirkit"], of(row)["spflow"])),
+                *map(compared, (of(row)["cirkit"], of(row)["spflow"])),
             ]
             for row in results["peers"]
         ]
@@ -221,18 +221,18 @@ def performance_page() -> str:
 
 One full-batch EM step of a hidden Chow-Liu tree, float32, on rows drawn from a random tree, as many and as wide as
 those of the sets that are named. The rate counts 6 samples variables units² operations, three
-matrix products over every edge of the tree, and stands beside the rate of a batched matrix product measured in turns in
-the same process. (Leaves of the tree and products of few states are computed once for each state, so fewer operations
-are done than counted, and the share can exceed 100 %.) {origin(found["environment"])}
+matrix products over every edge of the tree, and is compared with the rate of a batched matrix product measured in turns
+in the same process. (Leaves of the tree and products of few states are computed once for each state, so fewer
+operations are done than counted, and the share can exceed 100 %.) {origin(found["environment"])}
 
 {table(["data", "shape", "units", "runs", "seconds", "GFLOP/s", "matmul GFLOP/s", "share"], shares)}
 
-Seconds per full-batch EM step beside two other libraries on the same data, each with the allocator setting and chunk
-size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
+Seconds per full-batch EM step, compared with two other libraries on the same data, each with the allocator setting and
+chunk size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
 
 {table(heads, tuned)}
 
-The same as they come: the whole batch at once, the allocator left alone.
+With default settings: the whole batch at once, and the default allocator.
 
 {table(heads, plain)}
 
@@ -256,7 +256,7 @@ def slowest_conditional() -> float:
     return 1 / min(float(size["conditional"]["pyjuice"]["times_slower_per_row"]) for size in sizes)
 
 
-def beside(peer: Row) -> str:
+def compared(peer: Row) -> str:
     """A peer's seconds, and how many times slower that is."""
     if peer["seconds_per_step"] is None:
         return str(peer["status"])

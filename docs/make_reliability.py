@@ -2,7 +2,7 @@
 
     python docs/make_reliability.py
 
-Each part stands where its record does; a part without a record is left out.
+A part without a record is left out.
 """
 
 from __future__ import annotations
@@ -49,36 +49,36 @@ def origin(environment: Record) -> str:
 
 
 def note(record: Record) -> str:
-    """What the record says about itself, after a blank."""
+    """The note of the record, after a blank."""
     return f" {record['note']}" if "note" in record else ""
 
 
 def exceptions(cases: list[Record]) -> str:
-    """The cases that exceed what they may take, in a sentence."""
+    """The cases above their limit, in a sentence."""
     over = [
         f"{case['name']} ({case['memory'] / case['bytes']:.1f} times its size, {case['seconds']:.1f} s)"
         for case in cases
         if case["memory"] > case["allowed_memory"] or case["seconds"] > case["allowed_seconds"]
     ]
-    return f"Measured beyond the bound: {'; '.join(over)}." if over else "No file below exceeds it."
+    return f"Above the limit: {'; '.join(over)}." if over else "No file below exceeds it."
 
 
 def findings(fuzzing: Record | None, hostile: Record | None, faults: Record | None) -> list[str]:
-    """What a reader should take away, one sentence each."""
+    """The findings, one sentence each."""
     lines = []
     if faults is not None:
         found = faults["results"]
         struck = sum(fault["struck"] for fault in found["by fault"].values())
         lines.append(
             f"{struck} trainings struck by signals, full disks and lack of memory at random moments: "
-            f"{found['bit-identical']} of {found['trainings finished']} that were continued ended bit by bit as "
-            "without a break, and nothing was lost but the time since the last checkpoint."
+            f"{found['bit-identical']} of {found['trainings finished']} that were continued gave bit by bit the "
+            f"result without a break, and only the time since the last checkpoint was lost."
         )
     if fuzzing is not None:
         count = f"{len(fuzzing['targets'])}"
         what = "no crash, no other exception" if not fuzzing["findings"] else f"{fuzzing['findings']} findings"
         lines.append(
-            f"{fuzzing['executions']:,} damaged files for {count} loaders, each taken or refused with a message: "
+            f"{fuzzing['executions']:,} damaged files for {count} loaders, each loaded or refused with a message: "
             f"{what}."
         )
     if hostile is not None:
@@ -141,7 +141,7 @@ that is not a `CircurveError`, a message longer than 2,000 characters, or more m
 
 
 def hostile_part(record: Record) -> str:
-    """Files that expand, and ordinary ones beside them."""
+    """Files that expand, and ordinary files for comparison."""
     parts = []
     for kind, title in (("hostile", "Files that ask for more than they hold"), ("ordinary", "Ordinary files")):
         rows = [
@@ -157,21 +157,20 @@ def hostile_part(record: Record) -> str:
             for case in record["cases"]
             if case["kind"] == kind
         ]
-        beside = "times its size" if kind == "ordinary" else "may take"
-        heads = ["file", "size", "outcome", "memory", beside, "CPU time", "may take"]
+        fourth = "times its size" if kind == "ordinary" else "may take"
+        heads = ["file", "size", "outcome", "memory", fourth, "CPU time", "may take"]
         parts.append(f"### {title}\n\n{table(heads, rows)}")
     joined = "\n\n".join(parts)
     return f"""## Memory and time of loaders
 
 A loader takes at most 10 times the size of its file or 256 MB, whichever is more, and a second for each 10 MB (at least
-one); a file that needs more is refused before it is taken. `trust=True`, on the command line `--trust`, takes it.
-{exceptions(record["cases"])}
-Models of very deep circuits, with a layer for each node, take longer than a second for each 10 MB; their time is
-proportional to the size of the file, and their memory is held to the bound.
+one); a file that needs more is refused before the memory is allocated. `trust=True`, on the command line `--trust`,
+accepts it. {exceptions(record["cases"])} Models of very deep circuits, with a layer for each node, take longer than a
+second for each 10 MB; their time is proportional to the size of the file, and their memory is held to the bound.
 
 {joined}
 
-Growth of a fresh process, the largest of three; the median of three CPU times.
+Memory is the growth of a new process, the largest of three runs; CPU time is the median of three.
 {origin(record["environment"])}{note(record)}"""
 
 
@@ -194,9 +193,10 @@ def page() -> str:
 - The same training gives the same bytes of a model file, in processes of their own.
 - Model files of every state of the format load with the log-probabilities that they had (`tests/fixtures`).
 - Records of runs carry checksums, packed data sets are compared with the hash of their text, downloads have a limit.
-- Statistics of shards, measured apart and merged, are those of one pass to 1e-12; the order of files changes no bit.
+- Statistics of shards, measured separately and merged, equal those of one pass within 1e-12; the order of files changes
+no bit.
 - Fleets on a Ray cluster give the results of this process, also when a worker is killed.
-- Names and texts from files reach neither a terminal nor a spreadsheet as commands.
+- Names and texts from files cannot act as commands in a terminal or a spreadsheet.
 """
 
 

@@ -53,7 +53,7 @@ def show(section: str) -> Callable[[Page], Any]:
 
 
 def explore(page: Page) -> None:
-    """The circuit, with a node chosen and its numbers beside the pointer."""
+    """The circuit, with a node chosen and its numbers next to the pointer."""
     show("circuit")(page)
     page.wait_for_timeout(300)
     page.fill("#find-column", "pixel_4_2")

@@ -150,7 +150,7 @@ def support_page() -> str:
 
 ## Structures and backends
 
-What `backend="auto"` takes. `backend="reference"` works everywhere, on every device, in float32 and float64.
+What `backend="auto"` selects. `backend="reference"` works everywhere, on every device, in float32 and float64.
 
 {places}
 

@@ -34,7 +34,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """At least two digits that count, no powers of ten."""
+    """At least two significant digits, no powers of ten."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -109,10 +109,10 @@ def findings() -> str:
     for what, file, score, best, own in asked:
         won, lost = outcome(load(file), score, best, own)
         said.append(f"{what} {len(won)} of {len(won) + len(lost)}")
-    return f"""3. Compared with tuned estimators of scikit-learn, these are best on some tables and behind on others:
+    return f"""3. Compared with tuned estimators of scikit-learn, these are best on some tables and worse on others:
    {listed(said)}.
    They suit mixed columns, clusters and curves; linear methods are better where columns depend on each other linearly,
-   and the classifier is often too sure of itself."""
+   and the classifier is often too confident."""
 
 
 def imputation() -> str:
@@ -166,7 +166,7 @@ PEERS = {"cirkit": "cirkit", "spflow": "SPFlow", "pyjuice": "PyJuice"}
 
 
 def speed() -> str:
-    """Samples and conditionals per second, beside peers on a CPU and, where it was measured, on a GPU."""
+    """Samples and conditionals per second, compared with peers on a CPU and, if it was measured, on a GPU."""
     names = ("queries", "queries_cuda", "queries_cuda_many")
     files = [load(name) for name in names if (RESULTS / f"{name}.json").exists()]
     return "\n\n".join(rates(found) for found in files)
@@ -227,7 +227,7 @@ computes them, which takes time to start.
 
 
 def reading() -> str:
-    """Seconds to read a CSV file, beside pandas."""
+    """Seconds to read a CSV file, compared with pandas."""
     found = load("read_csv")
     files = found["results"]["files"]
     body = [
@@ -253,8 +253,9 @@ def reading() -> str:
     if load_average > found["environment"]["cores"]:
         used = [f"{f['processor_seconds'][side]:.2f}" for f in files for side in ("circurve", "pandas")]
         busy = (
-            f"Other programs kept the cores busy (load average {load_average:.1f}), so these seconds are no measure of "
-            f"either reader. Processor seconds, Circurve and pandas in turn: {listed(used)}. "
+            f"Other programs kept the cores busy (load average {load_average:.1f}), so these seconds do not measure "
+            f"either "
+            f"reader well. Processor seconds, Circurve and pandas in turn: {listed(used)}. "
         )
     heads = ["numbers", "size", "read by", "seconds", "without polars", "pandas.read_csv", "a tenth without pyarrow"]
     return f"""Reading a CSV file {listed(said)}; every number is checked and put into one table.

@@ -24,8 +24,8 @@ def options_page() -> str:
 
 <!-- written by docs/make_pages.py from the program itself; do not edit -->
 
-What `circurve COMMAND --help` says, in one place. In Python, `circurve.fit` takes the options of training under the
-same names, and `circurve.Vanilla`, `circurve.Global` and `circurve.Gated` those of a method.
+The help texts of all commands (`circurve COMMAND --help`) on one page. In Python, `circurve.fit` takes the options of
+training under the same names, and `circurve.Vanilla`, `circurve.Global` and `circurve.Gated` those of a method.
 
 {sections}
 """

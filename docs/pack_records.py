@@ -1,4 +1,4 @@
-"""Merge result records, thin out their histories and compress them: what is kept beside docs/reproduction.md.
+"""Merge result records, thin out their histories and compress them: what is kept next to docs/reproduction.md.
 
 python docs/pack_records.py docs/reproduction/paper/records.jsonl.gz FOLDER [FOLDER ...]
 

@@ -2,7 +2,7 @@
 
 python docs/run_examples.py
 
-`tests/test_examples.py` runs them too, and compares what they print with what stands there.
+`tests/test_examples.py` runs them too, and compares what they print with the text on the page.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ def large_data_page() -> str:
    file, a folder of them, a torch `DataLoader`, or any iterable of batches.
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
-3. `memory_budget=` (`--memory-budget 2GB`) bounds a call. What would need more is refused before memory is taken, with
-   an error that says what needs it and what to change.
+3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
+is allocated, with an error that says what needs it and what to change.
 
 ```python
 import numpy as np
@@ -79,7 +79,7 @@ circurve evaluate model.safetensors folder/ --scores scores.parquet
 | --- | --- |
 | `numpy.memmap`, arrays | the same random order as in memory |
 | Parquet (row groups), Arrow (record batches) | blocks in random order; rows mixed within windows of blocks |
-| `DataLoader`, iterables | as they come: let the loader shuffle |
+| `DataLoader`, iterables | in the order of the source: let the loader shuffle |
 
 A window is as many blocks as half of `buffer` holds (`open_stream(buffer=...)`, 256 MiB by default), and two windows
 are in memory at a time. Data that fit into one block are mixed as in memory. `open_stream(array, block_rows=N)`
@@ -90,7 +90,7 @@ rows. Runs of a fleet with different seeds read different blocks at the same tim
 
 The schema comes from a pass over all rows; for batches with column names, from 100,000 evenly spaced rows. The tree
 comes from a pass over all rows; for files and batches with more than about 4,000 columns, from evenly spaced rows,
-256 MiB of them. A line on standard error says which. `fit` reads all rows once more to check them, then once in each
+256 MiB of them. A line on standard error says which. `fit` reads all rows another time to check them, then once in each
 epoch.
 
 Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the
@@ -99,9 +99,9 @@ command line, folders are streamed, and files with more than {1 << 27:,} values.
 ## Measured
 
 {size}, hidden Chow-Liu tree of {found["units"]} units, batches of {found["batch"]:,}, {found["epochs"]} epochs, each
-source in a process of its own with one thread. Rates are by the clock, those of the epochs after the first, beside the
-rate in memory; how much of the files the system had in its cache was not controlled. Rows of a Parquet file come in
-another order than in memory, so its log-likelihood differs in the last digits. {origin(file["environment"])}
+source in a process of its own with one thread. Rates are by the clock, those of the epochs after the first, compared
+with the rate in memory; how much of the files the system had in its cache was not controlled. Rows of a Parquet file
+come in another order than in memory, so its log-likelihood differs in the last digits. {origin(file["environment"])}
 
 {table(heads, _rows(found))}
 

@@ -34,7 +34,7 @@ forest = IsolationForest(random_state=0).fit(clean)
 for name, judge in (("circuit", detector), ("isolation forest", forest)):
     print(f"area under the ROC curve, {name}: {roc_auc_score(truth, -judge.decision_function(table)):.2f}")
 
-# Which cell is to blame? p(cell | all other cells of its row), the least probable first.
+# Which cell makes the row improbable? p(cell | all other cells of its row), the least probable first.
 reasons = detector.model_.explain(table.iloc[broken])
 print("\nThe first broken row, cell by cell:")
 print(reasons[reasons["row"] == 0].drop(columns="row").round(3).to_string(index=False))

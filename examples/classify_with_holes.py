@@ -1,4 +1,4 @@
-"""Classification under missing values: a circuit beside the usual pipeline of imputation and a classifier.
+"""Classification under missing values: a circuit compared with the usual pipeline of imputation and a classifier.
 
 A circuit has no step that fills holes: it knows p(class | whatever is observed), for every pattern of missing values.
 """
@@ -17,7 +17,7 @@ wine = load_wine(as_frame=True)
 x, y = wine.data, wine.target_names[wine.target]
 train, test, y_train, y_test = train_test_split(x, y, test_size=0.5, random_state=0, stratify=y)
 
-# One circuit for each cultivar, and Bayes' rule. Defaults are fine: rows that are set aside say when to stop.
+# One circuit for each cultivar, and Bayes' rule. Defaults are fine: held-out rows decide when to stop.
 classifier = cc.CircuitClassifier(random_state=0).fit(train, y_train)
 pipeline = make_pipeline(StandardScaler(), SimpleImputer(), LogisticRegression(max_iter=1000)).fit(train, y_train)
 

@@ -44,7 +44,7 @@ print("\nThe same rows, filled:")
 print(filled.head(4).round(1).to_string())
 
 
-# Compare with the truth, beside the mean or the most frequent value of a column.
+# Compare with the true values, and with filling in the mean or the most frequent value of a column.
 def error(name: str, guess: pd.Series) -> float:
     """The root mean square error of numbers, the share of wrong categories."""
     at = holes[:, complete.columns.get_loc(name)]

@@ -1,4 +1,4 @@
-"""Hostile and ordinary files at full size: what each takes in memory and time, beside what it may take.
+"""Hostile and ordinary files at full size: what each takes in memory and time, compared with what it may take.
 
     PYTHONPATH=src python stress/hostile.py
 
@@ -34,7 +34,7 @@ from hostile_files import many_binomials, many_states, measure, select_chain, wi
 
 RESULT = HERE / "results" / "hostile_files.json"
 ROWS = 30_000_000
-"""Of tables that a few kilobytes describe."""
+"""The rows of tables that a few kilobytes describe."""
 
 REPEATS = 3
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python stress/make_corpus.py
 
-Files that are there already stay: those that once broke a loader lie beside these, and are never made again.
+Existing files stay: the folder also has files that once broke a loader, and they are never made again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Random circuits, and their values and flows straight from the definitions: the oracle the engine is held against.
+"""Random circuits, and their values and flows straight from the definitions: the oracle that the engine is compared
+with.
 
 `cases()` draws smooth decomposable circuits with parameters and samples. `Truth.of` evaluates one by recursion, in
 plain probabilities and float64, and differentiates it with autograd: nothing of it goes through the engine.
@@ -244,7 +245,7 @@ class Shape:
 
 @dataclass
 class Builder:
-    """Builds nodes of a wanted scope, now and then taking one that is there already."""
+    """Builds nodes of a given scope, and sometimes uses an existing node again."""
 
     rng: random.Random
     shape: Shape

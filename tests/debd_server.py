@@ -54,7 +54,7 @@ def serving(*names: str) -> Iterator[Server]:
             _answer(self, body, server.how.get(split, "right" if body else "404"))
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         server = Server(f"http://127.0.0.1:{http.server_port}")

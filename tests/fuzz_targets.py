@@ -41,7 +41,7 @@ EDGES = (0, 1, 2, 7, 8, 127, 128, 255, 256, 65535, 2**24, 2**31 - 1, 2**31, 2**3
 
 @dataclass(frozen=True)
 class Target:
-    """A loader, the suffix that its files need, and how their content is damaged beside byte by byte."""
+    """A loader, the suffix that its files need, and how their content is damaged, in addition to single bytes."""
 
     name: str
     suffix: str

@@ -26,7 +26,7 @@ APPROXIMATE = 4e-7
 """Relative error of the approximate instructions, 2 units in the last place, and of exp beside that of its argument."""
 
 EXPONENT_ROUNDING = 1.5 * 88 * 2.0**-23
-"""tl.exp rounds x log2(e), |x| up to 104, to float32 before it takes the power: this moves the result by so much."""
+"""tl.exp rounds x log2(e), |x| up to 104, to float32 before it takes the power: this is how far the result moves."""
 
 
 FLUSHING = {"sqrt", "rsqrt", "exp2"}

@@ -31,7 +31,7 @@ from hostile_files import (
 
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
     "2^24 states": (many_states, "the tensor 'parameters.0' has shape (1, 1), expected (1, 16777216)"),
-    "a chain of wide products": (select_chain, "more than 10 times its size; if you trust the file, say trust=True"),
+    "a chain of wide products": (select_chain, "more than 10 times its size; if you trust the file, pass trust=True"),
     "products that share wide inputs": (wide_products, "more than 10 times its size"),
 }
 

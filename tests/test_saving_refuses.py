@@ -25,7 +25,7 @@ REFUSED = {
         [[0.5, 0.50002]],
         "Sum 'mix': the weights of unit 0 sum to 1.00002, not to 1",
     ),
-    "a probability above one": ("inputs", [[0.5], [1.5]], r"Input 'coin': a probability lies outside \[0, 1\]"),
+    "a probability above one": ("inputs", [[0.5], [1.5]], r"Input 'coin': a probability is not between 0 and 1"),
 }
 
 

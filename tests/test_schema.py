@@ -107,7 +107,7 @@ def test_a_column_that_contradicts_itself_is_refused(fields, message):
 
 
 def test_names_are_for_all_columns_or_none_and_differ():
-    with pytest.raises(OptionError, match="a name for each column, or for none"):
+    with pytest.raises(OptionError, match="a name for every column, or for none"):
         Schema((Column("a", cc.Bernoulli()), Column(None, cc.Bernoulli())))
     with pytest.raises(OptionError, match="two columns have the name 'a'"):
         Schema((Column("a", cc.Bernoulli()),), ignored=("a",))

@@ -1,4 +1,4 @@
-"""Gradients of log-probabilities, and circuits as modules of torch: held against gradcheck and finite differences."""
+"""Gradients of log-probabilities, and circuits as modules of torch: compared with gradcheck and finite differences."""
 
 import copy
 import pickle
@@ -102,7 +102,7 @@ def requiring() -> Model:
         (
             lambda: mixed().log_prob(ROWS.clone().requires_grad_()),
             DataError,
-            r"column 2 is discrete \(Bernoulli\(\)\) and has none: pass x.detach\(\), or give the discrete",
+            r"column 2 is discrete \(Bernoulli\(\)\) and has none: pass x.detach\(\), or pass the discrete",
         ),
         (
             lambda: requiring().log_prob(ROWS.numpy()),
@@ -117,7 +117,7 @@ def requiring() -> Model:
         (
             lambda: requiring().log_prob(ROWS, memory_budget=10**6),
             OptionError,
-            "memory_budget has no effect where gradients are kept: pass fewer rows",
+            "memory_budget has no effect when gradients are computed: pass fewer rows",
         ),
         (
             lambda: mixed().log_prob(torch.zeros(2, 4).requires_grad_()),
@@ -339,5 +339,5 @@ def test_what_is_no_model_and_what_has_no_free_form_is_refused():
     with pytest.raises(OptionError, match=r"torch_module takes a Model, not FitResult; pass result\.model"):
         cc.torch_module(result)
     leaf = Input(0, Gaussian(min_variance=0.1), name="narrow")
-    with pytest.raises(ParameterError, match=r"Input 'narrow': its parameters lie outside .* min_variance"):
+    with pytest.raises(ParameterError, match=r"Input 'narrow': cannot represent its parameters.* min_variance"):
         cc.torch_module(Model.from_parameters(Circuit(leaf), None, {leaf: [[0.0, 0.01]]}))

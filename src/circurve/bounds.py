@@ -36,7 +36,7 @@ FREE_BYTES = 256 << 20
 SECONDS_PER_BYTE = 1e-7
 """How long a file may take to read: a second for each 10 MB."""
 
-TRUST_HINT = ("; if you trust the file, say ", Argument("trust", True))
+TRUST_HINT = ("; if you trust the file, pass ", Argument("trust", True))
 
 SHOWN = 80
 """How many characters of a value from a file a message shows."""
@@ -45,7 +45,7 @@ CHUNK = 1 << 18
 """Bytes that are unpacked at a time."""
 
 JSON_BYTES_PER_MARK = 56
-"""What a comma, a colon or a bracket of a JSON text stands for in memory: a reference, and its share of an object."""
+"""What a comma, a colon or a bracket of a JSON text takes in memory: a reference, and its share of an object."""
 
 
 def allowed_bytes(size: int) -> int:
@@ -73,7 +73,7 @@ def readable_bytes(count: int) -> str:
 def inflate(packed: bytes, trust: bool, error: type[CircurveError]) -> bytes:
     """The content of a gzip file, which may have several members; `error` once it exceeds what the file may take.
 
-    Raises zlib.error for a damaged file and EOFError for one that breaks off.
+    Raises zlib.error for a damaged file and EOFError for one that is cut off.
     """
     parts: list[bytes] = []
     total, rest = 0, packed
@@ -83,7 +83,7 @@ def inflate(packed: bytes, trust: bool, error: type[CircurveError]) -> bytes:
             part = unpacker.decompress(rest, CHUNK)
             rest = unpacker.unconsumed_tail
             if not part and not rest and not unpacker.eof:
-                raise EOFError("it ends before the end of its content")
+                raise EOFError("it is cut off: the end of its content is missing")
             parts.append(part)
             total += len(part)
             check_expansion(2 * total, len(packed), trust, error)  # the parts, and the parts as one
@@ -95,7 +95,7 @@ def parse_json(text: str | bytes, size: int | None = None, trust: bool = False) 
     """The value of a JSON text; ValueError for whatever is wrong with it, FileFormatError if it becomes too large.
 
     size: of the file that the text comes from, where other things are in it, too; what the text would become in memory
-    is held against that.
+    is compared with that size.
     """
     if isinstance(text, bytes):
         marks = sum(text.count(mark) for mark in (b",", b":", b"{", b"["))

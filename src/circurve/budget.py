@@ -29,7 +29,7 @@ class Need:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all parts, in bytes."""
         return sum(self.parts.values())
 
     def left(self, memory_budget: int | None, free: Callable[[], int] = available_memory) -> int | None:

@@ -20,7 +20,7 @@ def card(title: str, *parts: str) -> str:
 
 
 def facts_table(facts: Mapping[str, str | None]) -> str:
-    """What is told, and what there is to say about it; None is left out."""
+    """Facts by name; a fact that is None is left out."""
     rows = "".join(
         f'<tr style="background:none"><td style="{CELL};opacity:.75">{html.escape(name)}</td>'
         f'<td style="{CELL}">{html.escape(text)}</td></tr>'

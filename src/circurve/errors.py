@@ -33,7 +33,7 @@ __all__ = [
 class Argument:
     """An argument that a message names: `missing=-1` in Python, `--missing -1` on the command line.
 
-    Without a value, the name alone. lead: words that stand before it, and are left out with it where there is no such
+    Without a value, the name alone. lead: words in front of it, which are left out with it if there is no such
     argument.
     """
 
@@ -51,7 +51,7 @@ class CircurveError(Exception):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -69,12 +69,12 @@ class CircurveError(Exception):
 
 
 class StructureError(CircurveError, ValueError):
-    """A circuit that is not smooth, not decomposable, or not well formed; it names the nodes at fault.
+    """A circuit that is not smooth, not decomposable, or not well formed; the message names the wrong nodes.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class DataError(CircurveError, ValueError):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -103,29 +103,29 @@ class DataError(CircurveError, ValueError):
 
 
 class ParameterError(CircurveError, ValueError):
-    """Circuit parameters of the wrong shape or outside their range; it names the node.
+    """Circuit parameters of the wrong shape or outside their range; the message names the node.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
     >>> import circurve as cc
     >>> rain = cc.Input(0, cc.Bernoulli(), name="rain")
     >>> cc.Model.from_parameters(cc.Circuit(rain), inputs={rain: [[1.2]]})
-    ParameterError: Input 'rain': a probability lies outside [0, 1]
+    ParameterError: Input 'rain': a probability is not between 0 and 1
     """
 
 
 class OptionError(CircurveError, ValueError):
-    """An option outside its range; it names the option and the value.
+    """An option outside its range; the message names the option and the value.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -136,12 +136,12 @@ class OptionError(CircurveError, ValueError):
 
 
 class MissingPackageError(OptionError, ImportError):
-    """A feature needs a package that is not installed; it names the extra to install.
+    """A feature needs a package that is not installed; the message names the extra to install.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -152,12 +152,12 @@ class MissingPackageError(OptionError, ImportError):
 
 
 class MemoryLimitError(CircurveError, MemoryError):
-    """More memory would be needed than there is, or than the budget allows; it says what for, and what to change.
+    """More memory is needed than is free, or than the budget allows; the message says for what, and what to change.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -171,14 +171,15 @@ class MemoryLimitError(CircurveError, MemoryError):
 
 
 class TrainingError(CircurveError):
-    """No run of a training is left, because parameters, statistics or data are not finite; it names the first.
+    """All runs of a training failed, because parameters, statistics or data are not finite; the message names the
+    first.
 
     Parameters
     ----------
     message : str
         What went wrong.
     failures : tuple of (int, str), default ()
-        For each run the epoch in which it broke, and why.
+        For each run the epoch in which it failed, and why.
 
     Examples
     --------
@@ -212,7 +213,7 @@ class FileFormatError(CircurveError, ValueError):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -231,12 +232,12 @@ class FileFormatError(CircurveError, ValueError):
 
 
 class FileAccessError(CircurveError, OSError):
-    """A file that cannot be read or written: not there, not allowed, a folder, no space left; it names the file.
+    """A file that cannot be read or written: missing, not allowed, a folder, no space left; the message names the file.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -247,12 +248,12 @@ class FileAccessError(CircurveError, OSError):
 
 
 class DownloadError(CircurveError, OSError):
-    """A file that could not be downloaded, or that arrived with the wrong content; it names the address.
+    """A file that could not be downloaded, or that arrived with the wrong content; the message names the address.
 
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -275,7 +276,7 @@ class CircurveWarning(UserWarning):
     Parameters
     ----------
     *parts : str or Argument
-        The pieces of the message; arguments are spelled differently in Python and on the command line.
+        The parts of the message; an `Argument` is written as `name=value` in Python and as `--name value` in a shell.
 
     Examples
     --------
@@ -296,7 +297,8 @@ class CircurveWarning(UserWarning):
 
 @contextmanager
 def needs(extra: str, feature: str) -> Iterator[None]:
-    """Within it, an import of a package that is not installed says what to install: `circurve[extra]`."""
+    """A context in which importing a package that is not installed raises an error that says what to install:
+    `circurve[extra]`."""
     try:
         yield
     except ModuleNotFoundError as error:

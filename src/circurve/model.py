@@ -68,7 +68,7 @@ def as_device(device: str | torch.device) -> torch.device:
     if chosen.type not in ("cpu", "cuda"):
         raise OptionError(Argument("device"), f" must be a CPU or a CUDA device, not {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise OptionError(f"device {device!r} was asked for, but torch sees no CUDA device")
+        raise OptionError(f"device {device!r}: torch finds no CUDA device; use device='cpu'")
     return chosen
 
 
@@ -147,7 +147,7 @@ class Model(Questions):
         return self.params.dtype
 
     def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> Model:
-        """The same model on another device or in another precision."""
+        """A copy of the model on another device or in another precision."""
         place = None if device is None else as_device(device)
         if dtype is not None:
             _check_precision(dtype)
@@ -210,15 +210,15 @@ class Model(Questions):
     ) -> Any:
         """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
 
-        Data frames, and columns by name, are put in order by their names where the model knows names; arrays go by
+        Data frames, and columns by name, are ordered by name if the model has names; arrays are read by
         position. NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out
         exactly. A row of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy
         array. Where a tensor `x` or the parameters require a gradient, the result does, too: the reference backend
         computes it.
 
-        unseen: a value that training did not see makes a row impossible (-inf, with one warning), or is taken as
-        "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing".
-        backend: "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
+        unseen: a value that was not seen in training makes a row impossible (-inf, with one warning), or counts as
+        "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing". backend:
+        "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
 
         A stream (`open_stream`; a `numpy.memmap`, a Parquet or Arrow file or folder) is read piece by piece. `out` is
         an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
@@ -250,7 +250,7 @@ class Model(Questions):
 
     @property
     def _row_bytes(self) -> int:
-        """Of a row and its result, at most."""
+        """The memory of a row and its result, at most."""
         return 8 * (len(self.schema) + self.circuit.outputs)
 
     def _few_rows(self, x: Any) -> Array | None:
@@ -287,7 +287,9 @@ class Model(Questions):
                 "or call log_prob within torch.no_grad()"
             )
         if memory_budget is not None:
-            raise OptionError("memory_budget has no effect where gradients are kept: pass fewer rows at a time instead")
+            raise OptionError(
+                "memory_budget has no effect when gradients are computed: pass fewer rows at a time instead"
+            )
         refuse_discrete(x, self.circuit.families)
         values = differentiable_log_prob(self._reference, self.params, x, self.circuit.families, missing).T
         return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)
@@ -308,7 +310,7 @@ class Model(Questions):
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
         """Write structure and parameters to one safetensors file, all or nothing.
 
-        extra: text to keep beside the model, such as how it was trained; `persistence.read_metadata` returns it.
+        extra: text to save with the model, such as how it was trained; `persistence.read_metadata` returns it.
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
 
@@ -358,8 +360,8 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust
     device : str or torch.device, default "cpu"
         Where to put the parameters; "auto" is CUDA if there is one.
     trust : bool, default False
-        Also take a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
-        file is refused before that memory is taken.
+        Also accept a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
+        file is refused before the memory is allocated.
 
     Returns
     -------

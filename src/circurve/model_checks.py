@@ -32,7 +32,7 @@ SCOPE_BYTES_PER_SECOND = 2e9
 
 
 def check_cost(nodes: Sequence[Node], tensor_bytes: int, size: int, trust: bool) -> None:
-    """Refuse a structure that takes far more memory or time than its file is large; nothing of it is taken yet."""
+    """Refuse a structure that takes far more memory or time than its file is large; nothing is allocated yet."""
     cost = structure_cost(nodes)
     check_expansion(cost.bytes + COPIES * tensor_bytes, size, trust, FileFormatError)
     if not trust and cost.seconds > max(1.0, size * SECONDS_PER_BYTE):
@@ -45,7 +45,7 @@ class StructureCost:
 
     bytes: int
     seconds: float
-    """Of the part that grows faster than the file: joining sets of variables."""
+    """The time of the part that grows faster than the file: joining sets of variables."""
 
 
 def structure_cost(nodes: Sequence[Node]) -> StructureCost:

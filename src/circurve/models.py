@@ -21,7 +21,7 @@ __all__ = ["Models"]
 
 
 class Models(Questions, Sequence[Model]):
-    """Several models of one circuit, such as the runs of a fleet, asked together in the passes of one.
+    """Several models of one circuit, such as the runs of a fleet, which answer together in one pass.
 
     It has the questions of `Model`. Numbers and arrays get a leading axis R; frames a first column "run" with the
     labels of the runs, or their numbers. Each answer is that of the model alone: with the same seed all of them draw
@@ -55,7 +55,7 @@ class Models(Questions, Sequence[Model]):
     def __init__(self, models: Sequence[Model], labels: Sequence[str] | None = None) -> None:
         self._models = tuple(models)
         if not self._models:
-            raise OptionError("models: there is none; give at least one Model")
+            raise OptionError("models is empty; pass at least one Model")
         first = self._models[0]
         for number, model in enumerate(self._models):
             _refuse_difference(first, model, number)
@@ -98,7 +98,7 @@ class Models(Questions, Sequence[Model]):
     ) -> Any:
         """Log-probability of each row under each model: (R, N), or (R, N, outputs). Options as in `Model.log_prob`."""
         if wants_gradient(x, self.params):
-            raise OptionError("several models give no gradients: ask each Model, or call within torch.no_grad()")
+            raise OptionError("Models gives no gradients: call log_prob of each Model, or use torch.no_grad()")
         table = self._models[0].align(x, missing=missing, unseen=unseen, missing_columns=missing_columns)
         extra = log_unseen(table)
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
@@ -113,7 +113,7 @@ class Models(Questions, Sequence[Model]):
 
 
 def _refuse_difference(first: Model, other: Model, number: int) -> None:
-    """Models are asked together only if they differ in nothing but their parameters."""
+    """Models can be asked together only if they differ in their parameters alone."""
     if not isinstance(other, Model):
         raise OptionError(f"model {number} is a {type(other).__name__}, not a Model")
     same = {
@@ -124,4 +124,4 @@ def _refuse_difference(first: Model, other: Model, number: int) -> None:
     }
     wrong = next((what for what, equal in same.items() if not equal), None)
     if wrong is not None:
-        raise OptionError(f"model {number} has another {wrong} than model 0: such models have to be asked one by one")
+        raise OptionError(f"model {number} has another {wrong} than model 0: ask each Model separately")

@@ -9,7 +9,8 @@ The metadata has three entries. `circurve` is the structure:
 
 Nodes come children first and are named by their position. `select` lists the places of the children that have a unit
 selection. The tensors are `parameters.0` (units, parameters of the family), `select.1.0` (units), `weights.2` and
-`mask.2` (units, child units). Where the columns of data have names or categories, `schema` stands beside `nodes`:
+`mask.2` (units, child units). Where the columns of data have names or categories, there is an entry `schema` next to
+`nodes`:
 
     {"columns": [{"name": "sex", "kind": "category", "categories": ["f", "m"], "family": {...}}]}
 
@@ -69,7 +70,7 @@ def write_model(
     """Write a circuit and its parameters to one file, all or nothing: on failure an existing file stays as it was.
 
     parameters: (units, child units) for each Sum, (units, parameters) for each Input, float32 or float64.
-    extra: text to keep beside the model, such as how it was trained; `read_metadata` returns it.
+    extra: text to save with the model, such as how it was trained; `read_metadata` returns it.
     schema: what the columns of data mean; that of the circuit by default.
     Parameters that `load` would refuse are refused here, before any file is touched. The file is put together in memory
     first.
@@ -117,7 +118,7 @@ def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit,
 
 
 def read_metadata(path: str | PathLike[str], trust: bool = False) -> dict[str, str]:
-    """The `extra` text that was written beside the model; only the head of the file is read."""
+    """The `extra` text that was saved with the model; only the head of the file is read."""
     with _opened(path) as file:
         return _verified(file.metadata(), os.path.getsize(path), trust)[1]
 
@@ -224,7 +225,7 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
         with safe_open(path, framework="np") as file:
             yield file
     except SafetensorError as error:
-        raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or a damaged one ({error})") from error
+        raise FileFormatError(f"{os.fspath(path)}: not a safetensors file, or damaged ({error})") from error
     except (FileFormatError, StructureError) as error:
         parts = (cut(part) if isinstance(part, str) else part for part in error.parts)
         raise FileFormatError(f"{os.fspath(path)}: ", *parts) from error
@@ -249,11 +250,11 @@ def _check_readable(path: str | PathLike[str]) -> None:
 def _verified(metadata: Mapping[str, str] | None, size: int, trust: bool) -> tuple[Record, dict[str, str]]:
     """The structure and the extra text, once format, version and checksum are right."""
     if metadata is None or "circurve" not in metadata:
-        raise FileFormatError("not a Circurve model, its metadata has no entry 'circurve'")
+        raise FileFormatError("not a Circurve model: its metadata have no entry 'circurve'")
     structure = _parsed("circurve", metadata["circurve"], size, trust)
     version = structure.get("version")
     if structure.get("format") != "circurve" or not _is_position(version) or version == 0:
-        raise FileFormatError("not a Circurve model, or a damaged one: no format name and version")
+        raise FileFormatError("not a Circurve model, or damaged: no format name and version")
     if version > FORMAT_VERSION:
         readable = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise FileFormatError(f"written by a newer version of Circurve ({readable})")
@@ -347,7 +348,7 @@ def _node(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array], to
         return Sum(children, units, arrays.get(f"mask.{index}"), name)
     product = Product(children, [arrays.get(f"select.{index}.{place}") for place in range(len(children))], name)
     if product.units != units:
-        raise FileFormatError(f"a product of {product.units} units is said to have {units}")
+        raise FileFormatError(f"a product of {product.units} units declares {units}")
     return product
 
 

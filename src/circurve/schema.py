@@ -29,7 +29,7 @@ SHOWN_CATEGORIES = 4
 class Coding:
     """How the original values of a column are stored as numbers.
 
-    number: as they are. boolean: false is 0, true is 1. category: code s stands for `categories[s]`. date: days since
+    number: as they are. boolean: false is 0, true is 1. category: code s means `categories[s]`. date: days since
     `origin`, an ISO date (whole days) or an ISO date and time (days with a fraction).
     """
 
@@ -51,13 +51,13 @@ class Column:
     kind : {"number", "boolean", "category", "date"}, default "number"
         What the original values are.
     categories : tuple, optional
-        For kind "category": code s stands for `categories[s]`.
+        For kind "category": code s means `categories[s]`.
     origin : str, optional
         For kind "date": the ISO date from which days are counted.
     reason : str, default ""
         Why the family was chosen.
     unseen_share : float, default 0
-        The probability kept for values that training did not see; each value s that it saw then has probability
+        The probability kept for values that were not seen in training; each seen value s then has probability
         (1 - share) p(s).
 
     Examples
@@ -77,7 +77,7 @@ class Column:
     """Why the family was chosen."""
 
     unseen_share: float = 0.0
-    """The probability kept for a value that training did not see: each value that it saw, s, then has probability
+    """The probability kept for a value that was not seen in training: each seen value s then has probability
     (1 - share) p(s). The probabilities of all values still sum to one. All units of the circuit have the same share, so
     it is a factor of a row's probability: 1 - share for each observed value of the column, share for an unseen one."""
 
@@ -177,7 +177,7 @@ class Schema:
         object.__setattr__(self, "ignored", tuple(self.ignored))
         names = [column.name for column in self.columns]
         if None in names and any(name is not None for name in names):
-            raise OptionError("a schema needs a name for each column, or for none")
+            raise OptionError("a schema needs a name for every column, or for none of them")
         named = [name for name in (*names, *self.ignored) if name is not None]
         twice = next((name for name in named if named.count(name) > 1), None) if len(set(named)) < len(named) else None
         if twice is not None:
@@ -265,7 +265,7 @@ class Schema:
         return number
 
     def to_json(self) -> dict[str, Any]:
-        """For model files and `from_json`."""
+        """The schema as JSON values, for model files and `from_json`."""
         document: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
         return {**document, "ignored": list(self.ignored)} if self.ignored else document
 

@@ -70,7 +70,7 @@ def torch_module(model: Model) -> CircuitModule:
 
 
 class CircuitModule(nn.Module):
-    """Log-probabilities of a circuit as an `nn.Module`, with parameters without bounds; made by `torch_module`.
+    """Log-probabilities of a circuit as an `nn.Module` with unconstrained parameters; made by `torch_module`.
 
     `weights` holds the logits (G, K, C) of each sum layer and `inputs` the free parameters (G, K, Q) of each input
     layer that has any, in the order of `model.program`. They are what `parameters()` and `state_dict()` hold.
@@ -120,13 +120,13 @@ class CircuitModule(nn.Module):
         if not bool(near.all()):
             node = layer.nodes[int((~near).nonzero()[0])]
             raise ParameterError(
-                f"{self.circuit.name_of(node)}: its parameters lie outside what gradient descent on {layer.family!r} "
-                "can reach; for a Gaussian, set min_variance below its variances"
+                f"{self.circuit.name_of(node)}: gradient descent on {layer.family!r} cannot represent its "
+                f"parameters; for a Gaussian, set min_variance below its variances"
             )
 
     @property
     def params(self) -> Params:
-        """The parameters that the free ones stand for, in their autograd graph."""
+        """The parameters as functions of the free ones, in their autograd graph."""
         layers = enumerate(self.weights)
         weights = tuple(_softmax(logits, getattr(self, f"mask_{number}")).unsqueeze(0) for number, logits in layers)
         return Params(weights, tuple(self._input(number) for number in range(len(self.program.inputs))))
@@ -143,7 +143,8 @@ class CircuitModule(nn.Module):
 
         x: (N, V), NaN where a value is missing. If it comes from a network, gradients flow to its continuous columns.
         discrete: the discrete columns (N, discrete columns), where `x` holds the continuous ones alone, both in the
-        circuit's order. Half precision and autocast are left at the door: the circuit computes as its parameters do.
+        circuit's order. Half precision and autocast have no effect: the circuit computes in the precision of its
+        parameters.
         """
         if not isinstance(x, Tensor):
             raise DataError(f"the module takes a torch tensor, not {type(x).__name__}: use torch.as_tensor(x)")
@@ -184,7 +185,7 @@ class CircuitModule(nn.Module):
         return made
 
     def to_model(self) -> Model:
-        """An ordinary model with the present parameters, which it does not share with the module."""
+        """An ordinary model with the current parameters, which it does not share with the module."""
         with torch.no_grad():
             return Model(self.circuit, self.params.clone(), self.program)
 

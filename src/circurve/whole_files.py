@@ -69,7 +69,7 @@ def _is_alive(process: int) -> bool:
 
 
 def replace_file(path: str | PathLike[str], content: bytes) -> None:
-    """Write beside the target, then rename over it; a link is followed, and its target replaced.
+    """Write a file next to the target, then rename it to the target; a link is followed, and its target replaced.
 
     Leftovers of processes that were killed while they wrote to the same folder are removed first.
     """

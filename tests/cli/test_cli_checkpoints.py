@@ -58,14 +58,14 @@ def test_a_fault_costs_nothing_but_time(fault, where, undisturbed, folder):
         pytest.skip("a step writes nothing")
     code = run(folder, [*FIT, *CHECKPOINT], fault, 4, where)
     if (fault, where) == ("out of memory", "write"):
-        assert code == 0  # no checkpoint in this epoch, and training goes on
+        assert code == 0  # no checkpoint in this epoch, and training continues
         assert "no checkpoint after epoch 4" in Path("stderr.txt").read_text()
     else:
         assert code == CODES[fault]
         newest = max(Path("runs").glob("epoch-*"))
         assert newest.name in ("epoch-000003.safetensors", "epoch-000004.safetensors")
     if fault in ("SIGTERM", "SIGHUP", "SIGINT"):
-        assert "the model so far is saved in m.safetensors; the same command again continues" in said()
+        assert "the model trained so far is saved in m.safetensors; run the same command again to continue" in said()
         assert cc.load("m.safetensors").circuit.variables == 5
     assert run(folder, [*FIT, *CHECKPOINT]) == 0
     Path("undisturbed.safetensors").write_bytes(undisturbed)
@@ -94,7 +94,7 @@ def test_a_model_that_cannot_be_written_is_kept_elsewhere(invoke, table, folder,
     assert result.exit_code == 1
     (kept,) = elsewhere.rglob("*.safetensors")
     assert result.stderr == (
-        f"circurve: error: cannot write m.safetensors: No space left on device; what was trained is kept in {kept}\n"
+        f"circurve: error: cannot write m.safetensors: No space left on device; the trained model is saved in {kept}\n"
     )
     assert strict_json(result.stdout)["out"] is None
     assert cc.load(kept).circuit.variables == 5
@@ -127,9 +127,7 @@ def test_an_interrupted_run_leaves_a_finished_model_alone(undisturbed, folder):
     Path("m.safetensors").write_bytes(undisturbed)
     words = [*FIT, "--checkpoint", "runs", "--checkpoint-every", "1 epoch"]
     assert run(folder, words, "SIGINT", 3, "step") == 130
-    assert (
-        "saved in m.interrupted.safetensors, since m.safetensors holds another one (--overwrite replaces it)" in said()
-    )
+    assert "saved in m.interrupted.safetensors, because m.safetensors exists (--overwrite replaces it)" in said()
     assert Path("m.safetensors").read_bytes() == undisturbed
     assert cc.load("m.interrupted.safetensors").circuit.variables == 5
 

@@ -47,7 +47,7 @@ def test_download_by_name_and_all(answer: Answer, invoke: Invoke, server: Server
     result = invoke("data download two one two")
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert result.stdout.count("was there") == 2
+    assert result.stdout.count("already there") == 2
     assert str(folder / "cache") in result.stdout
 
 
@@ -95,8 +95,8 @@ def test_a_cache_that_cannot_be_written_is_bad_use(invoke: Invoke, server: Serve
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("", "name data sets or say --all"),
-        ("one --all", "name one or more data sets, or say --all, not both"),
+        ("", "name one or more data sets, or pass --all"),
+        ("one --all", "name one or more data sets, or pass --all, not both"),
         ("one tow", "unknown data set 'tow' (did you mean two?); known are one, two"),
         ("digits", "unknown data set 'digits'; known are one, two"),
     ],
@@ -115,4 +115,4 @@ def test_messages_name_the_option_of_the_command_line(invoke: Invoke, server: Se
     for name in ("mine.train.data", "yours.train.data"):
         (folder / "sets" / name).write_text("0,1\n")
     line = error_line(invoke("data info ./sets"))
-    assert line == "sets: is a folder of data sets; give it as --data-dir, with one of the names mine, yours"
+    assert line == "sets: is a folder of data sets; pass it as --data-dir, with one of the names mine, yours"

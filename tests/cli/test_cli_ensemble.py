@@ -87,7 +87,9 @@ def test_ctrl_c_keeps_the_mixture_so_far(invoke, table, monkeypatch):
     result = invoke(f"fit {table} {TINY} --ensemble 2 --out m.safetensors --json")
     assert result.exit_code == 130
     assert strict_json(result.stdout)["stopped"] == "interrupted"
-    assert result.stderr.splitlines()[-1] == "circurve: interrupted; the mixture so far is saved in m.safetensors"
+    assert (
+        result.stderr.splitlines()[-1] == "circurve: interrupted; the mixture trained so far is saved in m.safetensors"
+    )
     assert cc.load("m.safetensors").circuit.variables == 5
 
 
@@ -96,7 +98,10 @@ def test_ctrl_c_keeps_the_mixture_so_far(invoke, table, monkeypatch):
     [
         ("--ensemble 0", "--ensemble must be a whole number >= 1, not 0"),
         ("--ensemble 2 --structure hmm", "--ensemble mixes trees of --structure hclt; leave out --structure hmm"),
-        ("--ensemble 2 --method gated", "--ensemble trains its members by --method vanilla; for others use sweep"),
+        (
+            "--ensemble 2 --method gated",
+            "--ensemble trains its members by --method vanilla; for other methods use circurve sweep",
+        ),
         ("--ensemble 2 --plot p.png", "--plot and --track show the epochs of one run"),
         ("--ensemble 2 --track", "--plot and --track show the epochs of one run"),
     ],
@@ -121,8 +126,8 @@ def test_a_sweep_becomes_one_model(answer, table, rows):
 
 def test_a_sweep_shows_its_mixture_to_people(invoke, table):
     shown = invoke(f"sweep {table} {TINY} --methods vanilla --seeds 2 --ensemble").stdout
-    assert "members; adds is what the mixture loses without it" in shown
-    assert "not saved, there is no --out-dir" in " ".join(shown.split())
+    assert "members; adds: log-likelihood that the mixture loses without the member" in shown
+    assert "not saved, because there is no --out-dir" in " ".join(shown.split())
 
 
 def test_a_sweep_without_the_option_reports_none(answer, table):
@@ -131,7 +136,7 @@ def test_a_sweep_without_the_option_reports_none(answer, table):
 
 def test_a_sweep_needs_validation_rows_to_mix(invoke, table):
     message = error_line(invoke(f"sweep {table} {TINY} --methods vanilla --no-split --ensemble"))
-    assert message == "--ensemble finds weights on validation rows: give --valid FILE or a share in --split"
+    assert message == "--ensemble finds its weights on validation rows: pass --valid FILE or a share in --split"
 
 
 def test_members_take_units_in_turn_are_grown_and_trained_jointly(answer, table, rows):
@@ -148,18 +153,18 @@ def test_members_take_units_in_turn_are_grown_and_trained_jointly(answer, table,
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("--boosted 1", "--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out"),
-        ("--joint-epochs 2", "--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out"),
-        ("--ensemble 2 --boosted 2", "--boosted 2: at least one of --ensemble 2 is not grown"),
+        ("--boosted 1", "--boosted and --joint-epochs are for mixtures: add --ensemble N, or leave them out"),
+        ("--joint-epochs 2", "--boosted and --joint-epochs are for mixtures: add --ensemble N, or leave them out"),
+        ("--ensemble 2 --boosted 2", "--boosted 2 must be less than --ensemble 2"),
         ("--ensemble 2 --joint-epochs -1", "--joint-epochs must be a whole number >= 0, not -1"),
-        ("--ensemble 1 --units 2,3", "--units names 2 numbers, --ensemble 1 has fewer members"),
+        ("--ensemble 1 --units 2,3", "--units lists 2 numbers, but --ensemble is only 1"),
         (
             "--ensemble 2 --units auto",
-            "--units auto chooses for one circuit; with --ensemble name them: --units 32,100",
+            "--units auto is for one circuit; with --ensemble list the numbers: --units 32,100",
         ),
         (
             "--ensemble 2 --joint-epochs 1 --no-split",
-            "--boosted and --joint-epochs need validation rows: give --valid FILE or a share in --split",
+            "--boosted and --joint-epochs need validation rows: pass --valid FILE or a share in --split",
         ),
     ],
 )

@@ -14,14 +14,14 @@ from cli_helpers import error_line, write_csv
     [
         ("--units 0", "--units must be a whole number from 1 to 1000000, not 0"),
         ("--units 99999999999999999999999", "--units must be a whole number from 1 to 1000000, not 9999"),
-        ("--units 1000000 --out m", "parameters are more than this machine's memory holds"),
+        ("--units 1000000 --out m", "parameters do not fit into the memory of this machine"),
         ("--units many", "--units"),
         ("--epochs -1", "--epochs must be a whole number >= 0, not -1"),
         ("--seed -1", "seed must be a whole number >= 0, not -1"),
         ("--batch-size half", "--batch-size must be a whole number or 'full', not 'half'"),
         ("--batch-size 0", "--batch-size must be a whole number >= 1, not 0"),
-        ("--step-size 3", "--step-size must lie in (0, 1], not '3'"),
-        ("--step-size nan", "--step-size must lie in (0, 1], not 'nan'"),
+        ("--step-size 3", "--step-size must be above 0 and at most 1, not '3'"),
+        ("--step-size nan", "--step-size must be above 0 and at most 1, not 'nan'"),
         ("--step-size cosine:0.1", "KIND:START:END"),
         ("--step-size sine:0.1:0.2", "cosine, linear, exponential"),
         ("--step-size exponential:0.1:0", "not '0' in 'exponential:0.1:0'"),
@@ -38,8 +38,8 @@ from cli_helpers import error_line, write_csv
         ("--split 0.8,0.3", "--split must be shares for train, valid and test that add up to 1, not '0.8,0.3'"),
         ("--split 0.8,x", "not '0.8,x'"),
         ("--split 0,1", "not '0,1'"),
-        ("--split 0.8,0.2 --no-split", "--split and --no-split exclude each other"),
-        ("--split 0.8,0.2 --valid table.csv", "--split does not go with --valid or --test"),
+        ("--split 0.8,0.2 --no-split", "--split and --no-split cannot be combined"),
+        ("--split 0.8,0.2 --valid table.csv", "--split cannot be combined with --valid or --test"),
         ("--no-split --patience 2", "need validation rows"),
         ("--no-split --select best", "need validation rows"),
         ("--bogus", "No such option: --bogus"),
@@ -60,7 +60,7 @@ def test_a_circuit_that_free_memory_does_not_hold_is_refused(invoke, table, monk
     """Free memory is asked for in one place, which knows every system and the limits of containers."""
     monkeypatch.setattr("circurve.cli.models.available_memory", lambda: 1000)
     line = error_line(invoke(f"fit {table} --units 3 --out m"))
-    assert "parameters are more than this machine's memory holds" in line
+    assert "parameters do not fit into the memory of this machine" in line
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_a_circuit_that_free_memory_does_not_hold_is_refused(invoke, table, monk
         ("tin --data-dir sets", "no data set 'tin' in sets (did you mean tiny?)"),
         ("tiny --data-dir nowhere", "--data-dir nowhere: no such folder"),
         ("nowhere.csv", "nowhere.csv: no such file"),
-        ("words.csv", "words.csv:2: column 2 ('b') holds text 'x' among numbers; correct it"),
-        ("late.csv", "late.csv:1: column 2 holds text 'x' among numbers; correct it"),
+        ("words.csv", "words.csv:2: column 2 ('b') is numeric, but has the text 'x'; correct it"),
+        ("late.csv", "late.csv:1: column 2 is numeric, but has the text 'x'; correct it"),
         ("ragged.csv", "ragged.csv:2: expected 2 fields, found 3"),
         ("empty.csv", "empty.csv: the file is empty"),
         ("damaged.npy", "damaged.npy: not a .npy file of numbers, or damaged"),
         ("table.xls", "table.xls: unknown kind of file '.xls'"),
         ("short.csv", "2 rows are too few"),
         ("huge.csv", "huge.csv: column 3 ('a'), line 9: value 1e+30 does not fit Gaussian"),
-        ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts comes in parts"),
+        ("parts.npz --split 0.5,0.5", "--split and --no-split are for a file with one table; parts already has parts"),
     ],
 )
 def test_data_that_cannot_be_used(invoke, folder, rows, data, expected):

@@ -1,4 +1,4 @@
-"""A training that breaks: one line and exit code 1 from `fit`; `sweep` lists the run and goes on."""
+"""A training that fails: one line and exit code 1 from `fit`; `sweep` lists the run and continues."""
 
 from __future__ import annotations
 

@@ -149,8 +149,8 @@ def test_a_mark_for_missing_values_is_understood(answer, invoke, rows):
     assert cc.load("m.safetensors").circuit.families == (cc.Bernoulli(),) * 5
     unmarked = invoke(f"fit holes.csv {TINY} --out m.safetensors")
     assert unmarked.stderr == (
-        "circurve: warning: column 3: whole numbers from -1 on, taken as Gaussian; "
-        "if -1 marks missing values, say --missing -1\n"
+        "circurve: warning: column 3: whole numbers from -1 up, treated as Gaussian; "
+        "if -1 marks missing values, pass --missing -1\n"
     )
 
 
@@ -185,7 +185,7 @@ def test_warnings_are_one_line_each_and_leave_the_json_alone(invoke, folder):
     Path("empty_row.csv").write_text("0,1\n,\n" + "1,0\n" * 20)
     result = invoke(f"fit empty_row.csv --no-split {TINY} --json --out m")
     assert result.stderr.splitlines() == [
-        "circurve: warning: train data: 1 of 22 rows have no observed value and say nothing"
+        "circurve: warning: train data: 1 of 22 rows have no observed value; they have no effect"
     ]
     strict_json(result.stdout)
 
@@ -241,7 +241,8 @@ def test_ctrl_c_keeps_what_was_learned(invoke, table):
     report = strict_json(result.stdout)
     assert report["stopped"] == "interrupted"
     assert result.stderr == (
-        f"circurve: interrupted after {report['epochs']} whole epochs; the model so far is saved in m.safetensors\n"
+        f"circurve: interrupted after {report['epochs']} complete epochs; the model trained so far is saved in "
+        f"m.safetensors\n"
     )
     assert cc.load("m.safetensors").circuit.variables == 5
 
@@ -256,7 +257,7 @@ def test_ctrl_c_in_the_first_epoch_leaves_an_older_model_alone(invoke, table, mo
     before = Path(model).read_bytes()
     result = invoke(f"fit {table} {TINY} --out {model} --json")
     assert result.exit_code == 130
-    assert result.stderr == "circurve: interrupted after 0 whole epochs; nothing was saved, nothing was learned\n"
+    assert result.stderr == "circurve: interrupted after 0 complete epochs; nothing was saved, nothing was learned\n"
     assert strict_json(result.stdout)["out"] is None
     assert Path(model).read_bytes() == before
 

@@ -82,11 +82,11 @@ def test_a_file_that_needs_too_much_says_what_to_type(folder: Path, monkeypatch:
     Path("m").write_bytes(select_chain(1_000, 100))
     refused = call("info", "m")
     assert refused.exit_code == 2
-    assert refused.stderr.endswith("more than 10 times its size; if you trust the file, say --trust\n")
+    assert refused.stderr.endswith("more than 10 times its size; if you trust the file, pass --trust\n")
     assert call("info", "m", "--trust").exit_code == 0
     rows = np.zeros((200_000, 3), np.uint8)
     np.savez_compressed("x.npz", train=rows)
-    assert call("data", "info", "x.npz").stderr.endswith("if you trust the file, say --trust\n")
+    assert call("data", "info", "x.npz").stderr.endswith("if you trust the file, pass --trust\n")
     assert call("data", "info", "x.npz", "--trust").exit_code == 0
 
 

@@ -77,4 +77,4 @@ def test_what_needs_all_rows_in_memory_is_refused(run, frame):
     run("fit", "big", "--out", "m.safetensors", *TRAIN)
     assert "--explain compares all rows" in error_line(run("evaluate", "m.safetensors", "big", "--explain"))
     message = run("fit", "big", "--ensemble", "2", "--device", "cpu").stderr.splitlines()[-1]
-    assert "--ensemble draws rows again and again" in message
+    assert "--ensemble resamples rows" in message

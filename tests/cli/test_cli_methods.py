@@ -107,18 +107,18 @@ def test_tracking_gives_a_history(answer, invoke, table):
         ("--method gated --mu -1", "--mu must be finite and >= 0, not -1"),
         ("--method gated --mu nan", "--mu must be finite and >= 0, not nan"),
         ("--method gated --mu 0.1 --gate max", "--gate must be one of ones, max_norm"),
-        ("--method gated --mu 0.1 --gate top_fraction:2", "q must lie in (0, 1]"),
+        ("--method gated --mu 0.1 --gate top_fraction:2", "q must be above 0 and at most 1"),
         ("--method gated --mu 0.1 --gate top_fraction:0.1:flow", "by must be 'local' or 'total'"),
-        ("--method gated --mu 0.1 --gate-memory 1", "--gate-memory must lie in [0, 1), not 1"),
+        ("--method gated --mu 0.1 --gate-memory 1", "--gate-memory must be from 0 to below 1, not 1"),
         ("--method gated --mu 0.1 --estimator mode", "'mode' is not one of 'mean_trace', 'mean_ratio'"),
         ("--method gated --mu 0.1 --ratio-floor 0.1", "--ratio-floor has no effect without --estimator clipped"),
         (
             "--method gated --mu 0.1 --estimator clipped --ratio-floor 2",
-            "--ratio-floor must lie in (0, 1], not 2",
+            "--ratio-floor must be above 0 and at most 1, not 2",
         ),
         ("--method gated --mu 0.1 --simplex off", "'off' is not one of 'normalize', 'exact'"),
         ("--method gated --mu 0.1 --penalty l2", "'l2' is not one of 'surrogate', 'exact'"),
-        ("--method gated --no-split", "--mu and --gate that are to be chosen need validation rows"),
+        ("--method gated --no-split", "several --mu or --gate, and auto, need validation rows"),
         ("--method gated --mu 0.1 --gate auto --no-split", "need validation rows"),
     ],
 )
@@ -182,7 +182,7 @@ def test_the_sentences_of_the_demo_follow_the_numbers():
         "On unseen images vanilla does best with -2.00 nats per image, then gated with -3.00, then global with -4.00."
     )
     assert "2.00, 2.00 and 2.00 nats above validation rows" in told[1]
-    assert "99% of the trace sits in 50% of its 40 sum nodes" in told[2]
+    assert "99% of the trace is in 50% of its 40 sum nodes" in told[2]
     assert "7, 7 and 7, they score -1.00, -3.00 and -2.00" in told[3]
 
 

@@ -63,7 +63,7 @@ def test_a_picture_needs_matplotlib(invoke, table, monkeypatch):
 
 
 def test_there_must_be_something_to_draw(invoke, table):
-    assert "with --epochs 0 there is none" in error_line(invoke(f"fit {table} --epochs 0 --plot a.png"))
+    assert "but --epochs 0 has no epoch" in error_line(invoke(f"fit {table} --epochs 0 --plot a.png"))
     line = error_line(invoke(f"sweep {table} --methods vanilla --plot a.png"))
     assert "add global or gated to --methods" in line
 

@@ -81,18 +81,18 @@ def test_csv_is_one_table(saved: Path) -> None:
     [
         ("incme", "no column 'incme'; do you mean 'income'?"),
         ("'home town'=Roma", "'Roma' was not seen in training; do you mean 'Rome'?"),
-        ("income | income=3", "'income' is both asked for and known"),
+        ("income | income=3", "'income' is on both sides of the bar"),
         ("income | adult", "the column 'adult' has no value; write adult=VALUE"),
-        ("income, adult=yes", "'income' has no value while other columns have"),
-        ("| adult=yes", "asks for nothing"),
+        ("income, adult=yes", "'income' has no value, but other columns have one"),
+        ("| adult=yes", "is empty on the left of the bar"),
         ("income | adult=yes | born=2000-01-01", "more than one bar"),
         ("income | adult=perhaps", "holds true and false, not 'perhaps'"),
         ("income=much", "holds numbers, not 'much'"),
-        ("income=", "nothing stands after income="),
-        ("income=5..1", "ends before it begins"),
-        ("income | adult=yes,", "a part is empty"),
-        ("income | 'adult=yes", "a quote is not closed"),
-        ("income | adult=yes, adult=no", "'adult' is there twice"),
+        ("income=", "there is no value after income="),
+        ("income=5..1", "has its ends in the wrong order"),
+        ("income | adult=yes,", "there is nothing between two"),
+        ("income | 'adult=yes", "there is no closing quote"),
+        ("income | adult=yes, adult=no", "'adult' is given twice"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_one_line(saved: Path, question: str, words: str) -> None:
@@ -100,7 +100,7 @@ def test_a_question_that_makes_no_sense_is_one_line(saved: Path, question: str, 
 
 
 def test_json_and_csv_exclude_each_other(saved: Path) -> None:
-    assert "exclude each other" in error_line(run("query", saved, "income", "--json", "--csv"))
+    assert "cannot be combined" in error_line(run("query", saved, "income", "--json", "--csv"))
 
 
 def test_rows_are_drawn_to_standard_output_or_a_file(saved: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_single_table_is_scored_whole(answer, invoke, model, rows):
     assert answer(f"evaluate {model} new.data --split train")["train_ll"] == expected
     result = invoke(f"evaluate {model} new.data")
     assert result.stderr == ""
-    assert "new under model.safetensors" in result.stdout
+    assert "new, model model.safetensors" in result.stdout
 
 
 def test_the_table_of_the_training_is_split_as_it_was_then(answer, invoke, table, rows):
@@ -64,7 +64,7 @@ def test_a_model_from_before_splits_were_recorded_points_to_its_table(invoke, mo
     loaded.save("old.safetensors", {"training": json.dumps(training)})
     assert invoke(f"evaluate old.safetensors {table}").stderr == (
         "circurve: warning: table.csv looks like the table that the model was trained on; "
-        "test_ll counts the training rows too\n"
+        "test_ll includes the training rows\n"
     )
 
 
@@ -85,7 +85,7 @@ def test_probability_zero_is_null_with_a_note(answer, invoke, folder):
     np.save("rows.npy", np.array([[1, 1], [0, 1]]))
     report = answer("evaluate certain.safetensors rows.npy")
     assert report["test_ll"] is None
-    assert report["notes"] == ["test_ll is -inf: some row has probability zero"]
+    assert report["notes"] == ["test_ll is -inf: at least one row has probability zero"]
     assert report["sharpness"] == 0
     assert (report["method"], report["epochs"]) == (None, None)
     assert "-inf" in invoke("evaluate certain.safetensors rows.npy").stdout

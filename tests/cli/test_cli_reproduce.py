@@ -49,9 +49,9 @@ def test_a_folder_with_records_wants_resume_and_then_trains_nothing(
     call = f"reproduce table-b --datasets {npz} --out out {TINY}"
     first = invoke(call)
     line = error_line(invoke(call))
-    assert line == "out holds 6 runs of table-b: add --resume to go on with them, or name another folder with --out"
+    assert line == "out holds 6 runs of table-b: add --resume to continue them, or name another folder with --out"
     line = error_line(invoke(call.replace("table-b", "table-c")))
-    assert "name another folder with --out, or add --resume to keep them and work beside them" in line
+    assert "name another folder with --out, or add --resume to keep them and add to them" in line
     monkeypatch.setattr(circurve.learning, "fit_fleet", None)
     again = invoke(f"{call} --resume")
     assert again.exit_code == 0
@@ -144,7 +144,7 @@ def test_ctrl_c_says_how_to_go_on(invoke: Invoke, npz: str, monkeypatch: pytest.
     monkeypatch.setattr(circurve.learning, "fit_fleet", interrupted)
     result = invoke(f"reproduce table-c --datasets {npz} --out out {TINY}")
     assert result.exit_code == 130
-    assert result.stderr == "circurve: interrupted; 3 runs are recorded in out, go on with --resume\n"
+    assert result.stderr == "circurve: interrupted; 3 runs are recorded in out; to continue, add --resume\n"
     assert result.stdout == ""
 
 
@@ -152,8 +152,8 @@ def test_ctrl_c_says_how_to_go_on(invoke: Invoke, npz: str, monkeypatch: pytest.
     ("words", "message"),
     [
         ("reproduce table-z", "no table or figure 'table-z'; there are table-a, table-b"),
-        ("reproduce table-b --seeds 0", "--seeds must be how many (5) or which (0,3,4), not '0'"),
-        ("reproduce table-b --seeds x", "--seeds must be how many (5) or which (0,3,4), not 'x'"),
+        ("reproduce table-b --seeds 0", "--seeds must be a number of seeds (5) or a list of seeds (0,3,4), not '0'"),
+        ("reproduce table-b --seeds x", "--seeds must be a number of seeds (5) or a list of seeds (0,3,4), not 'x'"),
         ("reproduce table-b --mu x", "--mu must be a number"),
         ("reproduce table-b --gate nosuch", "--gate must be one of"),
         ("reproduce table-b --datasets a,,b", "--datasets has a gap between its commas: 'a,,b'"),
@@ -189,7 +189,7 @@ def test_records_that_lack_something_are_named(invoke: Invoke, npz: str, field: 
     damaged = {name: value for name, value in json.loads(lines[1]).items() if name != field}
     path.write_text("\n".join([lines[0], json.dumps(damaged), *lines[2:]]) + "\n")
     line = error_line(invoke(f"{words} --resume"))
-    assert f"records.jsonl: line 2 is no whole result record: '{field}' is missing" in line
+    assert f"records.jsonl: line 2 is an incomplete result record: '{field}' is missing" in line
 
 
 def test_the_leaderboard_is_one_call_and_resumes(invoke: Invoke, npz: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,5 +205,5 @@ def test_the_leaderboard_is_one_call_and_resumes(invoke: Invoke, npz: str, monke
     again = invoke(f"{call} --resume")
     assert again.stdout == first.stdout
     assert strict_json(invoke(f"{call} --resume --json").stdout)["protocol"] == "record"
-    assert "has a protocol of its own" in error_line(invoke(f"{call} --protocol best"))
+    assert "has its own protocol" in error_line(invoke(f"{call} --protocol best"))
     assert "protocol record is that of leaderboard" in error_line(invoke(f"reproduce table-b --protocol record {TINY}"))

@@ -1,4 +1,4 @@
-"""`circurve evaluate --scores` and `--explain`: scores row by row, and the cells to blame."""
+"""`circurve evaluate --scores` and `--explain`: scores row by row, and the cells that cause low scores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, people: pd.DataFrame) -> Pat
 
 @pytest.fixture
 def odd(tmp_path: Path, people: pd.DataFrame) -> Path:
-    """Ten people: the first from a city that training did not see, the third with an income out of all range."""
+    """Ten people: the first from a city that was not seen in training, the third with an income out of all range."""
     few = people.head(10).assign(city=["Kyiv", *people["city"][1:10]])
     few["income"] = [*few["income"][:2], 40.0, *few["income"][3:]]
     path = tmp_path / "odd.csv"
@@ -104,14 +104,14 @@ def test_a_cell_that_the_rest_rules_out_is_the_culprit(tmp_path: Path, monkeypat
     cc.Model.from_parameters(circuit, inputs={node: [[1.0]] for node in circuit.inputs}).save("m.safetensors")
     blameless = read(run("evaluate", "m.safetensors", "rows.npy", "--scores", "-", "--explain").stdout)[1]
     assert blameless["log_likelihood"] == "-inf"
-    assert blameless["column_1"] == ""  # two cells are impossible: none is at fault alone
+    assert blameless["column_1"] == ""  # two cells are impossible: neither causes it alone
 
 
 def test_scores_on_standard_output_leave_the_report_to_standard_error(saved: Path, odd: Path) -> None:
     done = run("evaluate", saved, odd, "--scores", "-")
     assert done.stdout.startswith("line,log_likelihood\n2,-inf\n")
-    assert "odd under" in done.stderr
-    assert "odd under" not in done.stdout
+    assert "odd, model" in done.stderr
+    assert "odd, model" not in done.stdout
 
 
 def test_the_table_of_the_training_keeps_its_order_and_names_its_parts(saved: Path, people: pd.DataFrame) -> None:
@@ -172,9 +172,15 @@ def test_columns_that_the_model_does_not_know_are_left_out_on_request(saved: Pat
         ("--scores rows", "--scores rows: the name has no suffix; use one of .csv"),
         ("--scores no/rows.csv", "no does not exist"),
         ("--scores odd.csv", "--scores odd.csv: would overwrite the data"),
-        ("--types id=gaussian", "--types id=gaussian: the model has the types of its columns; here use NAME=drop"),
+        (
+            "--types id=gaussian",
+            "--types id=gaussian: the types are saved in the model; here only NAME=drop is allowed",
+        ),
         ("--types id=drop", "odd.csv: no column 'id' to leave out; there are"),
-        ("--types born=drop", "the column 'born' of the training data is not there; add an empty column of that name"),
+        (
+            "--types born=drop",
+            "the data has no column 'born', but the training data has; add an empty column of that name",
+        ),
         ("--types city=drop,income=drop,adult=drop,born=drop", "odd.csv: no column is left"),
     ],
 )

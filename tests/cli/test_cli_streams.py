@@ -107,7 +107,7 @@ def test_columns_that_the_model_does_not_know_are_copied_on_request(people):
     assert list(row) == ["note", "age", "city", "seen"]
     assert row["note"] == "first"
     line = error_line(run("impute", "m.safetensors", "-", "--types", "age=poisson", input=text))
-    assert "--types age=poisson: the model has the types of its columns; here use NAME=drop" in line
+    assert "--types age=poisson: the types are saved in the model; here only NAME=drop is allowed" in line
 
 
 def test_parquet_needs_pyarrow(people, monkeypatch):
@@ -132,20 +132,20 @@ def test_parquet_needs_pyarrow(people, monkeypatch):
             "sample m.safetensors --given city=Roma",
             "column 'city': 'Roma' was not seen in training; do you mean 'Rome'?",
         ),
-        ("sample m.safetensors --given city=Rome,city=Oslo", "the column 'city' is there twice"),
+        ("sample m.safetensors --given city=Rome,city=Oslo", "the column 'city' is given twice"),
         ("sample m.safetensors --given seen=soon", "('seen') holds the text 'soon', not a date such as '2024-01-31'"),
         ("sample m.safetensors --seed -1", "--seed must be a whole number >= 0, not -1"),
         ("impute m.safetensors people.csv --how best", "--how must be one of mean, mode, sample, not 'best'"),
         ("impute m.safetensors nowhere.csv", "nowhere.csv: no such file"),
         ("impute people.csv people.csv", "people.csv: not a safetensors file"),
-        ("impute m.safetensors digits", "digits comes in parts; impute takes a file with one table"),
+        ("impute m.safetensors digits", "digits has several parts; impute takes a file with one table"),
         ("impute m.safetensors -", "standard input: there is nothing to read"),
         ("evaluate m.safetensors -", "standard input: there is nothing to read"),
-        ("fit - --valid -", "standard input (-) can be read once only; name files for the other tables"),
-        ("fit people.csv --out -", "--out -: name a file; this cannot be written to standard output"),
+        ("fit - --valid -", "standard input (-) can be read only once; name files for the other tables"),
+        ("fit people.csv --out -", "--out -: this cannot be written to standard output; name a file"),
         (
             "curvature m.safetensors people.csv --csv -",
-            "--csv -: name a file; this cannot be written to standard output",
+            "--csv -: this cannot be written to standard output; name a file",
         ),
     ],
 )

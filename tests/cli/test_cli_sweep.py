@@ -129,7 +129,7 @@ def test_a_disk_that_fills_up_hides_no_numbers(invoke, table, monkeypatch):
         ("--methods vanilla --mu foo", "--mu must be a number, or numbers with commas between them, not 'foo'"),
         ("--mu auto", "--mu must be a number, or numbers with commas between them, not 'auto'"),
         ("--methods vanilla,global --gates rank", "--gate has no effect with vanilla, global; use gated"),
-        ("--gates auto", "--gates names the gates to compare"),
+        ("--gates auto", "--gates lists the gates to compare"),
         ("--gates max", "--gate must be one of"),
         ("--csv table.csv", "--csv table.csv: would overwrite the data"),
         ("--out-dir table.csv", "--out-dir table.csv: is a file, not a folder"),

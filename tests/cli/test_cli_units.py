@@ -52,7 +52,8 @@ def test_the_table_of_sizes_is_printed(invoke, table):
         ("--units 0,2", "--units must be a whole number from 1 to 1000000, not 0"),
         (
             "--units 2,3 --no-split",
-            "--units to choose from need validation rows: give --valid FILE or a share in --split; or say --units N",
+            "several --units need validation rows: pass --valid FILE or a share in --split; or pass one number, "
+            "--units N",
         ),
         (
             "--units auto --structure chow_liu",

@@ -230,7 +230,7 @@ def test_units_that_no_path_reaches_have_no_place_in_the_profile() -> None:
 @settings(max_examples=200, deadline=None)
 @given(RECORDS)
 def test_the_default_rho_is_the_smallest_for_which_the_bound_holds(curv: Curvature) -> None:
-    curv = record(np.minimum(curv.total, curv.local), curv.local, curv.depth_min)  # F <= 1, hence T <= t
+    curv = record(np.minimum(curv.total, curv.local), curv.local, curv.depth_min)  # F <= 1, so T <= t
     result = attenuation(curv)
     below = (curv.depth_min > 0) & (curv.total > 0)
     assert np.isnan(result.implied_rho[curv.depth_min == 0]).all()
@@ -312,13 +312,13 @@ def test_bad_options_are_named() -> None:
             call(curv, "edges")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="bins must be at least 1, not 0"):
         depth_profile(curv, "total", bins=0)
-    with pytest.raises(OptionError, match="most must not be negative, not -1"):
+    with pytest.raises(OptionError, match="most must be 0 or more, not -1"):
         reversals(curv, most=-1)
     for rho in (0.0, 1.1, -0.5, math.nan):
-        with pytest.raises(OptionError, match=r"rho must lie in \(0, 1\], not"):
+        with pytest.raises(OptionError, match=r"rho must be above 0 and at most 1, not"):
             attenuation(curv, rho)
     for share in (0.0, 1.5, math.nan):
-        with pytest.raises(OptionError, match=r"share must lie in \(0, 1\], not"):
+        with pytest.raises(OptionError, match=r"share must be above 0 and at most 1, not"):
             concentration(curv, "total").fraction_for(share)
 
 

@@ -310,7 +310,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     for at in rng.choice(len(whole), 150, replace=False):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
-            check_same(load_curvature(path), record)  # a byte that says nothing, such as a date
+            check_same(load_curvature(path), record)  # a byte without meaning, such as a date
         except FileFormatError:
             refused += 1
     assert refused > 50

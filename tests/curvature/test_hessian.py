@@ -247,7 +247,7 @@ def test_a_masked_unit_far_below_its_sibling_is_in_the_hessian(gap):
 
 
 def test_a_weight_of_zero_far_below_without_flow_adds_nothing():
-    """rho = exp(800) at x1 = 80, where the unit has no flow; a row of probability zero beside it changes nothing."""
+    """rho = exp(800) at x1 = 80, where the unit has no flow; another row of probability zero changes nothing."""
     model, x = far_below(800.0, masked=False), np.array([[0.0, 80.0]])
     mixed = next(s for s in model.circuit.sums if s.name == "mixed")
     np.testing.assert_allclose(hessian_diagonal(model, x)[mixed], [[4, 0], [0, 0]], atol=1e-9)
@@ -293,7 +293,7 @@ def test_rows_of_probability_zero_are_counted_and_left_out(measure):
 def test_wrong_data_is_named(measure):
     with pytest.raises(DataError, match="3 columns, the circuit has 1 variables"):
         measure(two_values(), [[0, 1, 0]])
-    with pytest.raises(DataError, match="3 outputs: say with labels"):
+    with pytest.raises(DataError, match="3 outputs: pass labels="):
         measure(two_values(3), [[0]])
 
 
@@ -316,7 +316,7 @@ def test_missing_values_are_marked_as_everywhere(measure):
 def test_a_matrix_that_is_too_large_is_refused_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr(module, "LARGEST", 3)
     model, _ = random_hclt(3, 2)
-    with pytest.raises(OptionError, match="10 edges, the whole Hessian is for up to 3: use hessian_diagonal"):
+    with pytest.raises(OptionError, match="10 edges, but the whole Hessian is limited to 3: use hessian_diagonal"):
         hessian(model, "no data at all")
     with pytest.raises(OptionError, match="10 edges"):
         top_eigenvalues(model, "no data at all", 10)

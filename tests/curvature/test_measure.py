@@ -301,7 +301,7 @@ def test_wrong_input_names_the_culprit(measure):
     with pytest.raises(DataError, match="every value is missing"):
         measure(model, [[np.nan]])
     two = Model.from_parameters(Circuit(Sum(Input(0, Indicator((0, 1)), 2), 2)))
-    with pytest.raises(DataError, match="2 outputs: say with labels"):
+    with pytest.raises(DataError, match="2 outputs: pass labels="):
         measure(two, [[0]])
     with pytest.raises(DataError, match="label of row 2 is 2"):
         measure(two, [[0], [1]], labels=[0, 2])

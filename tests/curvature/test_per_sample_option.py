@@ -1,4 +1,4 @@
-"""`curvature(..., per_sample=...)`: rows beside the means."""
+"""`curvature(..., per_sample=...)`: rows in addition to the means."""
 
 import numpy as np
 import pytest

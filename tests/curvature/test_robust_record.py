@@ -132,7 +132,7 @@ def test_robust_columns_are_saved_and_older_files_load_without_them(tmp_path):
     assert (old.local_geometric, old.floor_share) == (None, None)
     assert list(old.to_pandas().columns)[3:] == list(COLUMNS)
     np.testing.assert_array_equal(old.local, record.local)
-    with pytest.raises(OptionError, match="by='geometric': an earlier version saved this record without it"):
+    with pytest.raises(OptionError, match="by='geometric': this record was saved by an earlier version"):
         old.by("geometric")
     both = old + record
     assert both.local_clipped is None

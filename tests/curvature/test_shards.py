@@ -122,9 +122,9 @@ def test_what_does_not_add_up_is_refused(model: cc.Model, rows: np.ndarray) -> N
     other = statistics(parts[0].maximize(model), rows, shard=(2, 3))
     refused = {
         "there are no statistics": [],
-        "shard 1/3 is there twice": [parts[0], parts[1], parts[0]],
-        "those of different models": [parts[0], other],
-        "shards of different numbers are mixed: 2, 3": [parts[0], statistics(model, rows, shard=(2, 2))],
+        "shard 1/3 is given twice": [parts[0], parts[1], parts[0]],
+        "measured with different models": [parts[0], other],
+        "shards of different splits are mixed \\(2, 3\\)": [parts[0], statistics(model, rows, shard=(2, 2))],
     }
     for message, given in refused.items():
         with pytest.raises(OptionError, match=message):
@@ -143,7 +143,7 @@ def test_rows_of_ones_own_are_told_apart_by_their_values(model: cc.Model, rows: 
     mine, yours = statistics(model, rows[:40]), statistics(model, rows[40:])
     merged = merge_statistics([yours, mine])
     assert_close(merged, statistics(model, rows), 1e-12)
-    with pytest.raises(OptionError, match="is there twice"):
+    with pytest.raises(OptionError, match="is given twice"):
         merge_statistics([mine, statistics(model, rows[:40])])
 
 

@@ -126,7 +126,7 @@ class TestLists:
         assert refusal([[1, [2]], [3, 4]]) == "the list does not form rows x columns of numbers"
 
     def test_text_among_numbers_is_found(self) -> None:
-        expected = "column 2 holds numbers (row 1: 2) and text (row 2: 'x'); turn all of them into text or numbers"
+        expected = "column 2 holds numbers (row 1: 2) and text (row 2: 'x'); convert all of them to text or to numbers"
         assert refusal([[1, 2], [3, "x"]]) == expected
 
     def test_huge_whole_numbers_become_floats_while_they_can(self) -> None:
@@ -296,7 +296,7 @@ class TestRefusals:
 
     def test_dates_and_records(self) -> None:
         spans = np.array([[3]], dtype="timedelta64[D]")
-        assert refusal(spans).startswith("column 1 holds durations (timedelta64[D]); turn them into numbers first")
+        assert refusal(spans).startswith("column 1 holds durations (timedelta64[D]); convert them to numbers first")
         records = np.zeros((1, 1), dtype=[("a", "i4")])
         assert refusal(records) == "column 1 holds records ([('a', '<i4')]), expected numbers"
 

@@ -195,7 +195,7 @@ class TestRefusals:
     def test_negative_values(self) -> None:
         expected = "column 2, row 1: -2 is negative, but bernoulli takes whole numbers >= 0"
         assert refusal([[0, -2]], [Bernoulli()] * 2) == expected
-        hint = "; if -1 marks missing values, say missing=-1"
+        hint = "; if -1 marks missing values, pass missing=-1"
         assert refusal([[0, -1]], [Bernoulli()] * 2).endswith(hint)
 
     def test_numbers_that_are_not_whole(self) -> None:

@@ -193,8 +193,8 @@ class TestText:
         assert table(write("x.data", "10,2\n3,?\n")).columns is None
         message = refusal(write("y.data", "a,b\n1,2\n"))
         assert message.endswith(
-            ":1: column 1 holds text 'a' among numbers; correct it or leave the field empty "
-            "(if the first row names the columns, say header=True)"
+            ":1: column 1 is numeric, but has the text 'a'; correct it or leave the field empty "
+            "(if the first row contains the names of the columns, pass header=True)"
         )
 
     @given(st.lists(st.lists(st.floats(-1e12, 1e12), min_size=3, max_size=3), min_size=1, max_size=5))
@@ -216,23 +216,23 @@ class TestBrokenText:
     def test_text_names_line_and_column(self, write: Write) -> None:
         path = write("x.csv", "n,city\n1,2\n1, Rome\n")
         assert refusal(path) == (
-            f"{path}:3: column 2 ('city') holds text 'Rome' among numbers; correct it or leave the field empty, "
-            "or take the column as categories, types={'city': 'categorical'}"
+            f"{path}:3: column 2 ('city') is numeric, but has the text 'Rome'; correct it or leave the field empty, "
+            "or read the column as categories: pass types={'city': 'categorical'}"
         )
         found = read_table(path, categorical=["city"])
         assert found.codings == (Coding(), Coding("category", ("2", "Rome")))
         path = write("y.csv", "1,2\n1,2021_03\n")
         assert (
             refusal(path)
-            == f"{path}:2: column 2 holds text '2021_03' among numbers; correct it or leave the field empty"
+            == f"{path}:2: column 2 is numeric, but has the text '2021_03'; correct it or leave the field empty"
         )
 
     def test_a_first_row_of_names_and_numbers_asks_for_a_decision(self, write: Write) -> None:
         path = write("x.csv", "1,abc\n2,3\n")
-        hint = "(if the first row names the columns, say header=True)"
+        hint = "(if the first row contains the names of the columns, pass header=True)"
         assert (
             refusal(path)
-            == f"{path}:1: column 2 holds text 'abc' among numbers; correct it or leave the field empty {hint}"
+            == f"{path}:1: column 2 is numeric, but has the text 'abc'; correct it or leave the field empty {hint}"
         )
 
     def test_infinities_name_line_and_column(self, write: Write) -> None:
@@ -246,7 +246,7 @@ class TestBrokenText:
 
     def test_a_header_alone(self, write: Write) -> None:
         path = write("x.csv", "a,b\n")
-        assert refusal(path) == f"{path}: there is a header row, but no rows of numbers"
+        assert refusal(path) == f"{path}: there is a header row, but no data rows"
 
     def test_quotes_left_open(self, write: Write) -> None:
         path = write("x.csv", 'a,b\n1,"2\n3,4\n')
@@ -254,7 +254,7 @@ class TestBrokenText:
 
     def test_bytes_that_are_no_text(self, write: Write) -> None:
         path = write("x.csv", b"\xff\xfe1,2")
-        assert refusal(path) == f"{path}: is not text in UTF-8"
+        assert refusal(path) == f"{path}: the file is not UTF-8 text"
 
 
 class TestArrays:
@@ -352,7 +352,7 @@ class TestUnreadable:
 
     def test_unknown_suffixes_list_the_known(self, write: Write) -> None:
         path = write("x.xls", "1")
-        known = ".csv, .tsv, .txt, .data, .parquet, .arrow, .feather, .npy, .npz, and .gz of text"
+        known = ".csv, .tsv, .txt, .data, .parquet, .arrow, .feather, .npy, .npz, or .gz of a text file"
         assert refusal(path) == f"{path}: unknown kind of file '.xls'; known are {known}"
 
     def test_suffixes_may_be_in_capitals(self, write: Write) -> None:

@@ -162,11 +162,11 @@ class TestFolderOfOneSet:
         assert refusal(f"{tmp_path}/gone") == f"{tmp_path}/gone: no such folder"
         (tmp_path / "file").write_text("x")
         assert refusal(f"{tmp_path}/file") == f"{tmp_path}/file: is not a folder"
-        expected = f"{tmp_path}: is a folder without a data set; there is no NAME.train.data in it"
+        expected = f"{tmp_path}: the folder contains no data set: no file NAME.train.data"
         assert refusal(tmp_path) == expected
         write_splits(tmp_path / "datasets" / "a", "a")
         write_splits(tmp_path / "datasets" / "b", "b")
-        expected = f"{tmp_path}: is a folder of data sets; give it as data_dir, with one of the names a, b"
+        expected = f"{tmp_path}: is a folder of data sets; pass it as data_dir, with one of the names a, b"
         assert refusal(tmp_path) == expected
         assert "one of the names a, b" in refusal(tmp_path / "datasets")
 

@@ -23,7 +23,7 @@ BY_HAND = "git clone https://github.com/arranger1044/DEBD, then say data_dir='DE
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a collection that holds a set `tiny` beside the real ones."""
+    """An empty cache, and a collection that contains a set `tiny` in addition to the real ones."""
     monkeypatch.setenv("CIRCURVE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(debd.COLLECTION, "tiny", entry("tiny"))
     return tmp_path / "cache"
@@ -163,7 +163,7 @@ class TestFailures:
 
     def test_nobody_listens(self, cache: Path) -> None:
         expected = "cannot download http://127.0.0.1:9/datasets/tiny/tiny.train.data: no connection (ConnectionError); "
-        assert failure() == f"{expected}try again later, or get the collection by hand: {BY_HAND}"
+        assert failure() == f"{expected}try again later, or get the collection yourself: {BY_HAND}"
         assert files(cache) == []
 
     @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ class TestFailures:
         [
             ("404", "the server answered 404 Not Found"),
             ("500", "the server answered 500 Internal Server Error"),
-            ("interrupted", "the transfer broke off"),
+            ("interrupted", "the transfer was interrupted"),
             ("hangs up", "no connection (ConnectionError)"),
         ],
     )
@@ -189,7 +189,7 @@ class TestFailures:
         server.how["train"] = how
         message = failure()
         assert message.startswith(f"{server.url}/datasets/tiny/tiny.train.data is not the file of the collection: its")
-        assert f"not {entry('tiny').blob('train')}; nothing was kept" in message
+        assert f"not {entry('tiny').blob('train')}; it was deleted" in message
         assert message.endswith(BY_HAND)
         assert files(cache) == []
 
@@ -200,7 +200,7 @@ class TestFailures:
         expected = (
             f"{server.url}/datasets/tiny/tiny.train.data is not the file of the collection: it has more than 3,120"
         )
-        assert message.startswith(f"{expected} bytes; nothing was kept")
+        assert message.startswith(f"{expected} bytes; it was deleted")
         assert message.endswith(BY_HAND)
         assert files(cache) == []
 
@@ -233,7 +233,7 @@ class TestFailures:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         target = cache / "debd/datasets/tiny/tiny.train.data"
-        assert message.startswith(f"cannot write {target}: File too large; make room there, name another folder in the")
+        assert message.startswith(f"cannot write {target}: File too large; free some space there, set the environment")
         assert "CIRCURVE_CACHE" in message
         assert message.endswith(BY_HAND)
         assert files(cache) == []

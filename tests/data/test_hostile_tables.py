@@ -85,7 +85,7 @@ def test_a_bomb_is_refused_before_it_expands(tmp_path: Path, name: str) -> None:
     tracemalloc.start()
     before = pa.total_allocated_bytes()
     try:
-        with pytest.raises(DataError, match=r"if you trust the file, say trust=True$") as caught:
+        with pytest.raises(DataError, match=r"if you trust the file, pass trust=True$") as caught:
             read_table(path)
         most = tracemalloc.get_traced_memory()[1] + pa.total_allocated_bytes() - before
     finally:
@@ -139,7 +139,7 @@ def test_an_entry_longer_than_its_archive_says_is_not_read_to_its_end(tmp_path: 
     while size in content:
         content[content.index(size) : content.index(size) + 4] = lie
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(DataError, match="declares 2,400,000 bytes, of which 4,128 are there"):
+    with pytest.raises(DataError, match="declares 2,400,000 bytes, but the file has only 4,128"):
         read_table(tmp_path / "x.npz")
 
 
@@ -196,7 +196,7 @@ def test_a_packed_file_comes_back_whole_and_damage_is_named(tmp_path: Path) -> N
     packed = gzip.compress(content[: 1 << 20]) + gzip.compress(content[1 << 20 :]) + b"\0" * 16
     assert inflate(packed, False, DataError) == content
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"1,2\n")[:-4])
-    with pytest.raises(DataError, match="damaged: it ends before the end of its content"):
+    with pytest.raises(DataError, match="damaged: it is cut off: the end of its content is missing"):
         read_table(tmp_path / "x.csv.gz")
 
 
@@ -217,5 +217,5 @@ def test_sizes_are_written_as_people_say_them(count: int, expected: str) -> None
 def test_bytes_that_are_not_text_far_down_in_a_file_are_named(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b"a,b\n" + b"x,y\n" * 20_000 + b"\xff,z\n")
-    with pytest.raises(DataError, match="is not text in UTF-8"):
+    with pytest.raises(DataError, match="the file is not UTF-8 text"):
         read_table(path, trust=True)

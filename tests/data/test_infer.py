@@ -147,6 +147,6 @@ def test_several_tables_give_one_schema_for_all():
 
 
 def test_minus_one_is_pointed_out():
-    with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers from -1 on, taken as Categorical"):
+    with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers from -1 up, treated as Categorical"):
         column([-1, 0, 1] * 5)
     assert column([-1, 0, 1] * 5, missing=-1).family == cc.Bernoulli()

@@ -64,7 +64,7 @@ class TestLoadData:
             load_data("mine")
         folder = tmp_path / "tiny"
         folder.mkdir()
-        with pytest.raises(DataError, match="tiny: is a folder without a data set"):
+        with pytest.raises(DataError, match="tiny: the folder contains no data set"):
             load_data("tiny")
         for split in ("train", "valid", "test"):
             (folder / f"tiny.{split}.data").write_text("0,1\n")

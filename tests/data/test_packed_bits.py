@@ -1,4 +1,4 @@
-"""Packed bits beside a downloaded text: used when they are right, made again without a word when they are not."""
+"""Packed bits next to a downloaded text: used if they are right, silently made again if they are not."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def very_long(path: Path) -> None:
 
 
 def of_an_earlier_version(path: Path) -> None:
-    """It had the hash of its text beside bits that nobody compared with it."""
+    """The file had the hash of its text, and bits that nothing compared with it."""
     blob = entry("tiny").blob("train")
     np.savez(path, bits=np.zeros((60, 2), np.uint8), shape=np.array([60, 13]), source=np.array(blob))
 

@@ -162,9 +162,9 @@ def test_a_misfit_is_named_by_its_row(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (iter([NUMBERS]), "an iterator can be read once"),
+        (iter([NUMBERS]), "an iterator can be read only once"),
         ("table.csv", "only .parquet, .arrow, .feather files and folders"),
-        ("nowhere.parquet", "there is no such file"),
+        ("nowhere.parquet", "no such file"),
         (lambda: iter(()), "has no batches"),
         ([(NUMBERS, NUMBERS)], "several tensors"),
     ],
@@ -181,7 +181,7 @@ def test_batches_that_change_between_passes_are_an_error():
         passes.append(1)
         return iter([NUMBERS[:10], NUMBERS[10 : 20 - len(passes)]])
 
-    with pytest.raises(DataError, match=r"batch 2 has shape .* in the first pass it was another"):
+    with pytest.raises(DataError, match=r"batch 2 has shape .* in the first pass it had another shape"):
         align_source(batches, infer_schema(NUMBERS))
 
 

@@ -1,4 +1,4 @@
-"""A table reads like the numpy array it stands for, and carries names, gaps, weights and labels along."""
+"""A table reads like a numpy array, and also has names, missing values, weights and labels."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class TestMemory:
 
     @both
     def test_a_table_does_not_change(self, table: Table, array: np.ndarray) -> None:
-        with pytest.raises(TypeError, match=r"a Table does not change: take a copy, np\.array"):
+        with pytest.raises(TypeError, match=r"a Table cannot be changed: make a copy with np\.array"):
             table[0] = 1
         with pytest.raises(ValueError, match="read-only"):
             table.sort()

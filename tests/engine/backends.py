@@ -125,7 +125,7 @@ every_backend = pytest.mark.parametrize("entry", [_marked(entry) for entry in EN
 
 
 def contract(examples: int, **options: object) -> Callable[[Callable[[Entry, Case], None]], Callable[[Entry], None]]:
-    """A property of every backend, tested on so many circuits for the reference and on a share of them for others."""
+    """A property of every backend, tested on this many circuits for the reference and on a share of them for others."""
 
     def decorate(check: Callable[[Entry, Case], None]) -> Callable[[Entry], None]:
         @every_backend

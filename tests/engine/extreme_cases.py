@@ -56,7 +56,7 @@ def rare_leaf(weight: float, sample_weight: float, low: float = LOW) -> Case:
 
 
 def equal_children(count: int, sample_weight: float) -> Case:
-    """One sum of so many children that are all alike: the sum of squares is their number."""
+    """One sum of this many equal children: the sum of squares is their number."""
     leaf = Input(0, Bernoulli(), count)
     other = Input(1, Bernoulli(), count)
     root = Sum(Product([leaf, other]))
@@ -65,7 +65,7 @@ def equal_children(count: int, sample_weight: float) -> Case:
 
 
 def outlier_chain(depth: int, distance: float, masked: bool = False) -> Case:
-    """A chain of sums of ten units over one Gaussian, and a sample so many standard deviations away from it.
+    """A chain of sums of ten units over one Gaussian, and a sample this many standard deviations away from it.
 
     At every level one child of weight 1/10 has nearly all the probability, so S is 1/10 and log S is -2.3.
     """
@@ -85,7 +85,8 @@ def outlier_chain(depth: int, distance: float, masked: bool = False) -> Case:
 
 
 def wide_product(factors: int) -> Case:
-    """Children that are products of so many inputs, with weights at the floor; logs down to 13.8 times their number."""
+    """Children that are products of this many inputs, with weights at the floor; logs down to 13.8 times their
+    number."""
     leaves = [Input(v, Bernoulli(), 4) for v in range(factors)]
     inputs: dict[Node, torch.Tensor] = {
         leaf: bernoulli(LOW, 1 - LOW, LOW if v % 2 else 1 - LOW, 0.5) for v, leaf in enumerate(leaves)

@@ -3,7 +3,7 @@
 `python ptx_kernels.py FILE` compiles every variant below to PTX for sm_90 and saves its instructions as JSON. It needs
 Triton's compiler, so TRITON_INTERPRET must not be set: `test_ptx.py` runs it in another process.
 
-What stands for what, and how a test emulates it, is written in `tests/gpu_arithmetic.py`.
+How instructions are replaced and emulated is written in `tests/gpu_arithmetic.py`.
 """
 
 from __future__ import annotations

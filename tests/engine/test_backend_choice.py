@@ -74,13 +74,13 @@ def test_fused_runs_in_the_interpreter():
     if torch.cuda.is_available():
         pytest.skip("the kernels are compiled for the GPU here")
     assert choose_backend(TREE.program, params_of(TREE), "fused").name == "fused"
-    with pytest.raises(OptionError, match="backend='fused' cannot be used: fused kernels work in float32"):
+    with pytest.raises(OptionError, match="backend='fused' cannot be used: fused kernels compute in float32"):
         choose_backend(TREE.program, params_of(TREE, torch.float64), "fused")
 
 
 def test_fused_needs_a_gpu_outside_the_interpreter(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    with pytest.raises(OptionError, match=r"backend='fused' cannot be used: .* for CUDA devices, not for cpu"):
+    with pytest.raises(OptionError, match=r"backend='fused' cannot be used: .* need a CUDA device, not cpu"):
         choose_backend(TREE.program, params_of(TREE), "fused")
 
 
@@ -118,7 +118,7 @@ def test_fit_computes_with_the_backend_that_is_asked_for(backend, used, monkeypa
 
 def test_fit_refuses_a_backend_that_cannot_compute_the_circuit():
     case = gaussian()
-    with pytest.raises(OptionError, match="backend='tree' cannot be used: the circuit is no latent tree"):
+    with pytest.raises(OptionError, match="backend='tree' cannot be used: the circuit is not a latent tree"):
         cc.fit(
             case.circuit, case.samples().table.values.numpy(), epochs=1, backend="tree", device="cpu", progress=False
         )

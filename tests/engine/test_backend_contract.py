@@ -1,7 +1,7 @@
 """What every backend promises: each property is one test, run on generated circuits for each entry of a table.
 
 The circuits are trees and DAGs with masks, shared children, several roots, missing values, sample weights and labels.
-All sums are held against `expected.true_statistics`, which enumerates and differentiates without the engine.
+All sums are compared with `expected.true_statistics`, which enumerates and differentiates without the engine.
 """
 
 from __future__ import annotations

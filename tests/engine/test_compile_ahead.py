@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 
 class Spy:
-    """Stands for a kernel of Triton."""
+    """A substitute for a kernel of Triton."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""The tuned path for latent trees against the reference backend, which the definitions are held against elsewhere."""
+"""The tuned path for latent trees against the reference backend, which other tests compare with the definitions."""
 
 from dataclasses import replace
 

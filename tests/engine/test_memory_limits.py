@@ -42,7 +42,7 @@ def model() -> cc.Model:
 def test_scores_go_on_with_fewer_samples(short_of_memory):
     trained = model()
     del short_of_memory[:]
-    with pytest.warns(CircurveWarning, match="going on with 7 samples at once") as caught:
+    with pytest.warns(CircurveWarning, match="continuing with 7 samples at once") as caught:
         found = trained.log_prob(ROWS, backend="reference")
     assert short_of_memory[:4] == [60, 30, 15, 7]
     assert len(caught) == 3
@@ -54,7 +54,7 @@ def test_training_goes_on_and_keeps_in_mind_what_was_too_much(short_of_memory):
     with pytest.warns(CircurveWarning) as caught:
         found = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False)
     texts = [str(warning.message) for warning in caught]
-    assert texts[0].endswith("going on with 7 samples at once")
+    assert texts[0].endswith("continuing with 7 samples at once")
     assert len(texts) <= 4  # once in training, a few times for the final scores of an engine of their own
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -65,7 +65,7 @@ def test_training_goes_on_and_keeps_in_mind_what_was_too_much(short_of_memory):
 
 def test_curvature_goes_on_with_fewer_samples(short_of_memory):
     trained = model()
-    with pytest.warns(CircurveWarning, match="going on with 7 samples at once"):
+    with pytest.warns(CircurveWarning, match="continuing with 7 samples at once"):
         found = cc.curvature(trained, ROWS)
     parts = [cc.curvature(trained, ROWS[start : start + 6]).trace for start in range(0, 60, 6)]
     assert found.trace == pytest.approx(np.mean(parts), rel=1e-5)

@@ -28,7 +28,7 @@ def model_of(circuit: Circuit) -> Model:
 
 
 def with_fault(params: Params, kind: str, value: float) -> Params:
-    """Two runs, of which the second has one broken parameter: a weight of the last layer, or one of an input."""
+    """Two runs; the second has one parameter that is not finite: a weight of the last layer, or one of an input."""
     both = Params(
         tuple(torch.cat([w, w]) for w in params.weights), tuple(torch.cat([p, p]) for p in params.inputs)
     ).clone()
@@ -100,7 +100,7 @@ def test_nan_in_the_data_of_one_sample_breaks_that_sample_alone():
 
 
 def test_a_broken_run_does_not_spoil_the_impossible_units_of_its_neighbour():
-    """At x = 1 the masked sum is impossible and has no flow, whatever is in the run beside it."""
+    """At x = 1 the masked sum is impossible and has no flow, whatever is in the other run."""
     values, noise = Input(0, Indicator((0, 1)), 2), Input(1, Bernoulli())
     masked = Sum(values, 1, np.array([[True, False]]))
     circuit = Circuit(Sum([Product([masked, noise]), Product([Sum(values), noise])]))

@@ -43,7 +43,8 @@ def test_kernels_contain_the_listed_inexact_instructions(tmp_path):
     assert not changes, "\n".join(
         [
             "Kernels now compile to other instructions that flush, approximate, drop NaN or shorten operands. See",
-            "whether tests/gpu_arithmetic.py has a rule for each and whether the kernel stands them; then change the",
+            "whether tests/gpu_arithmetic.py has a rule for each and whether the kernel tolerates them; then change "
+            "the",
             "list in tests/engine/ptx_kernels.py.",
             *changes,
         ]

@@ -1,4 +1,4 @@
-"""Sums whose own children underflow beside a larger one that they do not use.
+"""Sums whose own children underflow next to a larger one that they do not use.
 
 The circuit: an input a, whose units 0, 1, 2 lie 0, gap and gap + 1 nats below the largest at x0 = 0; a sum of two units
 over them, of which unit 1 does not use a_0; a product with b, which decides whether unit 1 matters. Written out,

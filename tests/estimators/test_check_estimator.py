@@ -7,7 +7,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import circurve as cc
 
 ROWS_ARE_DRAWN = (
-    "The rows set aside for early stopping and the rows that units start from are drawn one by one: "
+    "The rows held out for early stopping and the rows that units start from are drawn one by one: "
     "a row of weight 2 is drawn as one row, two equal rows as two."
 )
 

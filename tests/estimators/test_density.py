@@ -218,7 +218,7 @@ def test_wrong_parameters(wrong, message):
 def test_types_and_schema_together():
     x, _ = iris()
     schema = cc.Schema.of([cc.Gaussian()] * 4)
-    with pytest.raises(cc.OptionError, match="give types= or schema=, not both"):
+    with pytest.raises(cc.OptionError, match="pass types= or schema=, not both"):
         cc.DensityEstimator(**FAST, types=["gaussian"] * 4, schema=schema).fit(x)
 
 
@@ -302,7 +302,7 @@ def test_ensemble_without_validation_rows_is_cross_validated():
 
 @pytest.mark.parametrize("options", [{"structure": "mixture"}, {"method": "gated"}])
 def test_ensemble_is_for_plain_trees(options):
-    with pytest.raises(cc.OptionError, match="ensemble is for structure='hclt' and method='vanilla'"):
+    with pytest.raises(cc.OptionError, match="ensemble needs structure='hclt' and method='vanilla'"):
         cc.DensityEstimator(ensemble=2, **options).fit(iris()[0])
 
 
@@ -367,7 +367,7 @@ def test_the_choice_of_units_follows_the_validation_likelihood(monkeypatch):
 def test_units_that_cannot_be_chosen_are_refused():
     x = people(60)
     for options, message in (
-        ({"n_units": "auto", "ensemble": 2}, r"name them: n_units=\(32, 100\)"),
+        ({"n_units": "auto", "ensemble": 2}, r"list the numbers: n_units=\(32, 100\)"),
         ({"n_units": (2, 3), "validation_fraction": None}, "need a validation_fraction"),
         ({"n_units": "some"}, "units must be a number, several, or 'auto', not 'some'"),
     ):

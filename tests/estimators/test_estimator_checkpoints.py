@@ -1,4 +1,4 @@
-"""`checkpoint=` of the estimators: broken off and fitted again, they give the answers of an undisturbed fit."""
+"""`checkpoint=` of the estimators: interrupted and fitted again, they give the answers of an undisturbed fit."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def test_a_fit_that_was_broken_off_continues(name, tmp_path, monkeypatch):
 
 
 def test_a_seed_is_needed(tmp_path):
-    with pytest.raises(cc.OptionError, match="give random_state a number"):
+    with pytest.raises(cc.OptionError, match="set random_state to a number"):
         cc.DensityEstimator(checkpoint=tmp_path).fit(X)

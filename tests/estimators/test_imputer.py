@@ -114,7 +114,7 @@ def test_inverse_needs_indicators():
 
 def test_inverse_refuses_other_widths():
     imputer = cc.CircuitImputer(**FAST, add_indicator=True).fit(with_holes(iris()[0]))
-    with pytest.raises(cc.DataError, match="expected 8 columns: 4 and the indicators"):
+    with pytest.raises(cc.DataError, match="expected 8 columns: 4 columns and the indicators"):
         imputer.inverse_transform(np.zeros((2, 5)))
 
 

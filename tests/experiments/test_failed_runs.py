@@ -78,7 +78,7 @@ def test_a_fleet_of_which_no_run_is_left_is_recorded_too(tmp_path: Path, monkeyp
 def test_a_failed_record_without_its_reason_is_refused(tmp_path: Path, change: Record) -> None:
     record = fail(made_records(TABLES["table-b"].study(OPTIONS), lambda *_: {})[0]) | {"fleet": {}} | change
     tmp_path.joinpath(FILE_NAME).write_bytes(line_of({key: v for key, v in record.items() if v is not None}))
-    with RecordFile(tmp_path) as file, pytest.raises(FileFormatError, match="is no whole result record"):
+    with RecordFile(tmp_path) as file, pytest.raises(FileFormatError, match="is an incomplete result record"):
         file.check_complete()
 
 

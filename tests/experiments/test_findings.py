@@ -39,7 +39,10 @@ def shelf(protocol: str, rule: Rule, *tables: str) -> Shelf:
         ({"": False}, "Does not hold"),
         ({"paper": True, "paper-own": True, "smoothed": False, "best": True}, "Holds only without smoothing"),
         ({"paper": False, "paper-own": None, "smoothed": True, "best": False}, "Holds only with smoothing"),
-        ({"paper": True, "smoothed": True, "best": False}, "Holds for the last epoch, not where validation chooses it"),
+        (
+            {"paper": True, "smoothed": True, "best": False},
+            "Holds for the last epoch, but not if validation chooses the epoch",
+        ),
         ({"paper": True, "smoothed": None, "best": False}, "Holds only without smoothing"),
         ({"paper": None, "best": False}, "Holds in part"),
         ({"paper": True, "paper-own": False, "smoothed": True}, "Holds in part"),
@@ -91,7 +94,7 @@ def test_both_structures_stand_side_by_side() -> None:
     assert "| dna | -5.50 | -6.00 | +0.500 | -0.050 | 0.000 | 60 | 100 |" in table
     assert both_structures({"paper": shelves["paper"]}) == ""
     advice = opening([], shelves)
-    assert "need 40% fewer sum nodes on average, and are the better model on dna of nltcs, dna" in advice
+    assert "need 40% fewer sum nodes on average, and score better on dna of nltcs, dna" in advice
 
 
 def test_a_study_is_one_line_and_a_gain_is_advice() -> None:
@@ -106,11 +109,11 @@ def test_a_study_is_one_line_and_a_gain_is_advice() -> None:
         "Corrupted training rows: global 1 clear gain, 0 losses of 2; gated 0 clear gains, 0 losses of 2; geometric 0 "
         "clear gains, 0 losses of 2"
     )
-    assert f"- Curvature is worth a try here. {line.text()}." in opening([], helps)
+    assert f"- Try a curvature penalty in this case. {line.text()}." in opening([], helps)
     alike = {"fair": shelf("fair", lambda *_: {}, "study-corrupted")}
     (line,) = study_lines(alike).values()
     assert not line.helps
-    assert "Curvature is worth" not in opening([], alike)
+    assert "Try a curvature penalty" not in opening([], alike)
     assert not StudyLine("stopping", {"validation": (5, 0, 5), "smallest trace": (1, 1, 5)}).helps
 
 

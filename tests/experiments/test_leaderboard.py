@@ -203,13 +203,13 @@ def test_options_without_effect_are_refused(folder):
     for changes, message in (
         ({"mu": (0.1,)}, "--mu has no effect on leaderboard"),
         ({"max_runs": 3}, "--max-runs has no effect on leaderboard"),
-        ({"protocol": "best"}, "leaderboard has a protocol of its own, record; leave out 'best'"),
+        ({"protocol": "best"}, "leaderboard has its own protocol, record; leave out 'best'"),
     ):
         with pytest.raises(OptionError, match=message):
             reproduce(["leaderboard"], options(folder, **changes))
     with pytest.raises(OptionError, match="protocol record is that of leaderboard"):
         reproduce(["table-b"], options(folder))
-    with pytest.raises(OptionError, match="in a call of its own"):
+    with pytest.raises(OptionError, match="in a separate call"):
         reproduce(["leaderboard", "table-b"], options(folder))
 
 

@@ -139,7 +139,7 @@ def test_packed_records_that_expand_too_far_are_refused(tmp_path: Path, monkeypa
     monkeypatch.setattr(bounds, "FREE_BYTES", 1 << 20)
     path = tmp_path / f"{FILE_NAME}.gz"
     path.write_bytes(gzip.compress(b'{"id":"a"}\n' * 200_000))
-    with pytest.raises(FileFormatError, match="if you trust the file, say trust=True"):
+    with pytest.raises(FileFormatError, match="if you trust the file, pass trust=True"):
         read_records(path)
     assert len(read_records(path, trust=True)) == 200_000
     path.write_bytes(path.read_bytes()[:-9])

@@ -245,7 +245,7 @@ def test_two_data_sets_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     twin = tiny_study(tmp_path / "other").datasets[0]
     study = tiny_study(tmp_path, datasets=(tiny_study(tmp_path).datasets[0], twin))
-    with RecordFile(tmp_path / "out") as file, pytest.raises(OptionError, match="two of them are called 'first'"):
+    with RecordFile(tmp_path / "out") as file, pytest.raises(OptionError, match="two of them have the name 'first'"):
         run_study(study, file)
 
 

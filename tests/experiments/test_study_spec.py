@@ -90,14 +90,14 @@ def test_a_first_look_is_small_and_can_still_be_changed() -> None:
     ("options", "message"),
     [
         ({"protocol": "mine"}, "protocol must be"),
-        ({"seeds": ()}, "seeds must name at least one"),
+        ({"seeds": ()}, "seeds must list at least one"),
         ({"seeds": (-1,)}, "seeds must be"),
         ({"mu": (-0.1,)}, "mu must be"),
         ({"gate": ("nosuch",)}, "gate must be"),
         ({"epochs": 0}, "epochs must be"),
         ({"units": 0}, "units must be"),
         ({"max_runs": 0}, "max_runs must be"),
-        ({"datasets": ()}, "datasets must name at least one"),
+        ({"datasets": ()}, "datasets must list at least one"),
         ({"device": "abacus"}, "device must be"),
     ],
     ids=str,
@@ -149,11 +149,11 @@ def test_a_setting_leaves_nothing_to_be_chosen(method: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"datasets": ()}, "datasets must name at least one"),
-        ({"settings": ()}, "settings must name at least one"),
-        ({"fractions": ()}, "fractions must name at least one"),
-        ({"fractions": (1.5,)}, "fractions must lie in"),
-        ({"protocol": replace(PAPER, seeds=())}, "seeds must name at least one"),
+        ({"datasets": ()}, "datasets must list at least one"),
+        ({"settings": ()}, "settings must list at least one"),
+        ({"fractions": ()}, "fractions must list at least one"),
+        ({"fractions": (1.5,)}, "fractions must be above 0"),
+        ({"protocol": replace(PAPER, seeds=())}, "seeds must list at least one"),
     ],
     ids=lambda value: str(list(value)) if isinstance(value, dict) else value,
 )
@@ -175,7 +175,7 @@ def test_functions_that_records_could_not_tell_apart_are_refused() -> None:
     settings = [Setting("gated", cc.Gated(0.1, gate=half)), Setting("gated", cc.Gated(0.1, gate=lambda c: c.local * 0))]
     assert len(Study("mine", ("digits",), tuple(settings), PAPER).settings) == 2
     third = Setting("gated", cc.Gated(0.1, gate=lambda c: c.local * 0 + 1))
-    with pytest.raises(OptionError, match="stands for two methods; give their functions names"):
+    with pytest.raises(OptionError, match="is the text of two methods; give their functions names"):
         Study("mine", ("digits",), (*settings, third), PAPER)
 
 

@@ -60,21 +60,21 @@ REFUSED = {
     ),
     "roots with other scopes": (
         lambda: Circuit([binary(0, name="a"), Product([binary(0), binary(1)], name="p")]),
-        r"Product 'p' and Input 'a' are both roots, but differ in variables \{1\}",
+        r"Product 'p' and Input 'a' are both roots, but have different variables: \{1\}",
     ),
     "a gap in the variables": (
         lambda: Circuit(Product([binary(0), binary(3)])),
-        r"no input has variables \{1, 2\}: number the columns from 0 without gaps",
+        r"no input has variables \{1, 2\}: number the variables from 0 without gaps",
     ),
     "a first variable that is not 0": (lambda: Circuit(binary(1)), r"no input has variables \{0\}"),
-    "a cycle": (lambda: Circuit(cycle()), r"Sum '(top|middle)': it is among its own descendants \(a cycle\)"),
+    "a cycle": (lambda: Circuit(cycle()), r"Sum '(top|middle)': it is its own descendant \(a cycle\)"),
     "a node that no root reaches": (
         lambda: Circuit(LEAF, nodes=[LEAF, binary(0, name="lost")]),
-        r"Input 'lost': no root reaches it",
+        r"Input 'lost': it is not below any root",
     ),
     "a nameless node that no root reaches": (
         lambda: Circuit(LEAF, nodes=[LEAF, binary(0)]),
-        r"Input #1: no root reaches it",
+        r"Input #1: it is not below any root",
     ),
     "the same root twice": (lambda: Circuit([LEAF, LEAF]), r"the same node is given twice as a root"),
     "no roots": (lambda: Circuit([]), r"a circuit needs at least one root"),

@@ -18,7 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def boxes(root):
-    """Left, right and vertical middle of every shape with the text beside it, as far as it is known."""
+    """Left, right and vertical middle of every shape with the text next to it, as far as it is known."""
     found = []
     for rect in root.iter(f"{SVG}rect"):
         x, y, width, height = (float(rect.get(key)) for key in ("x", "y", "width", "height"))

@@ -67,7 +67,7 @@ def test_a_program_that_did_not_register_it_is_told_to(tmp_path, monkeypatch):
     load = f"import circurve as cc; cc.load({str(tmp_path / 'waits.safetensors')!r})"
     answer = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=False)
     assert "unknown input family 'exponential'" in answer.stderr
-    assert "if it is one of your own, call circurve.register_family first" in answer.stderr
+    assert "if it is your own family, call circurve.register_family first" in answer.stderr
 
 
 def test_a_family_that_was_not_registered_cannot_be_saved(tmp_path):
@@ -115,7 +115,7 @@ def test_registering_again_and_names_that_are_taken(clean_registry):
     assert cc.register_family(again) is again
     assert clean_registry["named"] is again
     other = dataclass(frozen=True)(type("Other", (Bernoulli,), {"name": "named", "__module__": "elsewhere"}))
-    with pytest.raises(OptionError, match=r"the name 'named' of Other is taken by .*\.Named: give it another one"):
+    with pytest.raises(OptionError, match=r"the name 'named' of Other is used by .*\.Named: choose another name"):
         cc.register_family(other)
     with pytest.raises(OptionError, match=r"the name 'bernoulli' of .* is taken by circurve.inputs.bernoulli"):
         cc.register_family(dataclass(frozen=True)(type("Mine", (Bernoulli,), {"name": "bernoulli"})))

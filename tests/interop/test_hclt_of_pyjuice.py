@@ -1,4 +1,4 @@
-"""Hidden Chow-Liu trees with shared leaves beside PyJuice's builder, given the same tree. Needs PyJuice."""
+"""Hidden Chow-Liu trees with shared leaves compared with PyJuice's builder, given the same tree. Needs PyJuice."""
 
 from __future__ import annotations
 

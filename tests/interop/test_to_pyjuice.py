@@ -152,7 +152,7 @@ def test_parameters_are_float32_of_pyjuice_shape(juice: ModuleType) -> None:
 def test_a_family_without_counterpart_is_an_error(juice: ModuleType, family: Any) -> None:
     leaf = cc.Input(0, family, 1, name="counts")
     model = cc.Model.from_parameters(cc.Circuit(cc.Sum(leaf)), inputs={leaf: [0.5]})
-    with pytest.raises(cc.StructureError, match=r"Input 'counts': .* has no counterpart in PyJuice; Bernoulli"):
+    with pytest.raises(cc.StructureError, match=r"Input 'counts': .* does not exist in PyJuice; it has Bernoulli"):
         to_pyjuice(model)
 
 

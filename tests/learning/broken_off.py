@@ -1,4 +1,4 @@
-"""Trainings that are broken off at a known moment and then continued from their checkpoints."""
+"""Trainings that are interrupted at a known moment and then continued from their checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BreakOffError(Exception):
 
 
 def break_off_at(epoch: int) -> Callable[[EpochEnd], None]:
-    """A callback that ends the training after so many epochs."""
+    """A callback that ends the training after this many epochs."""
 
     def callback(event: EpochEnd) -> None:
         if event.epoch == epoch:

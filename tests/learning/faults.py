@@ -15,7 +15,7 @@ from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.steps import PlainSteps
 
 MARKED = Run(Vanilla(pseudocount=0.125), seed=5)
-"""The run that breaks: it is found by its method, wherever it sits in the fleet."""
+"""The run that fails: it is found by its method, at any place in the fleet."""
 
 Fault = Callable[[Params, int], None]
 """Changes the parameters of the run at a place."""
@@ -80,7 +80,7 @@ def break_statistics(monkeypatch: Any, call: int, change: Callable[[Any, int], A
 
 
 def break_data(monkeypatch: Any, rows: int) -> None:
-    """A NaN in the table with so many rows once it is on the device, past all checks of the table."""
+    """Put a NaN into the table with this many rows once it is on the device, after all checks of the table."""
     move = Table.to
 
     def broken(self: Table, device: Any) -> Table:

@@ -78,7 +78,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(name, tmp_path):
     options = broken_at_five(tmp_path)
     newest = tmp_path / "epoch-000004.safetensors"
     newest.write_bytes(DAMAGES[name](newest.read_bytes()))
-    with pytest.warns(CircurveWarning, match=r"epoch-000004.* going back to the checkpoint of epoch 3"):
+    with pytest.warns(CircurveWarning, match=r"epoch-000004.* using the earlier checkpoint of epoch 3"):
         found = quick(CIRCUIT, TRAIN, **options)
     assert_equal_to_the_bit(found, quick(CIRCUIT, TRAIN, **OPTIONS))
 
@@ -89,7 +89,7 @@ def test_if_all_are_damaged_nothing_is_guessed(tmp_path):
         (tmp_path / name).write_bytes(b"x")
     with (
         pytest.warns(CircurveWarning, match="going back"),
-        pytest.raises(FileFormatError, match="no other checkpoint is whole: delete"),
+        pytest.raises(FileFormatError, match="there is no other complete checkpoint: delete"),
     ):
         quick(CIRCUIT, TRAIN, **options)
 
@@ -146,7 +146,9 @@ def test_other_threads_are_a_warning(tmp_path):
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(before + 1)
-        with pytest.warns(CircurveWarning, match=f"threads: was {before}, is {before + 1}; results agree to rounding"):
+        with pytest.warns(
+            CircurveWarning, match=f"threads: was {before}, is {before + 1}; results may differ by rounding"
+        ):
             quick(CIRCUIT, TRAIN, **options)
     finally:
         torch.set_num_threads(before)
@@ -169,7 +171,7 @@ def test_without_space_training_goes_on_and_the_last_checkpoint_stays(tmp_path, 
     texts = [str(warning.message) for warning in caught if "no checkpoint" in str(warning.message)]
     assert len(texts) == 1  # one line, not one in each epoch
     assert "no checkpoint after epoch 3: cannot write" in texts[0]
-    assert "No space left on device; that of epoch 2 is kept, and training goes on" in texts[0]
+    assert "No space left on device; the checkpoint of epoch 2 is kept, and training continues" in texts[0]
     assert sorted(os.listdir(tmp_path)) == ["epoch-000001.safetensors", "epoch-000002.safetensors", "training.json"]
     assert_equal_to_the_bit(quick(CIRCUIT, TRAIN, **options), quick(CIRCUIT, TRAIN, **OPTIONS))
 

@@ -1,4 +1,4 @@
-"""A training that is broken off and continued gives, bit by bit, what it gives without a break."""
+"""A training that is interrupted and continued gives, bit by bit, the result of a training without a break."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_several_breaks_and_a_checkpoint_every_third_epoch(tmp_path):
 
 
 def test_other_circuits(tmp_path):
-    """A mixture of Gaussians goes by the reference backend."""
+    """A mixture of Gaussians uses the reference backend."""
     rows = np.random.default_rng(0).normal(size=(60, 3)) + (np.arange(60) % 2)[:, None]
     circuit = mixture([Gaussian()] * 3, 4)
 
@@ -169,7 +169,7 @@ def test_a_choice_of_mu_and_its_refit(tmp_path):
 
 
 def test_the_kind_of_backend_is_kept_where_the_parameters_would_choose_another(tmp_path):
-    """Weights of zero ask for the reference backend; after one step there are none, and it goes on all the same."""
+    """Weights of zero need the reference backend; after one step there are none, but the backend stays the same."""
     start = quick(CIRCUIT, TRAIN, epochs=0)
     weights = tuple(w.clone() for w in start.model.params.weights)
     weights[-1][0, 0, 0] = torch.nn.functional.one_hot(torch.tensor(0), weights[-1].shape[-1])
@@ -201,7 +201,7 @@ def test_the_chunks_of_the_start_are_kept(tmp_path):
 
 
 def events_until(number: int):
-    """A callback that breaks off at the epoch of that number, counted over all parts."""
+    """A callback that interrupts at the epoch of that number, counted over all parts."""
     seen = iter(range(10**6))
 
     def callback(event):

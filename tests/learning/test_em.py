@@ -105,7 +105,7 @@ def test_the_exact_m_step_never_lowers_the_penalised_objective(case, form):
 
 
 def objective(counts, moments, power, mu, theta):
-    """An edge that was not used says nothing, and may be masked."""
+    """An edge that was not used has no effect, and may be masked."""
     safe = torch.where(counts > 0, theta, 1.0)
     return (torch.where(counts > 0, counts * safe.log(), 0.0) - mu * moments / safe**power).sum(-1)
 

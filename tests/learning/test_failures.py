@@ -1,4 +1,4 @@
-"""A run that breaks is noticed in its epoch, named, and put aside; the others do not notice it at all."""
+"""A run that fails is detected in its epoch, named, and stopped; the others are not affected."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_nan_in_the_training_data_on_the_device_breaks_every_run(monkeypatch, ba
 def test_nan_in_held_out_data_on_the_device_is_noticed(monkeypatch, part, name):
     rows, held = gaussian_rows(30), gaussian_rows(12)
     break_data(monkeypatch, 12)
-    with pytest.raises(TrainingError, match=f"no parameter is broken, but the {name} log-likelihood is NaN"):
+    with pytest.raises(TrainingError, match=f"all parameters are finite, but the {name} log-likelihood is NaN"):
         quick(fully_factorized((Gaussian(), 2)), rows, **{part: held})
 
 

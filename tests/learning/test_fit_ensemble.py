@@ -75,7 +75,7 @@ class TestHeldOutRows:
         assert {name: len(rows) for name, rows in made.rows.items()} == {"train": 108, "valid": 12}
         assert not set(made.rows["train"]) & set(made.rows["valid"])
         assert made.model.log_prob(TRAIN[made.rows["valid"]]).mean() == pytest.approx(made.valid_ll)
-        assert "12 of 120 training rows are set aside" in capsys.readouterr().err
+        assert "12 of 120 training rows are held out" in capsys.readouterr().err
 
     def test_a_share_and_weights_of_rows(self):
         weights = np.where(np.arange(120) < 100, 1.0, 0.0)
@@ -119,7 +119,7 @@ class TestHeldOutRows:
             cc.fit_ensemble(TRAIN, valid=TRAIN, **FAST)
 
     def test_too_few_rows_are_refused(self):
-        with pytest.raises(OptionError, match="9 training rows are too few to set some aside"):
+        with pytest.raises(OptionError, match="9 training rows are too few to hold some out"):
             cc.fit_ensemble(TRAIN[:9], **FAST)
         with pytest.raises(OptionError, match="9 training rows are too few for folds=5"):
             cc.fit_ensemble(TRAIN[:9], valid=False, **FAST)
@@ -142,7 +142,7 @@ class TestJointTraining:
 
 
 def interrupting(epoch):
-    """A callback that acts like Ctrl-C once, after so many epochs in all."""
+    """A callback that acts like Ctrl-C once, after this many epochs in all."""
     calls = []
 
     def callback(event):
@@ -174,13 +174,13 @@ def test_ctrl_c_during_cross_validation_mixes_the_members_of_that_fold():
     [
         ({"members": 0}, "members must be a whole number >= 1, not 0"),
         ({"units": (4, 0)}, "units must be a whole number >= 1, not 0"),
-        ({"units": ()}, r"units must name at least one, not \(\)"),
+        ({"units": ()}, r"units must list at least one, not \(\)"),
         ({"pseudocounts": (-1.0,)}, "pseudocounts must be a finite number >= 0, not -1.0"),
         ({"trees": "random"}, "trees must be one of bootstrap, same, not 'random'"),
         ({"weighting": "best"}, "weighting must be one of em, uniform, stacked"),
-        ({"boosted": 3}, "boosted=3 of members=3: at least one member must be there"),
+        ({"boosted": 3}, "boosted=3 must be less than members=3"),
         ({"unit": 3}, "fit_ensemble has no option 'unit'; did you mean 'units'?"),
-        ({"valid": False, "joint_epochs": 3}, "boosted and joint_epochs stop by validation rows"),
+        ({"valid": False, "joint_epochs": 3}, "boosted and joint_epochs need validation rows"),
         ({"valid": True}, "valid must be data, a share of the training rows between 0 and 1, or False, not True"),
     ],
 )
@@ -196,4 +196,4 @@ def test_the_signature_and_the_docstring_list_all_options():
     )
     assert shown["members"].default == 8
     words = " ".join(cc.fit_ensemble.__doc__.split())
-    assert "boosted : int, default 0 So many of the members are grown one by one" in words
+    assert "boosted : int, default 0 This many members are trained one after another" in words

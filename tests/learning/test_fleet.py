@@ -146,7 +146,7 @@ def test_runs_of_one_seed_start_alike_and_see_the_same_batches():
 
 
 def test_runs_of_one_seed_are_those_trained_alone_when_some_of_them_stop_early():
-    """They share the order of their rows: those that go on must not draw it again."""
+    """They share the order of their rows: those that continue must not draw it again."""
     train, valid = binary_rows(25, noise=0.25), binary_rows(60, noise=0.25)
     runs = [
         Run(method, seed=seed, step_size=step)
@@ -214,7 +214,7 @@ def test_a_fleet_result_is_a_sequence_of_its_results():
 
 def test_the_best_needs_scores_to_go_by():
     fleet = quick_fleet(CIRCUIT, TRAIN, [Run()], epochs=1)
-    with pytest.raises(OptionError, match="by='valid_ll', but the fleet was trained without that data"):
+    with pytest.raises(OptionError, match="by='valid_ll', but the fleet was trained without these rows"):
         fleet.best()
     with pytest.raises(OptionError, match="by must be 'train_ll', 'valid_ll' or 'test_ll', not 'seconds'"):
         fleet.best(by="seconds")

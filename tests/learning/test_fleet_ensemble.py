@@ -85,7 +85,7 @@ def test_weights_are_never_found_on_training_rows(fleet):
         fleet.ensemble(TRAIN)
     with pytest.raises(OptionError, match="weights='em' must be found on held-out rows: give valid="):
         fleet.ensemble()
-    with pytest.raises(OptionError, match="size=2 chooses members by held-out rows: give valid="):
+    with pytest.raises(OptionError, match="size=2 needs held-out rows to choose members: pass valid="):
         fleet.ensemble(weights="uniform", size=2)
 
 

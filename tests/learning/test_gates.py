@@ -238,7 +238,7 @@ def test_top_fraction_by_name_carries_its_arguments():
         ("top_fraction", r"gate must be .*, not 'top_fraction'"),
         ("top_fraction:0.1:local:x", r"gate must be .*, not 'top_fraction:0.1:local:x'"),
         ("top_fraction:x", r"gate 'top_fraction:x': could not convert"),
-        ("top_fraction:2", r"gate 'top_fraction:2': top_fraction: q must lie in \(0, 1\], not 2.0"),
+        ("top_fraction:2", r"gate 'top_fraction:2': top_fraction: q must be above 0 and at most 1, not 2.0"),
         ("top_fraction:0.5:flow", r"top_fraction: by must be 'local' or 'total', not 'flow'"),
         (3, r"gate must be .*, not 3"),
         (None, r"gate must be .*, not None"),
@@ -251,7 +251,7 @@ def test_a_wrong_gate_is_refused(gate, message):
 
 @pytest.mark.parametrize("q", [0, -0.1, 1.5, float("nan"), True, "0.5", None])
 def test_top_fraction_refuses_what_is_no_fraction(q):
-    with pytest.raises(OptionError, match=r"top_fraction: q must lie in \(0, 1\], not"):
+    with pytest.raises(OptionError, match=r"top_fraction: q must be above 0 and at most 1, not"):
         top_fraction(q)
 
 

@@ -122,7 +122,9 @@ def test_counts_of_all_rows_are_those_of_a_full_batch():
 
 
 def test_memory_and_held_gates_exclude_each_other():
-    with pytest.raises(OptionError, match="gate_memory has no effect with gates_from='epoch'; leave one of them out"):
+    with pytest.raises(
+        OptionError, match="gate_memory has no effect with gates_from='epoch'; leave one of the two out"
+    ):
         Gated(0.1, gate_memory=0.5, gates_from="epoch")
     with pytest.raises(OptionError, match=r"^gates_from must be"):
         Gated(0.1, gates_from="never")

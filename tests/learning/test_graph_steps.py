@@ -224,7 +224,7 @@ def test_out_of_memory_halves_the_chunk_and_goes_on(monkeypatch):
         add(self, states, labels, batch)
 
     monkeypatch.setattr(FusedSums, "add", short_of_memory)
-    with pytest.warns(CircurveWarning, match="out of memory on .*: going on with 6 samples at once"):
+    with pytest.warns(CircurveWarning, match="out of memory on .*: continuing with 6 samples at once"):
         found = fit_fleet(small_circuit(ROWS), ROWS, [Run()], backend="fused", device=DEVICE, epochs=1, batch_size=13)
     monkeypatch.undo()
     assert tried[0] == 13

@@ -48,7 +48,7 @@ def test_multiplier_must_be_positive(value):
 
 @pytest.mark.parametrize("value", [-0.1, 1, 1.5, math.nan, True, False, "0.5", None], ids=shown)
 def test_gate_memory_must_be_a_share_below_one(value):
-    with refuses(r"^gate_memory must lie in \[0, 1\), not"):
+    with refuses(r"^gate_memory must be from 0 to below 1, not"):
         Gated(0.1, gate_memory=value)
 
 
@@ -102,7 +102,7 @@ def bad_in_the_middle(value: float):
 def test_a_schedule_that_goes_wrong_later_is_stopped_there(value):
     with refuses("^mu must be a finite number >= 0, not"):
         quick(CIRCUIT, X, method=Global(bad_in_the_middle(value)))
-    with refuses(r"^step_size must lie in \(0, 1\], not"):
+    with refuses(r"^step_size must be above 0 and at most 1, not"):
         quick(CIRCUIT, X, step_size=bad_in_the_middle(value))
 
 
@@ -125,9 +125,9 @@ def test_a_run_needs_a_method(method):
 
 @pytest.mark.parametrize("step", [0, -0.1, 1.1, math.nan, math.inf, True, "0.1", lambda progress: progress], ids=shown)
 def test_step_sizes_must_lie_above_zero_and_up_to_one(step):
-    with refuses(r"^step_size must lie in \(0, 1\], not"):
+    with refuses(r"^step_size must be above 0 and at most 1, not"):
         Run(step_size=step)
-    with refuses(r"^step_size must lie in \(0, 1\], not"):
+    with refuses(r"^step_size must be above 0 and at most 1, not"):
         Settings(step_size=step)
 
 
@@ -216,7 +216,7 @@ def test_start_must_be_a_model_of_the_same_circuit():
     with refuses("^start must be a Model, not FitResult"):
         quick(CIRCUIT, X, start=result)
     twin = small_circuit(X)
-    with refuses(r"^start: the model has another circuit; pass its own, model.circuit"):
+    with refuses(r"^start: the model has another circuit; pass model.circuit as the circuit"):
         quick(twin, X, start=result.model)
     assert isinstance(quick(result.model.circuit, X, start=result.model).model, Model)
 
@@ -262,8 +262,8 @@ def test_a_cosine_is_slow_at_its_ends_and_a_warm_up_rises_evenly():
         (lambda: exponential(0.1, 0), "exponential: start and end must be positive, not 0.1 and 0"),
         (lambda: exponential(0.1, math.inf), "exponential: end must be a finite number >= 0, not inf"),
         (lambda: warm_up("a"), "warm_up: value must be a finite number >= 0, not 'a'"),
-        (lambda: warm_up(0.1, until=2), r"warm_up: until must lie in \[0, 1\], not 2"),
-        (lambda: warm_up(0.1, until=math.nan), r"warm_up: until must lie in \[0, 1\], not nan"),
+        (lambda: warm_up(0.1, until=2), r"warm_up: until must be from 0 to 1, not 2"),
+        (lambda: warm_up(0.1, until=math.nan), r"warm_up: until must be from 0 to 1, not nan"),
         (lambda: by_overfitting("a"), "by_overfitting: maximum must be a finite number >= 0, not 'a'"),
         (lambda: by_overfitting(-1), "by_overfitting: maximum must be a finite number >= 0, not -1"),
         (lambda: by_overfitting(1, full_at=0), "by_overfitting: full_at must be a finite number > 0, not 0"),

@@ -88,7 +88,7 @@ def dead_edge(ratio: float) -> Case:
     The root gives the last of 100 samples to its second unit. There the first unit has only its dead edge left, with
     this ratio.
     """
-    low = 1 / ratio - WEIGHT_FLOOR  # p_1 of the last sample, beside p_2 = 1 - 1e-6
+    low = 1 / ratio - WEIGHT_FLOOR  # p_1 of the last sample, and p_2 = 1 - 1e-6
     left, right = Input(0, Bernoulli(), 2), Input(1, Bernoulli(), 2)
     middle = Sum(Product([left, right]), 2)
     root = Sum(middle)
@@ -137,7 +137,7 @@ def test_a_dead_edge_moves_no_robust_estimator_by_more_than_its_bound(estimator,
 
 @pytest.mark.parametrize("floor", [0, -1e-4, 1.5, math.nan, "a", None])
 def test_a_floor_must_be_a_weight(floor):
-    with pytest.raises(OptionError, match=r"^ratio_floor must lie in \(0, 1\], not"):
+    with pytest.raises(OptionError, match=r"^ratio_floor must be above 0 and at most 1, not"):
         Gated(0.1, estimator="clipped", ratio_floor=floor)
 
 

@@ -39,7 +39,7 @@ def train(**options: Any) -> Any:
 
 
 def _work(number: int, store: Path, options: dict[str, Any], death: int | None, results: Any) -> None:
-    """One of two workers; with `death`, worker 1 kills itself after so many epochs."""
+    """One of two workers; with `death`, worker 1 kills itself after this many epochs."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
 
@@ -98,10 +98,10 @@ def test_the_death_of_a_worker_is_one_error_and_one_process_continues(tmp_path):
     checkpoint = {"checkpoint": tmp_path / "runs", "checkpoint_every": "1 epoch"}
     found = together(tmp_path / "group", death=3, **checkpoint)
     assert isinstance(found[0], WorkerError)
-    assert "worker 0 of 2 lost another worker, and the training ends" in str(found[0])
+    assert "worker 0 of 2 lost the connection to another worker; training stops" in str(found[0])
     assert "with checkpoint the same call continues, with any number of workers" in str(found[0])
     epochs = []
-    with pytest.warns(UserWarning, match="workers: was 2, is 1; results agree to rounding only"):
+    with pytest.warns(UserWarning, match="workers: was 2, is 1; results may differ by rounding"):
         again = train(**checkpoint, callbacks=[lambda event: epochs.append(event.epoch)])
     assert epochs[0] > 1
     for one, other in zip(again, train(), strict=True):
@@ -111,5 +111,5 @@ def test_the_death_of_a_worker_is_one_error_and_one_process_continues(tmp_path):
 def test_workers_with_different_trainings_are_refused(tmp_path):
     found = together(tmp_path, **{"only 1": {"epochs": 5}})
     assert [str(found[number]) for number in range(2)] == [
-        "the workers of the process group train different things (epochs): give all of them the same arguments"
+        "the workers of the process group have different arguments (epochs): give all of them the same arguments"
     ] * 2

@@ -108,7 +108,7 @@ def test_errors_of_a_task_come_out_as_they_are(monkeypatch: pytest.MonkeyPatch) 
     def die(_: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(TrainingError, match=r"part 1 was lost 1 times with its worker \(WorkerCrashedError\)"):
+    with pytest.raises(TrainingError, match=r"the worker of part 1 was lost 1 times \(WorkerCrashedError\)"):
         list(run_on_ray(die, [0]))
 
 
@@ -131,7 +131,7 @@ def test_what_ray_cannot_do_is_refused(rows: np.ndarray, monkeypatch: pytest.Mon
     runs = [cc.Run()]
     with pytest.raises(OptionError, match=r"engine must be one of local, ray, not 'dask'"):
         train(rows, runs, "dask")
-    with pytest.raises(OptionError, match="does not go with callbacks"):
+    with pytest.raises(OptionError, match="cannot be combined with callbacks"):
         train(rows, runs, "ray", callbacks=[lambda event: None])
     monkeypatch.setattr(ray_engine, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"needs ray: pip install 'circurve\[ray\]'"):

@@ -53,5 +53,5 @@ def test_weights_of_one_part_survive_the_join():
 
 def test_refit_refuses_a_strength_that_is_driven_by_validation_data():
     method = cc.Gated(cc.schedules.by_overfitting(1.0, 0.01), gate="auto")
-    with pytest.raises(cc.OptionError, match="refit trains on the validation data too"):
+    with pytest.raises(cc.OptionError, match="refit trains on the validation rows too"):
         train(method=method, refit=True)

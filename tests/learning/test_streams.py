@@ -96,7 +96,7 @@ def test_batches_are_taken_as_they_come_and_a_loader_may_shuffle():
     found = quick(circuit, batches, batch_size=90, epochs=4)
     assert len(orders) > 6  # a new pass for each epoch
     assert found.train_ll == pytest.approx(quick(circuit, data, batch_size=90, epochs=4).train_ll, abs=0.05)
-    with pytest.raises(cc.OptionError, match=r"rows of a batches cannot be set aside.*give valid="):
+    with pytest.raises(cc.OptionError, match=r"rows of a batches cannot be held out.*pass valid="):
         quick(circuit, batches, valid=0.1)
 
 
@@ -155,7 +155,7 @@ def test_it_says_whether_a_tree_comes_from_a_pass_or_from_a_sample(tmp_path, cap
 def test_streams_have_no_weights_and_no_refit():
     stream = cc.open_stream(rows())
     circuit = cc.hclt(rows(), 2)
-    with pytest.raises(cc.OptionError, match="a stream has no weights"):
+    with pytest.raises(cc.OptionError, match="a stream cannot have weights"):
         quick(circuit, stream, weights=np.ones(900))
     with pytest.raises(cc.OptionError, match="refit joins training and validation rows"):
         quick(circuit, stream, method=cc.Gated("auto"), refit=True)

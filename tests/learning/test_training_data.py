@@ -94,7 +94,7 @@ def test_each_family_says_what_does_not_fit(family, value, reason):
 def test_rows_without_any_value_are_counted_in_a_warning_and_say_nothing():
     x = X.astype(float)
     x[[3, 7]] = np.nan
-    with pytest.warns(CircurveWarning, match="^train data: 2 of 30 rows have no observed value and say nothing"):
+    with pytest.warns(CircurveWarning, match="^train data: 2 of 30 rows have no observed value; they have no effect"):
         found = quick(CIRCUIT, x, batch_size=None)
     without = quick(CIRCUIT, np.delete(x, [3, 7], axis=0), batch_size=None)
     assert found.history[0].train_ll == pytest.approx(without.history[0].train_ll * 28 / 30, rel=1e-12)  # log 1 = 0
@@ -122,16 +122,16 @@ WRONG_WEIGHTS = [
     (np.ones(29), "weights have shape (29,), expected (30,)"),
     (np.ones((30, 1)), "weights have shape (30, 1), expected (30,)"),
     (1.0, "weights have shape (), expected (30,)"),
-    ([1] * 29 + [-0.5], "the weight of row 30 is -0.5; weights are finite and >= 0"),
-    ([math.nan] + [1] * 29, "the weight of row 1 is nan; weights are finite and >= 0"),
-    ([1, math.inf] + [1] * 28, "the weight of row 2 is inf; weights are finite and >= 0"),
+    ([1] * 29 + [-0.5], "the weight of row 30 is -0.5; weights must be finite and >= 0"),
+    ([math.nan] + [1] * 29, "the weight of row 1 is nan; weights must be finite and >= 0"),
+    ([1, math.inf] + [1] * 28, "the weight of row 2 is inf; weights must be finite and >= 0"),
     (np.zeros(30), "all weights are zero"),
     (["1"] * 30, "weights must be numbers, not '1'"),
     ([None] * 30, "weights must be numbers, not None"),
     (np.ones(30) * 1j, "weights must be numbers, not 1j"),
-    ([[1], [1, 2]], "weights must be 30 numbers, but form no row of them"),
-    (np.full(30, 1e200), "the largest weight is 1e+200; scale them so that it lies between 1e-18 and 1e18"),
-    (np.full(30, 1e-60), "the largest weight is 1e-60; scale them so that it lies between 1e-18 and 1e18"),
+    ([[1], [1, 2]], "weights must be a list of 30 numbers"),
+    (np.full(30, 1e200), "the largest weight is 1e+200; scale the weights so that it is between 1e-18 and 1e18"),
+    (np.full(30, 1e-60), "the largest weight is 1e-60; scale the weights so that it is between 1e-18 and 1e18"),
 ]
 
 
@@ -163,7 +163,7 @@ def two_roots() -> Circuit:
 
 
 WRONG_LABELS = [
-    (None, "the circuit has 2 outputs: say with labels which one each row belongs to"),
+    (None, "the circuit has 2 outputs: pass labels= to say which one each row belongs to"),
     ([0] * 29, "labels have shape (29,), expected (30,)"),
     ([0] * 29 + [2], "the label of row 30 is 2; the circuit has outputs 0 to 1"),
     ([-1] + [0] * 29, "the label of row 1 is -1; the circuit has outputs 0 to 1"),

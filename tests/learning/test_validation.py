@@ -1,4 +1,4 @@
-"""Rows that `fit` sets aside for validation by itself."""
+"""Rows that `fit` holds out for validation by itself."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,10 @@ def test_weights_and_labels_go_with_their_rows():
 
 def test_one_line_says_how_many(capsys):
     train(LARGE, progress=None)
-    expected = "circurve: 30 of 300 training rows are set aside for validation (result.rows); valid=False trains on all"
+    expected = (
+        "circurve: 30 of 300 training rows are held out for validation (result.rows); pass valid=False to train on all "
+        "rows"
+    )
     assert expected in capsys.readouterr().err
     train(LARGE)
     assert capsys.readouterr().err == ""
@@ -86,8 +89,8 @@ def test_one_line_says_how_many(capsys):
     [
         ({"valid": 1.5}, "valid must be data, a share of the training rows between 0 and 1, or False, not 1.5"),
         ({"valid": True}, "valid must be data, a share .* not True"),
-        ({"x": X[:9], "patience": 1}, "9 training rows are too few to set some aside for validation: give valid="),
-        ({"valid": False, "patience": 1}, "need validation data: give valid=, or leave valid=False out"),
+        ({"x": X[:9], "patience": 1}, "9 training rows are too few to hold some out for validation: pass valid="),
+        ({"valid": False, "patience": 1}, "need validation data: pass valid=, or leave valid=False out"),
     ],
 )
 def test_wrong_values_are_named(options, message):
@@ -97,7 +100,7 @@ def test_wrong_values_are_named(options, message):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_are_set_aside_whatever_seed_made_the_data(seed):
-    """With the seed of the data, the split would set aside the rows with the smallest numbers."""
+    """With the seed of the data, the split would hold out the rows with the smallest numbers."""
     x = np.random.default_rng(seed).uniform(size=(400, 1))
     held = train(cc.fully_factorized([cc.Gaussian()]), x, valid=0.1).rows["valid"]
     assert abs(x[held].mean() - 0.5) < 4 * np.sqrt(1 / 12 / len(held))

@@ -128,7 +128,7 @@ def test_node_selection_of_a_fleet():
         cc.plots.node_selection(cc.fit_fleet(CIRCUIT, X, [cc.Run()], epochs=1, **PARTS))
     with pytest.raises(OptionError, match=r"a run with Vanilla\(\) for each seed"):
         cc.plots.node_selection(cc.fit_fleet(CIRCUIT, X, [cc.Run(methods[1])], epochs=1, **PARTS))
-    with pytest.raises(OptionError, match="needs fractions="):
+    with pytest.raises(OptionError, match="needs panels and fractions="):
         cc.plots.node_selection({"a": {}})
 
 

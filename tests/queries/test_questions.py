@@ -256,7 +256,7 @@ MISTAKES: list[tuple[Callable[[Model], Any], type[Exception], str]] = [
     (lambda m: m.conditional({"city": "Roma"}), DataError, "'Roma' was not seen in training; do you mean 'Rome'?"),
     (lambda m: m.conditional({"city": "Rome"}, {"city": "Oslo"}), DataError, "both asked for and given"),
     (lambda m: m.conditional({"city": "Rome"}, {"income": "much"}), DataError, "'income'"),
-    (lambda m: m.conditional({"city": "Rome"}, {"income": (5, 1)}), DataError, "ends before it begins"),
+    (lambda m: m.conditional({"city": "Rome"}, {"income": (5, 1)}), DataError, "has its ends in the wrong order"),
     (lambda m: m.conditional({"city": "Rome"}, {"income": (1, 2, 3)}), DataError, "an interval is"),
     (lambda m: m.conditional({"city": CITIES}, {"income": [1.0, 2.0]}), DataError, "2 of the other"),
     (lambda m: m.conditional({"city": "Rome"}, {"city": {"Rome": 0}}), DataError, "all likelihoods are zero"),

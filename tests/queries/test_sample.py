@@ -43,7 +43,7 @@ def discrete_p_value(case: Case, x: np.ndarray, row: int) -> float:  # (M, V)
 
 
 def assert_moments(case: Case, x: np.ndarray, row: int) -> None:  # (M, V)
-    """Means of columns that are not discrete lie within six standard errors."""
+    """Means of columns that are not discrete are within six standard errors."""
     for column in np.flatnonzero(np.isnan(case.x[row])):
         (grid,), mass = on_grid(case, row, [int(column)])
         points, share = torch.from_numpy(grid), mass / mass.sum()

@@ -69,7 +69,7 @@ def test_densities_have_no_relative_gap():
 
 def test_without_validation_rows_nothing_is_said_about_overfitting():
     found = told(held_out=None)
-    assert "this says nothing about overfitting" in found["fit"]
+    assert "we cannot tell whether the model overfits" in found["fit"]
     assert found["advice"].startswith("Try validation rows first.")
     found = told(held_out=None, part="test")
     assert found["fit"].startswith("The 500 test rows score -10.00 nats on average.")

@@ -217,7 +217,7 @@ def test_a_tree_cannot_be_changed():
         ([0.5, -1], "parents must be a list"),
         ([-1, -1, 0], r"one root .* not 2: \[0, 1\]"),
         ([1, 0], "one root .* not 0"),
-        ([-1, 2, 1], r"variables \[1, 2\] do not lead to the root"),
+        ([-1, 2, 1], r"variables \[1, 2\] are not connected to the root"),
         ([-1, 5], "variable 1 has parent 5, which is not among the 2 variables"),
         ([-1, -2], "variable 1 has parent -2"),
     ],

@@ -33,7 +33,7 @@ def test_one_family_stands_for_all_columns_of_data():
 @pytest.mark.parametrize(
     ("families", "message"),
     [
-        (Bernoulli(), r"says nothing of how many: write \(Bernoulli\(\), count\)"),
+        (Bernoulli(), r"does not say how many columns there are: write \(Bernoulli\(\), count\)"),
         ((Bernoulli(), 0), "families must be a whole number >= 1, not 0"),
         (True, "families must be a whole number"),
         ([], r"one input family for each variable, not \[\]"),
@@ -103,7 +103,7 @@ def test_a_mark_for_missing_values_is_no_value():
 
 def test_whole_numbers_from_minus_one_on_are_pointed_out_by_name():
     frame = pd.DataFrame({"a": [0, 1], "b": [-1, 1], "c": [-1, 5]})
-    message = r"column 2 \('b'\) and 1 more: whole numbers from -1 on, .* say missing=-1"
+    message = r"column 2 \('b'\) and 1 more: whole numbers from -1 up, .* pass missing=-1"
     with pytest.warns(CircurveWarning, match=message):
         assert [family.name for family in infer_families(frame)] == ["bernoulli", "gaussian", "gaussian"]
 

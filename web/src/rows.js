@@ -1,4 +1,4 @@
-// The rows that the model finds most surprising, and the cells to blame.
+// The rows that the model finds most surprising, and the cells that cause it.
 import { plot, rectY, ruleX, ruleY } from "@observablehq/plot";
 import { h, onWidth, section } from "./dom.js";
 import { fixed, percent, short } from "./format.js";

@@ -1,4 +1,4 @@
-"""`circurve curvature`: where in a model its sharpness sits."""
+"""`circurve curvature`: which parts of a model are sharp."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ IN_WORDS = {
 }
 
 NAMED = 2
-"""Nodes with so many columns below them are listed with their names."""
+"""Nodes with at most this many columns below them are listed with the names of these columns."""
 
 WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges", "floor_edges")
 """The columns that hold whole numbers."""
@@ -70,11 +70,14 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     *,
     split: options.PartOption = Part.train,
     estimator: Annotated[
-        Estimator, typer.Option(help="The local curvature t: geometric cannot be made up by edges of weight near zero.")
+        Estimator,
+        typer.Option(
+            help="How the local curvature t is averaged. Edges of weight near zero have no effect on geometric."
+        ),
     ] = ESTIMATOR,
     top: Annotated[int, typer.Option(metavar="N", help="How many nodes to list.")] = 10,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each sum node.")
+        Path | None, typer.Option(metavar="FILE", help="Write a table with a row for each sum node.")
     ] = None,
     plot: options.PlotOption = None,
     report: options.ReportOption = None,
@@ -88,13 +91,12 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Show where in a model its sharpness sits, the conclusion first.
+    """Show which parts of a model are sharp. The conclusion comes first.
 
     The trace of the Hessian of -log p is a sum over sum nodes of
     T = F^2 t: how much a node is used (F, its flow) times how sharp its own
     mixture is (t). All numbers are means over rows: the training rows of a
-    data set, unless --split says otherwise, or all rows of a file. The t that
-    is shown is the mean by --estimator.
+    data set, unless --split says otherwise, or all rows of a file. --estimator selects how t is averaged.
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
@@ -108,7 +110,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     loaded = load_model(model, device, trust=trust)
     check_one_output(loaded)
     if not loaded.circuit.sums:
-        raise OptionError(f"{model}: the model has no sum nodes, and so no curvature")
+        raise OptionError(f"{model}: the model has no sum nodes, so it has no curvature")
     dataset = load(source_for(loaded, source))
     columns = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
     read = parts_for(loaded, dataset, split, columns, data)
@@ -154,7 +156,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows that were measured, validation rows beside training rows, and how a page about them is made."""
+    """The rows that were measured, validation rows for comparison, and how a page about them is made."""
 
     rows: Table
     valid: Table | None
@@ -275,17 +277,17 @@ def _write(path: Path, curv: Curvature) -> None:
 
 
 def _print(report: dict[str, Any], model: Model) -> None:
-    print_heading(f"{report['dataset']} ({report['split']}) under {report['model']}")
+    print_heading(f"{report['dataset']} ({report['split']}), model {report['model']}")
     print_text(*report["findings"])
     left_out = f", {report['impossible']:,} of probability zero left out" if report["impossible"] else ""
     layers = len(model.program.sums)
     print_facts(
         {
             "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {report['samples']:,} rows{left_out}",
-            "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers; T = F^2 t in each row, means are shown",
+            "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers; T = F^2 t in each row, the tables show means",
             "t": IN_WORDS[report["estimator"]],
             "at the floor": _floor_text(report["floor"]),
-            "reversals": "{disagree:,} of {pairs:,} pairs ({share:.2%}) are ordered differently by T and by t; "
+            "reversals": "{disagree:,} of {pairs:,} pairs ({share:.2%}) have a different order by T and by t; "
             "Kendall's tau {tau:.3f}".format(**report["reversals"]),
             "table": report["csv"],
             "picture": report["plot"],
@@ -295,7 +297,7 @@ def _print(report: dict[str, Any], model: Model) -> None:
     _print_extremes(report["extreme_reversals"])
     _print_concentration(report)
     _print_profile(report["depth_profile"])
-    for by, title in (("total", "largest contributors (by T)"), ("local", "sharpest (by t)")):
+    for by, title in (("total", "nodes with the largest contribution T"), ("local", "sharpest nodes, by t")):
         _print_top(report["top"][by], title, report["trace"])
 
 
@@ -308,7 +310,7 @@ def _floor_text(floor: dict[str, Any]) -> str | None:
         return f"{whole}; they make up {share:.1%} of the mean trace of t"
     return (
         f"{whole} and make up {share:.2%} of the mean trace of t (largest {significant(floor['largest_local'], 3)}): "
-        "mean_trace and mean_ratio say little about this model; smooth it, or go by another estimator"
+        "do not rely on mean_trace and mean_ratio here; train with --pseudocount 0.01, or use another --estimator"
     )
 
 
@@ -318,8 +320,8 @@ def _print_extremes(pairs: list[dict[str, Any]]) -> None:
         for p in pairs
     ]
     if rows:
-        heads = ("adds more", "times more used", "than", "times sharper")
-        print_table(heads, rows, "\nmost extreme reversals", texts=["than"])
+        heads = ("larger T", "times more used", "larger t", "times sharper")
+        print_table(heads, rows, "\nmost extreme reversals", texts=["larger t"])
 
 
 def _print_concentration(report: dict[str, Any]) -> None:
@@ -328,7 +330,7 @@ def _print_concentration(report: dict[str, Any]) -> None:
         for by, text in QUANTITIES.items()
     ]
     heads = ("", *(f"{100 * share:g} %" for share in HELD), "Gini")
-    print_table(heads, rows, "concentration: the share of nodes that holds so much of the whole")
+    print_table(heads, rows, "concentration: how few nodes hold 90, 99 and 99.99 % of the total")
 
 
 def _print_profile(partitions: list[dict[str, Any]]) -> None:
@@ -343,7 +345,7 @@ def _print_profile(partitions: list[dict[str, Any]]) -> None:
         )
         for part in partitions
     ]
-    print_table(("sum depth", "nodes", "mean T", "of T", "mean t", "of t"), rows, "depth profile: root first")
+    print_table(("sum depth", "nodes", "mean T", "of T", "mean t", "of t"), rows, "depth profile, from the root down")
 
 
 def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
@@ -364,7 +366,7 @@ def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
 
 
 def _below(node: dict[str, Any]) -> str:
-    """The columns that a node is about: their names, or how many they are."""
+    """The columns below a node: their names, or their number if there are many."""
     return f"{node['scope_size']:,} columns" if node["columns"] is None else ", ".join(node["columns"])
 
 

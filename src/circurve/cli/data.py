@@ -87,13 +87,14 @@ def describe(  # noqa: PLR0913 - each parameter is an option
 def download(names: NamesArgument = None, everything: AllOption = False, as_json: options.JsonOption = False) -> None:
     """Download data sets of the public collection DEBD into the cache.
 
-    What is there already is checked, not downloaded again. CIRCURVE_CACHE
-    names another folder for the cache, CIRCURVE_DEBD_URL another place to
-    download from.
+    Files in the cache are checked, not downloaded again. Set CIRCURVE_CACHE to use another folder for the cache, and
+    CIRCURVE_DEBD_URL to download from another address.
     """
     if bool(names) == everything:
         raise OptionError(
-            "name one or more data sets, or say --all, not both" if names else "name data sets or say --all"
+            "name one or more data sets, or pass --all, not both"
+            if names
+            else "name one or more data sets, or pass --all"
         )
     wanted = list(dict.fromkeys(names or COLLECTION))
     check_collected(wanted)
@@ -102,7 +103,7 @@ def download(names: NamesArgument = None, everything: AllOption = False, as_json
         entries = [{"name": name, "downloaded": new} for name, new in fetched.items()]
         print_json({"command": "data download", "cache": cache_folder(), "datasets": entries})
         return
-    rows = [(name, "downloaded" if new else "was there") for name, new in fetched.items()]
+    rows = [(name, "downloaded" if new else "already there") for name, new in fetched.items()]
     print_table(("name", "what"), rows, texts=["what"])
     print_facts({"cache": str(cache_folder())})
 

@@ -36,8 +36,9 @@ HELD = 0.99
 
 
 NOTATION = (
-    "Scores are mean log-likelihoods in nats; DoF, the degree of overfitting, is the gap between train and valid over "
-    "valid; sharpness is the mean trace of the Hessian of -log p over the training rows. The last two columns are the "
+    "Scores are mean log-likelihoods in nats; DoF, the degree of overfitting, is the gap between train and valid "
+    "divided by valid; sharpness is the mean trace of the Hessian of -log p over the training rows. The last two "
+    "columns are the "
     f"shares of sum nodes that hold {HELD:.0%} of the trace (T) and of the nodes' own sharpness (t)."
 )
 
@@ -47,11 +48,12 @@ def demo(
     report: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = PAGE,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Train three ways on embedded data and compare, in half a minute.
+    """Train three methods on embedded data and compare them, in half a minute.
 
-    Plain EM, the same penalty on the curvature of every sum node, and a
-    penalty gated by each node's own curvature, from the same start. Writes a
-    page about the best of them, which a browser shows.
+    The methods are plain EM, the same penalty on the curvature of every sum
+    node, and a penalty gated by each node's own curvature. All start from the
+    same parameters. The command writes a page about the best of them, to open
+    in a browser.
     """
     check_report(report, ())
     whole = load_dataset("digits")
@@ -84,7 +86,7 @@ def demo(
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
     if results[0].stopped == "interrupted":
-        print("circurve: interrupted, the numbers are those of what was learned so far", file=sys.stderr)
+        print("circurve: interrupted; the numbers are those of the models trained so far", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -132,13 +134,13 @@ def findings(methods: list[dict[str, Any]], sum_nodes: int) -> list[str]:
     found = [
         f"On unseen images {first['method']} does best with {first['test_ll']:.2f} nats per image{followers}.",
         f"With {names}, training rows score {gaps} nats above validation rows, at a sharpness of {traces}.",
-        f"In the {plain['method']} model {HELD:.0%} of the trace sits in {total} of its {sum_nodes:,} sum nodes, and "
-        f"{HELD:.0%} of their own sharpness t, which gates go by, in {local}.",
+        f"In the {plain['method']} model {HELD:.0%} of the trace is in {total} of its {sum_nodes:,} sum nodes, and "
+        f"{HELD:.0%} of their own sharpness t, which gates use, is in {local}.",
     ]
     stops = [record["best_by_validation"] for record in methods]
     if None not in stops:
         epochs, scores = _list([f"{s['epoch']}" for s in stops]), _list([number(s["test_ll"], 2) for s in stops])
-        found.append(f"Stopped at their best epochs by validation, {epochs}, they score {scores} on unseen images.")
+        found.append(f"At their best epochs by validation, {epochs}, they score {scores} on unseen images.")
     return found
 
 

@@ -46,14 +46,14 @@ OWN_DEFAULTS = ("epochs", "batch_size", "step_size", "pseudocount", "init")
 
 
 def typed_options(context: typer.Context) -> frozenset[str]:
-    """Those of OWN_DEFAULTS that the user typed."""
+    """The options of OWN_DEFAULTS that the user typed."""
     sources = {name: context.get_parameter_source(name) for name in OWN_DEFAULTS}
     return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
 
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """Which members `fit --ensemble` trains, and how they go on."""
+    """Which members `fit --ensemble` trains, and how training continues on the mixture."""
 
     members: int
     units: tuple[int, ...]
@@ -67,27 +67,29 @@ class MixtureOptions:
             if value < 0:
                 raise OptionError(f"{name} must be a whole number >= 0, not {value}")
         if self.boosted >= self.members:
-            raise OptionError(f"--boosted {self.boosted}: at least one of --ensemble {self.members} is not grown")
+            raise OptionError(f"--boosted {self.boosted} must be less than --ensemble {self.members}")
 
 
 def check_ensemble(mixture: MixtureOptions, job: Job, plot: Path | None, units: str) -> None:
     """Refuse what an ensemble does not have; units: as it was typed."""
     if units == "auto":
-        raise OptionError("--units auto chooses for one circuit; with --ensemble name them: --units 32,100")
+        raise OptionError("--units auto is for one circuit; with --ensemble list the numbers: --units 32,100")
     if len(mixture.units) > mixture.members:
-        raise OptionError(f"--units names {len(mixture.units)} numbers, --ensemble {mixture.members} has fewer members")
+        raise OptionError(f"--units lists {len(mixture.units)} numbers, but --ensemble is only {mixture.members}")
     if job.shape.structure is not Structure.hclt:
         raise OptionError(f"--ensemble mixes trees of --structure hclt; leave out --structure {job.shape.structure}")
     if not isinstance(job.runs[0].method, Vanilla):
-        raise OptionError("--ensemble trains its members by --method vanilla; for others use sweep --ensemble")
+        raise OptionError(
+            "--ensemble trains its members by --method vanilla; for other methods use circurve sweep --ensemble"
+        )
     if plot is not None or job.settings.track:
         raise OptionError("--plot and --track show the epochs of one run; leave them out with --ensemble")
 
 
 def check_rows(mixture: MixtureOptions, data: Dataset) -> None:
-    """Refuse what goes by validation rows where there are none."""
+    """Refuse options that need validation rows if there are none."""
     if data.valid is None and (mixture.boosted or mixture.joint_epochs):
-        raise OptionError("--boosted and --joint-epochs need validation rows: give --valid FILE or a share in --split")
+        raise OptionError("--boosted and --joint-epochs need validation rows: pass --valid FILE or a share in --split")
 
 
 def train_ensemble(mixture: MixtureOptions, job: Job, data: Dataset, typed: Collection[str]) -> Ensemble:
@@ -181,7 +183,7 @@ def finish_ensemble(asked: EnsembleJob, parts: Parts, target: Target, as_json: b
     if failure is not None:
         raise failure
     if made.stopped == "interrupted":
-        kept = target.in_words("the mixture so far", out, "there is no --out")
+        kept = target.in_words("the mixture trained so far", out, "there is no --out")
         print(f"circurve: interrupted; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
@@ -192,7 +194,11 @@ def print_members(ensemble: Mapping[str, Any]) -> None:
         (member["name"], f"{member['weight']:.3f}", number(member["valid_ll"]), number(member["adds"]))
         for member in ensemble["members"]
     ]
-    print_table(("member", "weight", "valid", "adds"), rows, "members; adds is what the mixture loses without it")
+    print_table(
+        ("member", "weight", "valid", "adds"),
+        rows,
+        "members; adds: log-likelihood that the mixture loses without the member",
+    )
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -43,15 +43,15 @@ ScoresOption = Annotated[
     str | None,
     typer.Option(
         metavar="FILE|-",
-        help="A table to write, with the log-likelihood of each row: .csv, .tsv, .parquet; - is standard output.",
+        help="Write a table with the log-likelihood of each row: .csv, .tsv, .parquet; - is standard output.",
     ),
 ]
 ExplainOption = Annotated[
     bool,
     typer.Option(
         "--explain",
-        help="Name the cells that make rows improbable, up to three of each: in the table of --scores, and for the ten "
-        "least probable rows in the report.",
+        help="Name up to three cells that make a row improbable: for every row in the table of --scores, and for the "
+        "ten least probable rows on the terminal.",
     ),
 ]
 
@@ -73,13 +73,13 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     header: options.HeaderOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Score a data set or a file with a model: log-likelihoods, sharpness.
+    """Score a data set or a file with a model: log-likelihoods and sharpness.
 
-    The file that the model was trained on is split as it was then. Another file
-    with a single table is scored whole, and reported as test rows, or as what
-    --split names. Columns are found by their names. The sharpness, the mean
-    over rows of the trace of the Hessian of -log p, is that of the training
-    rows where these are scored.
+    The file that the model was trained on is split in the same way as in
+    training. All rows of another file with a single table are scored, and
+    reported as test rows, or under the name given by --split. Columns are
+    matched by name. Sharpness is the mean over rows of the trace of the Hessian
+    of -log p.
     """
     source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
     budget = parse_bytes(memory_budget)
@@ -148,7 +148,7 @@ def _describe(model: Model, parts: Mapping[str, ScoredPart | ScoredStream]) -> d
 
 
 def _least_probable(model: Model, parts: dict[str, ScoredPart]) -> list[dict[str, Any]]:
-    """The least probable rows of each part, each with the cells to blame, the worst first."""
+    """The least probable rows of each part, each with the cells that make it improbable, the worst first."""
     listed = []
     for name, part in parts.items():
         few = part.rows(lowest_rows(part))
@@ -179,7 +179,7 @@ def _finish(report: dict[str, Any], columns: dict[str, Any] | None, as_json: boo
 
 
 def _print(report: dict[str, Any]) -> None:
-    print_scores(f"{report['dataset']} under {report['model']}", report)
+    print_scores(f"{report['dataset']}, model {report['model']}", report)
     if "least_probable" in report:
         _print_least_probable(report["least_probable"])
     print_facts(
@@ -206,4 +206,4 @@ def _print_least_probable(rows: list[dict[str, Any]]) -> None:
         table.append((place, number(row["log_likelihood"], 2), cell["column"], cell["value"], cell["expected"], score))
     heads = (word, "log-likelihood", "surprising", "value", "expected", "log-prob.")
     texts = ("surprising", "value", "expected")
-    print_table(heads, table, "least probable rows; log-prob.: of the cell, given the rest of its row", texts)
+    print_table(heads, table, "least probable rows; log-prob. is that of the cell given the rest of its row", texts)

@@ -31,7 +31,7 @@ __all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "Options", "one_
 FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
-"""What typer raises for unknown options and the like; from click, or from typer's own copy of it."""
+"""What typer raises for unknown options and similar mistakes; from click, or from typer's own copy of it."""
 
 BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
@@ -55,7 +55,7 @@ def report(error: Exception, options: Options, debug: bool) -> int:
 
 @contextmanager
 def one_line_warnings(options: Options) -> Iterator[None]:
-    """Within it, each warning is one line."""
+    """A context in which each warning is printed as one line."""
 
     def show(
         message: Warning | str,

@@ -54,7 +54,7 @@ MAX_WHOLE = 2**53
 """Up to here a float holds every whole number."""
 
 DOTS_PER_INCH = 200
-"""Of a picture made of pixels."""
+"""The resolution of a picture made of pixels."""
 
 TRAINING = "training"
 """The entry of a model file's own text that says, as JSON, how the model was trained."""
@@ -66,7 +66,7 @@ PASSING = ("command", "seconds", "device", "history")
 def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -> None:
     """Refuse a file that could not be written later, or that is one of the `sources` of data."""
     if str(out) == STANDARD:
-        raise OptionError(f"{option} -: name a file; this cannot be written to standard output")
+        raise OptionError(f"{option} -: this cannot be written to standard output; name a file")
     target = Path(os.path.realpath(out))
     folder = target.parent
     if not folder.is_dir():
@@ -132,7 +132,8 @@ def _check_writable(option: str, given: Path, folder: Path) -> None:
 
 
 def save_model(path: Path, model: Model, training: Mapping[str, Any]) -> None:
-    """Write the model, all or nothing, with how it was trained beside it; of several workers, the first one does."""
+    """Write the model, all or nothing, together with how it was trained; if there are several workers, only the first
+    one writes."""
     if worker() > 0:
         return
     kept = {key: value for key, value in document(training).items() if key not in PASSING}
@@ -209,7 +210,7 @@ def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
         return
     kind, picture, fonts = out.suffix.lower().removeprefix("."), io.BytesIO(), logging.getLogger("matplotlib")
     level = fonts.level
-    fonts.setLevel(logging.ERROR)  # a line for each font that is not installed helps nobody
+    fonts.setLevel(logging.ERROR)  # a line for each font that is not installed does not help
     try:
         draw().savefig(picture, format=kind, dpi=DOTS_PER_INCH)
     finally:

@@ -53,7 +53,7 @@ SHOWN_EPOCHS = 12
 """How many epochs of the history the table shows at most."""
 
 
-HISTORY = "history; train and sharpness are those of the batches, before their M-steps"
+HISTORY = "history; train and sharpness are means over batches, each before its M-step"
 
 
 @takes_records
@@ -102,7 +102,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     check_plot(plot, (*files, out))
     check_report(report, (*files, out, plot))
     if plot is not None and training.epochs == 0:
-        raise OptionError("--plot draws log-likelihoods by epoch; with --epochs 0 there is none")
+        raise OptionError("--plot draws log-likelihoods by epoch, but --epochs 0 has no epoch; use --epochs 1 or more")
     mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
     if mixture is not None:
         check_ensemble(mixture, job, plot, units)
@@ -112,12 +112,12 @@ def fit(  # noqa: PLR0913 - each parameter is an option
                 "circurve curvature MODEL DATA --report FILE"
             )
     elif boosted or joint_epochs:
-        raise OptionError("--boosted and --joint-epochs are for mixtures: say --ensemble N, or leave them out")
+        raise OptionError("--boosted and --joint-epochs are for mixtures: add --ensemble N, or leave them out")
     elif len(sizes) > 1 and structure in WITHOUT_UNITS:
         raise OptionError(f"--units has no effect with --structure {structure}; leave it out")
     parts, record = load_for(job, source, held, 1 if mixture is not None else len(sizes))
     if mixture is not None and is_streamed(parts.train):
-        raise OptionError("--ensemble draws rows again and again, which needs them in memory; not for streams")
+        raise OptionError("--ensemble resamples rows, which must be in memory; it cannot read a stream")
     target = Target(out, training.overwrite, training.checkpoint)
     if mixture is not None:
         check_rows(mixture, parts)
@@ -172,8 +172,8 @@ def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json:
         raise NotSavedError(str(failure)) from failure
     if result.stopped == "interrupted":
         reason = "there is no --out" if learned else "nothing was learned"
-        kept = outputs.model.in_words("the model so far", files["out"], reason)
-        print(f"circurve: interrupted after {report['epochs']} whole epochs; {kept}", file=sys.stderr)
+        kept = outputs.model.in_words("the model trained so far", files["out"], reason)
+        print(f"circurve: interrupted after {report['epochs']} complete epochs; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 

@@ -53,7 +53,7 @@ Part = StrEnum("Part", ["all", "train", "valid", "test"])
 """Which rows of a data set to look at."""
 
 Shares: TypeAlias = tuple[float, float, float]
-"""Of the rows of a table: for training, validation and test; they add up to 1."""
+"""The shares of the rows of a table for training, validation and test; they add up to 1."""
 
 SplitRecord: TypeAlias = dict[str, float]
 """How a single table was split: the shares of validation and test, the seed, and the fingerprint of the table."""
@@ -89,7 +89,7 @@ class Source:
 
 
 def source_for(model: Model, source: Source) -> Source:
-    """The source, read with what the model knows of its columns."""
+    """The source, read with the schema of the model."""
     columns = model.schema.columns
     texts = [c.name for c in columns if c.name and any(isinstance(value, str) for value in c.categories or ())]
     return replace(source, categorical=frozenset(texts))
@@ -106,9 +106,9 @@ class HeldOut:
 
     def __post_init__(self) -> None:
         if self.shares is not None and self.no_split:
-            raise OptionError("--split and --no-split exclude each other")
+            raise OptionError("--split and --no-split cannot be combined; leave one of them out")
         if self.shares is not None and (self.valid or self.test):
-            raise OptionError("--split does not go with --valid or --test: hold rows out, or name files, not both")
+            raise OptionError("--split cannot be combined with --valid or --test: leave one of them out")
 
 
 def files_of(source: Source) -> list[Path]:
@@ -156,7 +156,7 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
     With it comes the record of the split, for `recorded_parts`, where there was one.
     """
     if sum(str(place) == STANDARD for place in (source.data, held.valid, held.test)) > 1:
-        raise OptionError("standard input (-) can be read once only; name files for the other tables")
+        raise OptionError("standard input (-) can be read only once; name files for the other tables")
     stream = streamed(source)
     if stream is not None:
         return _streamed_parts(source, stream, held, seed)
@@ -167,7 +167,7 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
         return _aligned(_with_parts(data, read), source), None
     in_parts = len(parts_of(data)) > 1
     if in_parts and (held.shares is not None or held.no_split):
-        raise OptionError(f"--split and --no-split are for a file with one table; {data.name} comes in parts")
+        raise OptionError(f"--split and --no-split are for a file with one table; {data.name} already has parts")
     if in_parts or held.no_split:
         return _aligned(data, source), None
     _, valid, test = held.shares or DEFAULT_SHARES
@@ -179,7 +179,7 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
 
 
 def _streamed_parts(source: Source, stream: Stream, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
-    """The same for a stream: rows are chosen by their numbers; other files are read into memory."""
+    """The parts of a stream: rows are chosen by their numbers; other files are read into memory."""
     data = training_stream(source, stream)
     schema = data.train.schema
     assert schema is not None
@@ -227,7 +227,7 @@ def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
 
 
 def _aligned(data: Dataset, source: Source) -> Dataset:
-    """The parts in the schema of the training table: the model knows the values that it holds."""
+    """The parts in the schema of the training table, whose values are those of the model."""
     schema = common_schema(Dataset(data.name, data.train), source.types)
     parts = {split: _in_schema(split, part, schema, source.unseen) for split, part in parts_of(data).items()}
     return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
@@ -283,7 +283,7 @@ def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, A
     if len(parts_of(data)) == 1 and (recorded := recorded_parts(training, data.train)):
         data = replace(data, train=recorded["train"], valid=recorded.get("valid"), test=recorded.get("test"))
     elif split is Part.all and _seen(training, data):
-        warn_user(f"{what} looks like the table that the model was trained on; test_ll counts the training rows too")
+        warn_user(f"{what} looks like the table that the model was trained on; test_ll includes the training rows")
     return choose(data, split)
 
 
@@ -320,5 +320,5 @@ def check_columns(what: object, found: Names, trained: Names) -> None:
     if found is None or trained is None or found == trained:
         return
     pairs = zip(trained, found, strict=False)
-    wrong = next((f"{b!r} where the training data has {a!r}" for a, b in pairs if a != b), "another number of them")
+    wrong = next((f"{b!r} where the training data has {a!r}" for a, b in pairs if a != b), "their number differs")
     raise DataError(f"{what}: the columns do not match: {wrong}")

@@ -20,7 +20,9 @@ __all__ = ["check_one_output", "degree_of_overfitting", "log_likelihoods", "poss
 def check_one_output(model: Model) -> None:
     """Refuse a model of several distributions: the command line has no way to say which row belongs to which."""
     if model.circuit.outputs != 1:
-        raise OptionError(f"the model has {model.circuit.outputs} outputs; only models with one can be evaluated")
+        raise OptionError(
+            f"the model has {model.circuit.outputs} outputs; only a model with one output can be evaluated"
+        )
 
 
 def log_likelihoods(
@@ -34,17 +36,17 @@ def log_likelihoods(
 
 
 def possible_rows(table: Table) -> Table:
-    """The rows without a value that training did not see; DataError if there is none."""
+    """The rows without a value that was not seen in training; DataError if there is none."""
     if table.impossible is None:
         return table
     possible = ~table.impossible.any(1)
     if not bool(possible.any()):
-        raise DataError("every row has a value that training did not see")
+        raise DataError("every row has a value that was not seen in training")
     return replace(table.rows(possible), impossible=None)
 
 
 def unseen_rows(source: Table | Stream) -> int:
-    """How many rows have a value that training did not see."""
+    """How many rows have a value that was not seen in training."""
     pieces = source.pieces() if isinstance(source, Stream) else (source,)
     return sum(0 if piece.impossible is None else int(piece.impossible.any(1).sum()) for piece in pieces)
 

@@ -135,7 +135,7 @@ def parse_gates(text: str) -> tuple[str, ...]:
     """`max_norm,rank`; each gate of a sweep is named, so that none is left to be chosen."""
     gates = tuple(parse_gate(part) for part in split_commas(text, "--gates"))
     if "auto" in gates:
-        raise OptionError("--gates names the gates to compare; auto is for --gate of circurve fit")
+        raise OptionError("--gates lists the gates to compare; auto is only for --gate of circurve fit")
     return gates
 
 

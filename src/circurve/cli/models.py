@@ -72,7 +72,10 @@ def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
     circuit = _build(shape, data, seed)
     parameters = circuit.describe().parameters
     if BYTES * parameters > available_memory():
-        raise OptionError(f"--units {shape.units}: {parameters:,} parameters are more than this machine's memory holds")
+        raise OptionError(
+            f"--units {shape.units}: {parameters:,} parameters do not fit into the memory of this machine; use fewer "
+            f"units"
+        )
     return circuit
 
 

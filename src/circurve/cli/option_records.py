@@ -1,4 +1,4 @@
-"""Options that several commands share, as records: each stands here once, and a command takes the whole record.
+"""Options that several commands share, as records: each is defined once, and a command takes the whole record.
 
 Names, defaults and help texts of training come from `Settings`, `Run`, `Vanilla` and `Gated`.
 """
@@ -64,7 +64,7 @@ class TrainingOptions:
     tolerance: Annotated[float | None, option_of(Settings, "tolerance", "F")] = None
     device: options.DeviceOption = options.DEVICE
     precision: Annotated[Precision, option_of(Settings, "precision")] = options.PRECISION
-    memory_budget: Annotated[str | None, option_of(Settings, "memory_budget", "N|NMB|NGB", "what is free")] = None
+    memory_budget: Annotated[str | None, option_of(Settings, "memory_budget", "N|NMB|NGB", "free memory")] = None
     checkpoint: Annotated[Path | None, option_of(Settings, "checkpoint", "FOLDER")] = None
     checkpoint_every: Annotated[str, option_of(Settings, "checkpoint_every", "TIME|N epochs")] = (
         Settings.checkpoint_every
@@ -72,7 +72,7 @@ class TrainingOptions:
     overwrite: options.OverwriteOption = False
 
     def settings(self, track: bool = False) -> Settings:
-        """The same, checked."""
+        """The options as a checked record."""
         return Settings(
             epochs=self.epochs,
             batch_size=parse_batch_size(self.batch_size),
@@ -101,8 +101,8 @@ class SourceOptions:
         typer.Option(
             "--unseen",
             rich_help_panel=DATA,
-            help="A value of a validation or test table that the training table does not hold: it counts as missing, "
-            "its row is impossible, or it is an error.",
+            help="What to do with a value of a validation or test table that the training table does not contain. "
+            "missing: the value counts as missing; impossible: its row has probability zero; error: stop.",
         ),
     ] = Unseen.missing
     header: options.HeaderOption = None
@@ -138,7 +138,7 @@ class HeldOutOptions:
     ] = False
 
     def held_out(self) -> HeldOut:
-        """The same, checked."""
+        """The options as a checked record."""
         shares = None if self.split is None else parse_shares(self.split)
         return HeldOut(self.valid, self.test, shares, self.no_split)
 

@@ -1,7 +1,7 @@
 """The options of commands, imported as a whole; those that several commands share are records in `option_records`.
 
-What `circurve.fit` has too comes from the records `Settings`, `Run` and `Gated`: defaults and help texts stand there
-alone.
+Options that `circurve.fit` has too come from the records `Settings`, `Run` and `Gated`, which define their defaults and
+help texts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Precision(StrEnum):
 
 
 class Unseen(StrEnum):
-    """What to do with a value that training did not see."""
+    """What to do with a value that was not seen in training."""
 
     impossible = "impossible"
     missing = "missing"
@@ -55,7 +55,7 @@ class Unseen(StrEnum):
 
 
 class UnseenToFill(StrEnum):
-    """The same for a table whose holes are filled: an impossible row says nothing about them."""
+    """What to do with an unseen value in a table to impute. A row of probability zero cannot be imputed."""
 
     missing = "missing"
     error = "error"
@@ -75,7 +75,7 @@ SHARES_OUT, STRENGTH = (help_of(Gated, name).removesuffix(".") for name in ("gat
 
 
 def option_of(record: type, name: str, metavar: str | None = None, shown: bool | str = True) -> Any:
-    """An option of a record; `shown`: what stands for the default where that is None."""
+    """An option of a record; `shown`: the text for a default that is None."""
     panel = METHOD if record is Gated else TRAINING
     return typer.Option(metavar=metavar, rich_help_panel=panel, show_default=shown, help=help_of(record, name))
 
@@ -99,14 +99,15 @@ FileArgument = Annotated[
 ]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", show_default=False, help="A model file.")]
 OutOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The model file to write; one that exists is replaced.")
+    Path | None, typer.Option(metavar="FILE", help="The model file to write. An existing file is replaced.")
 ]
 PlotOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A picture to write: .png, .svg or .pdf.")]
 OverwriteOption = Annotated[
     bool,
     typer.Option(
         "--overwrite",
-        help="Let an interrupted training replace a model that is there; else it is written as NAME.interrupted.",
+        help="Let an interrupted training replace an existing model. Without it, the model is saved as "
+        "NAME.interrupted.",
     ),
 ]
 ReportOption = Annotated[
@@ -120,19 +121,25 @@ StructureOption = Annotated[
     typer.Option(
         metavar="KIND",
         rich_help_panel=MODEL,
-        help="hclt: hidden Chow-Liu tree; chow_liu: the tree without latents; hmm: hidden Markov model; rat: random "
-        "binary trees; mixture: of independent variables; factorized: independent variables.",
+        help="hclt: hidden Chow-Liu tree; chow_liu: Chow-Liu tree without hidden states; hmm: hidden Markov model; "
+        "rat: random binary trees; mixture: mixture of independent columns; factorized: independent columns.",
     ),
 ]
 UnitsOption = Annotated[
-    int, typer.Option(metavar="N", rich_help_panel=MODEL, help="States of each latent; components of a mixture.")
+    int,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=MODEL,
+        help="Number of states of each hidden variable, or of components of a mixture.",
+    ),
 ]
 LeavesOption = Annotated[
     Leaves | None,
     typer.Option(
         rich_help_panel=MODEL,
         show_default=Leaves.own.value,
-        help="In an hclt, a variable without children in the tree has its own latent, or shares that of its parent.",
+        help="For hclt. own: a column without children in the tree has a hidden variable of its own; shared: it uses "
+        "that of its parent.",
     ),
 ]
 UnitsToChooseOption = Annotated[
@@ -140,9 +147,9 @@ UnitsToChooseOption = Annotated[
     typer.Option(
         metavar="N|N,N|auto",
         rich_help_panel=MODEL,
-        help=f"States of each latent; components of a mixture. Of several, the best by validation; auto tries "
-        f"{UNITS_GRID[0]}, {UNITS_GRID[1]}, ... to {UNITS_GRID[-1]}, until two in a row are worse. With --ensemble, "
-        "members take several in turn.",
+        help=f"Number of states of each hidden variable, or of components of a mixture. With several numbers, "
+        f"validation chooses the best. auto tries {UNITS_GRID[0]}, {UNITS_GRID[1]}, ... up to {UNITS_GRID[-1]}, and "
+        f"stops when two in a row are worse. With --ensemble and several numbers, the members use them in turn.",
     ),
 ]
 
@@ -151,8 +158,9 @@ EnsembleOption = Annotated[
     typer.Option(
         metavar="N",
         rich_help_panel=MODEL,
-        help="Mix so many circuits: trees of resampled rows, weights by validation rows, or by cross-validation where "
-        "there are none. Epochs, step, start and pseudocount are then those of fit_ensemble.",
+        help="Train N circuits, each on resampled rows, and mix them. Weights are found on validation rows, or by "
+        "cross-validation if there are none. Defaults for epochs, step, start and pseudocount are those of "
+        "fit_ensemble.",
     ),
 ]
 BoostedOption = Annotated[
@@ -160,7 +168,8 @@ BoostedOption = Annotated[
     typer.Option(
         metavar="N",
         rich_help_panel=MODEL,
-        help="With --ensemble: so many of its circuits are grown one by one, on rows that the others explain badly.",
+        help="With --ensemble: train N of its circuits one after another, on the rows that the mixture so far fits "
+        "worst.",
     ),
 ]
 JointEpochsOption = Annotated[
@@ -168,7 +177,7 @@ JointEpochsOption = Annotated[
     typer.Option(
         metavar="N",
         rich_help_panel=MODEL,
-        help="With --ensemble: then train the whole mixture as one circuit for at most so many epochs.",
+        help="With --ensemble: then train the whole mixture as one circuit for at most N epochs.",
     ),
 ]
 
@@ -177,12 +186,12 @@ MethodOption = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=METHOD,
-        help="vanilla: plain EM; global: the same penalty on the curvature of every sum; gated: the more, the sharper "
-        "the sum.",
+        help="vanilla: plain EM; global: the same penalty on the curvature of every sum; gated: a stronger penalty "
+        "for sharper sums.",
     ),
 ]
 MethodsOption = Annotated[
-    str, typer.Option(metavar="NAME,NAME", rich_help_panel=METHOD, help="Some of vanilla, global and gated.")
+    str, typer.Option(metavar="NAME,NAME", rich_help_panel=METHOD, help="One or more of vanilla, global and gated.")
 ]
 MuOption = Annotated[
     str | None,
@@ -190,8 +199,8 @@ MuOption = Annotated[
         metavar="F|F,F|auto",
         rich_help_panel=METHOD,
         show_default="auto",
-        help=f"{STRENGTH}; of several, the best by validation. auto also tries plain EM, which wins ties within one "
-        "standard error.",
+        help=f"{STRENGTH}. With several numbers, validation chooses the best. auto tries several strengths and plain "
+        f"EM, and keeps plain EM unless a penalty is better by more than one standard error.",
     ),
 ]
 MusOption = Annotated[
@@ -203,7 +212,7 @@ GateOption = Annotated[
         metavar="NAME",
         rich_help_panel=METHOD,
         show_default=DEFAULT_GATE,
-        help=f"{SHARES_OUT}: {GATE_NAMES}; or auto, the best by validation.",
+        help=f"{SHARES_OUT}: {GATE_NAMES}; or auto: validation chooses the best.",
     ),
 ]
 GatesOption = Annotated[
@@ -223,8 +232,8 @@ BudgetOption = Annotated[
     typer.Option(
         "--memory-budget",
         metavar="N|NMB|NGB",
-        show_default="what is free",
-        help="Bytes for data, results and buffers; more is refused before it is taken.",
+        show_default="free memory",
+        help="Memory limit for data, results and buffers, checked before memory is allocated.",
     ),
 ]
 TrackOption = Annotated[bool, typer.Option("--track", rich_help_panel=TRAINING, help=help_of(Settings, "track"))]
@@ -234,7 +243,7 @@ DataDirOption = Annotated[
         "--data-dir",
         metavar="FOLDER",
         rich_help_panel=DATA,
-        help="Where data sets lie, laid out like DEBD; else sets of DEBD are downloaded.",
+        help="A folder with data sets, arranged like DEBD. Without it, data sets of DEBD are downloaded.",
     ),
 ]
 HeaderOption = Annotated[
@@ -251,26 +260,30 @@ EngineOption = Annotated[
     typer.Option(
         "--engine",
         rich_help_panel=TRAINING,
-        help="Train in this process, or in parts as tasks of a Ray cluster (pip install 'circurve[ray]').",
+        help="local: train in this process; ray: train parts as tasks of a Ray cluster (needs the package ray).",
     ),
 ]
 TrustOption = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Also take files that need more than 10 times their size in memory (and more than 256 MB).",
+        help="Also accept files that need more than 10 times their size in memory (and more than 256 MB).",
     ),
 ]
 MissingOption = Annotated[
     int | None,
-    typer.Option(metavar="N", rich_help_panel=DATA, help="A number that marks missing values, beside NaN and blanks."),
+    typer.Option(
+        metavar="N",
+        rich_help_panel=DATA,
+        help="A number that marks missing values, in addition to NaN and empty cells.",
+    ),
 ]
 TypesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME=TYPE,...",
         rich_help_panel=DATA,
-        help="Types of columns: bernoulli, categorical, binomial, poisson, gaussian, or drop to leave one out.",
+        help="Types of columns: bernoulli, categorical, binomial, poisson, gaussian, or drop to leave a column out.",
     ),
 ]
 DroppedOption = Annotated[
@@ -279,7 +292,7 @@ DroppedOption = Annotated[
         "--types",
         metavar="NAME=drop,...",
         rich_help_panel=DATA,
-        help="Columns of the file to leave out; the model knows the types of the others.",
+        help="Columns of the file to leave out; the types of the others are saved in the model.",
     ),
 ]
 CopiedOption = Annotated[
@@ -288,14 +301,15 @@ CopiedOption = Annotated[
         "--types",
         metavar="NAME=drop,...",
         rich_help_panel=DATA,
-        help="Columns of the file that the model does not know; they are copied.",
+        help="Columns of the file that are not in the model; they are copied.",
     ),
 ]
 UnseenOption = Annotated[
     Unseen,
     typer.Option(
         rich_help_panel=DATA,
-        help="A value that training did not see: its row is impossible, the value counts as missing, or is an error.",
+        help="What to do with a value that was not seen in training. impossible: its row has probability zero; "
+        "missing: the value counts as missing; error: stop.",
     ),
 ]
 UnseenToFillOption = Annotated[
@@ -303,7 +317,7 @@ UnseenToFillOption = Annotated[
     typer.Option(
         "--unseen",
         rich_help_panel=DATA,
-        help="A value that training did not see: an error, or missing, so that it is replaced.",
+        help="What to do with a value that was not seen in training. error: stop; missing: replace the value.",
     ),
 ]
-PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to take.")]
+PartOption = Annotated[Part, typer.Option(rich_help_panel=DATA, help="Which part of a data set to use.")]

@@ -1,4 +1,4 @@
-"""Texts of the command line that stand for numbers, types and schedules."""
+"""Texts of the command line, parsed into numbers, types and schedules."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _step(part: str, text: str) -> float:
         step = 0.0
     if not 0 < step <= 1:
         given = repr(text) if part == text else f"{part!r} in {text!r}"
-        raise OptionError(f"--step-size must lie in (0, 1], not {given}")
+        raise OptionError(f"--step-size must be above 0 and at most 1, not {given}")
     return step
 
 
@@ -96,7 +96,9 @@ def parse_dropped(text: str | None) -> frozenset[str]:
     types = parse_types(text)
     typed = next((name for name, kind in types.items() if kind != "drop"), None)
     if typed is not None:
-        raise OptionError(f"--types {typed}={types[typed]}: the model has the types of its columns; here use NAME=drop")
+        raise OptionError(
+            f"--types {typed}={types[typed]}: the types are saved in the model; here only NAME=drop is allowed"
+        )
     return frozenset(types)
 
 

@@ -25,7 +25,7 @@ class Command(TyperCommand):
     """A command whose help shows what to type, not the types of Python."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its arguments and options."""
+        """The arguments and options of the command."""
         return [_without_type(parameter) for parameter in super().get_params(ctx)]
 
 
@@ -33,7 +33,7 @@ class Group(TyperGroup):
     """A group of commands, with the same help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its options."""
+        """The options of the group."""
         return [_without_type(parameter) for parameter in super().get_params(ctx)]
 
 
@@ -50,7 +50,7 @@ class Program(Group):
     """The group of all commands; every way into it ends with an exit code, and every error with one line."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
-        """Run one command and exit. `--debug` may stand anywhere."""
+        """Run one command and exit. `--debug` may be anywhere in the command line."""
         given = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in given
         rest = [word for word in given if word != DEBUG]
@@ -66,7 +66,7 @@ class Program(Group):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command; Ctrl-C ends it here unless the command itself knows better."""
+        """Run the chosen command; Ctrl-C is handled here unless the command handles it."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -111,11 +111,11 @@ def _program(
     ] = False,
     debug: Annotated[bool, typer.Option(DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Probabilistic circuits: train them on tables, ask them questions, look into them.
+    """Train probabilistic circuits on tables, ask them questions, and inspect them.
 
     Exit codes of all commands: 0 done, 1 failed while working, 2 wrong options
     or unusable data, 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 129 ended
-    by SIGHUP. Whatever interrupts a training, what was learned so far is saved.
+    by SIGHUP. An interrupted training saves the model trained so far.
     """
     _help_if_alone(ctx)
 
@@ -151,13 +151,13 @@ def main() -> None:
     try:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")  # rather a question mark than no results
+                stream.reconfigure(errors="replace")  # a question mark is better than no results
         app()
     except SystemExit as ended:
         code = ended.code
     except KeyboardInterrupt:
         print("circurve: interrupted", file=sys.stderr)
     ignore_signals()
-    if code in (0, None):  # else another worker may be gone, and nobody should wait for it
+    if code in (0, None):  # after an error another worker may be gone: do not wait for it
         leave_workers()
     sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

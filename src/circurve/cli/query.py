@@ -54,7 +54,7 @@ def query(
     out. Put names and values with commas or bars in quotes.
     """
     if as_json and as_csv:
-        raise OptionError("--json and --csv exclude each other")
+        raise OptionError("--json and --csv cannot be combined; leave one of them out")
     loaded = load_model(model, device, trust=trust)
     asked = read_question(question, loaded.schema)
     given = asked.given or None
@@ -111,7 +111,7 @@ def _print_csv(answer: dict[str, Any]) -> None:
         sys.stdout.write(csv_text(["probability", "log_probability"], answers))
         return
     if len(answer["distributions"]) > 1:
-        raise OptionError("--csv prints one table: ask for one column")
+        raise OptionError("--csv prints one table; ask for one column only")
     table = next(iter(answer["distributions"].values()))["table"]
     text = csv_text(list(table), zip(*table.values(), strict=True))
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)

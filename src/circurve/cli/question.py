@@ -39,14 +39,16 @@ def read_question(text: str, schema: Schema) -> Question:
         raise OptionError(f"the question {text!r} has more than one bar; write 'what is asked | what is known'")
     items = [_item(part, schema) for part in _split(asked, ",")]
     if not items:
-        raise OptionError(f"the question {text!r} asks for nothing; write a column, or column=value, left of the bar")
+        raise OptionError(
+            f"the question {text!r} is empty on the left of the bar; write a column, or column=value, there"
+        )
     names = tuple(name for name, value in items if value is None)
     if names and len(names) < len(items):
-        raise OptionError(f"{names[0]!r} has no value while other columns have: ask for distributions or for one event")
+        raise OptionError(f"{names[0]!r} has no value, but other columns have one: give all of them a value, or none")
     given = read_evidence(known, schema)
     both = next((name for name, _ in items if schema.position(_key(name, schema)) in _places(given, schema)), None)
     if both is not None:
-        raise OptionError(f"the column {both!r} is both asked for and known")
+        raise OptionError(f"the column {both!r} is on both sides of the bar; write it on one side only")
     return Question(names, {} if names else _by_column(items, schema), given)
 
 
@@ -64,7 +66,7 @@ def _by_column(items: list[tuple[str, Any]], schema: Schema) -> dict[str | int, 
     for name, value in items:
         key = _key(name, schema)
         if key in found:
-            raise OptionError(f"the column {name!r} is there twice")
+            raise OptionError(f"the column {name!r} is given twice")
         found[key] = value
     return found
 
@@ -89,7 +91,7 @@ def _item(text: str, schema: Schema) -> tuple[str, Any]:
         return name, None
     value = right.strip()
     if not value:
-        raise OptionError(f"nothing stands after {name}=")
+        raise OptionError(f"there is no value after {name}=")
     if ".." in _unquoted(value) and column.kind != "category":
         low, _, high = value.partition("..")
         return name, (_end(low, column, name), _end(high, column, name))
@@ -132,7 +134,7 @@ def _unquoted(text: str) -> str:
             quote, inside = sign, True
         found.append(" " if inside else sign)
     if quote:
-        raise OptionError(f"a quote is not closed in {text!r}")
+        raise OptionError(f"there is no closing quote in {text!r}")
     return "".join(found)
 
 
@@ -147,7 +149,7 @@ def _split(text: str, sign: str) -> list[str]:
     while found:
         part, found, rest = _partition(rest, sign)
         if not part.strip():
-            raise OptionError(f"a part is empty in {text.strip()!r}: check its {sign!r}")
+            raise OptionError(f"there is nothing between two {sign!r}, or next to one, in {text.strip()!r}")
         parts.append(part)
     return parts
 

@@ -56,8 +56,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Argument(
             metavar="TARGET...",
             show_default=False,
-            help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, {ALL} of "
-            f"the paper, {ALL_STUDIES} for every study-...; or {LEADERBOARD}, on its own.",
+            help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, {ALL} for everything in the paper, "
+            f"{ALL_STUDIES} for every study-...; or {LEADERBOARD}, which cannot be combined with others.",
         ),
     ],
     *,
@@ -66,9 +66,9 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             rich_help_panel=options.TRAINING,
             show_default="paper; fair for studies; record for leaderboard",
-            help="paper: the paper's way; paper-own: the same with a latent for every variable; smoothed: as paper, "
-            "with pseudocount 0.1; best: a falling step, more strengths, pseudocounts, and the epoch, too, "
-            "chosen by validation; fair: that of studies; record: that of leaderboard.",
+            help="paper: as in the paper; paper-own: as paper, but every column has a hidden variable of its own; "
+            "smoothed: as paper, with pseudocount 0.1; best: a decreasing step, more strengths and pseudocounts, and "
+            "validation also chooses the epoch; fair: for studies; record: for leaderboard.",
         ),
     ] = None,
     quick: Annotated[
@@ -76,7 +76,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             "--quick",
             rich_help_panel=options.TRAINING,
-            help="A first look in minutes: few units, epochs, seeds and strengths; embedded data without --data-dir.",
+            help="A quick run of some minutes, with few units, epochs, seeds and strengths. Without --data-dir it "
+            "uses embedded data.",
         ),
     ] = False,
     datasets: Annotated[
@@ -84,7 +85,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="NAME,FILE",
             rich_help_panel=options.DATA,
-            show_default="those of the paper",
+            show_default="those in the paper",
             help="Data sets by name, or data files; a file with one table is split 80/10/10.",
         ),
     ] = None,
@@ -95,7 +96,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
             metavar="N|N,N",
             rich_help_panel=options.TRAINING,
             show_default="5; leaderboard 3",
-            help="How many seeds, from 0 on, or which.",
+            help="How many seeds (5: seeds 0 to 4), or a list of them (0,3,4).",
         ),
     ] = None,
     epochs: Annotated[
@@ -103,7 +104,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="N",
             rich_help_panel=options.TRAINING,
-            show_default="the protocol's",
+            show_default="from the protocol",
             help="Passes over the data; paper: 100, or 300 below 5000 rows; best: 150, or 100 below 5000 rows.",
         ),
     ] = None,
@@ -112,8 +113,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="F,F",
             rich_help_panel=options.METHOD,
-            show_default="the protocol's",
-            help="Strengths of the penalty to choose from by validation.",
+            show_default="from the protocol",
+            help="Strengths of the penalty; validation chooses among them.",
         ),
     ] = None,
     gate: Annotated[
@@ -121,7 +122,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="NAME,NAME",
             rich_help_panel=options.METHOD,
-            help="Gates of the gated method; of several, validation chooses.",
+            help="Gates of the gated method; validation chooses among them.",
         ),
     ] = "max_norm",
     units: Annotated[
@@ -129,8 +130,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         typer.Option(
             metavar="N",
             rich_help_panel=options.MODEL,
-            show_default="100; leaderboard chooses",
-            help="States of each latent.",
+            show_default="100; leaderboard: chosen by validation",
+            help="Number of states of each hidden variable.",
         ),
     ] = None,
     max_runs: Annotated[
@@ -139,14 +140,14 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
             metavar="N",
             rich_help_panel=options.TRAINING,
             show_default="by the size of the circuit",
-            help="Runs to train at once; fewer need less memory.",
+            help="How many runs to train at once; fewer runs need less memory.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where records, tables and figures go.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write records, tables and figures.")] = Path(
         "reproduction"
     ),
     resume: Annotated[
-        bool, typer.Option(RESUME, help="Go on where an earlier call with the same --out stopped, however it stopped.")
+        bool, typer.Option(RESUME, help="Continue an earlier call with the same --out, for whatever reason it stopped.")
     ] = False,
     device: options.DeviceOption = options.DEVICE,
     engine: options.EngineOption = options.EngineName.local,
@@ -154,9 +155,8 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
 ) -> None:
     """Compute the tables and figures of the paper, or the leaderboard.
 
-    Every run is recorded in FOLDER/records.jsonl as soon as it is known, so
-    that a call can be stopped at any moment and resumed. Tables are written
-    as Markdown, CSV and LaTeX, figures as PNG and SVG.
+    Every run is recorded in FOLDER/records.jsonl as soon as it is finished, so you can stop the command at any time and
+    resume it. Tables are written as Markdown, CSV and LaTeX, figures as PNG and SVG.
     """
     chosen = targets_of(targets)
     asked = ReproduceOptions(
@@ -182,7 +182,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         outputs = reproduce(chosen, asked, resume=resume, command=command, tell=tell, progress=progress)
     except KeyboardInterrupt:
         known = len(read_records(out / _file(chosen)))
-        print(f"circurve: interrupted; {known} runs are recorded in {out}, go on with {RESUME}", file=sys.stderr)
+        print(f"circurve: interrupted; {known} runs are recorded in {out}; to continue, add {RESUME}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     _print_json(outputs, asked) if as_json else _print_files(outputs, asked, _file(chosen))
 
@@ -199,7 +199,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     except ValueError:
         numbers = (-1,)
     if min(numbers) < 0 or numbers == (0,):
-        raise OptionError(f"--seeds must be how many (5) or which (0,3,4), not {text!r}")
+        raise OptionError(f"--seeds must be a number of seeds (5) or a list of seeds (0,3,4), not {text!r}")
     return numbers if "," in text else tuple(range(numbers[0]))
 
 

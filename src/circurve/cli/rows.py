@@ -26,7 +26,7 @@ __all__ = ["impute", "sample"]
 
 HOWS = ("mean", "mode", "sample")
 
-GivenOption = Annotated[str, typer.Option(metavar="EVIDENCE", help="What is known: 'age=30..40, sex=F'.")]
+GivenOption = Annotated[str, typer.Option(metavar="EVIDENCE", help="Known values: 'age=30..40, sex=F'.")]
 RowsOutOption = Annotated[
     str,
     typer.Option(
@@ -40,7 +40,7 @@ HowOption = Annotated[
     typer.Option(
         metavar="mean|mode|sample",
         help="mean: expected values of numbers, most probable values of categories; mode: most probable values; "
-        "sample: drawn at random, row by row.",
+        "sample: values drawn at random, row by row.",
     ),
 ]
 
@@ -55,7 +55,7 @@ def sample(  # noqa: PLR0913 - each parameter is an option
     device: options.DeviceOption = options.DEVICE,
     trust: options.TrustOption = False,
 ) -> None:
-    """Draw rows from a model, or from what it says given some values."""
+    """Draw rows from a model, with some values given if you like."""
     if n < 1:
         raise OptionError(f"-n must be a whole number >= 1, not {n}")
     check_rows("--out", out, (model,))
@@ -78,11 +78,10 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     device: options.DeviceOption = options.DEVICE,
     trust: options.TrustOption = False,
 ) -> None:
-    """Fill the holes of a table with what a model says about them.
+    """Fill the missing cells of a table from a model.
 
-    Values that are there stay as they are. Columns are found by their names; a
-    column that the file lacks is filled as well. Columns that were left out of
-    the training are copied.
+    Known values do not change. Columns are matched by name. A column of the model that the file does not have is added.
+    Columns that were left out of the training are copied.
     """
     if how not in HOWS:
         raise OptionError(f"--how must be one of {', '.join(HOWS)}, not {how!r}")
@@ -91,7 +90,7 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     loaded = load_model(model, device, trust=trust)
     dataset = load(source_for(loaded, source))
     if len(parts_of(dataset)) > 1:
-        raise OptionError(f"{data} comes in parts; impute takes a file with one table")
+        raise OptionError(f"{data} has several parts; impute takes a file with one table")
     with about(data):
         used = without(dataset.train, copied) if copied else dataset.train
         check_known(loaded, used)

@@ -34,8 +34,8 @@ def harmless_rows(rows: Iterable[Sequence[object]]) -> Iterator[list[object]]:
         yield cells
     if changed:
         warn_user(
-            f"cells that begin like a formula (=, +, -, @) got an apostrophe in front: {changed:,}; no spreadsheet "
-            "runs them then; write .parquet to keep them as they are"
+            f"{changed:,} cells start like a formula (=, +, -, @) and got an apostrophe in front, so that no "
+            f"spreadsheet runs them; write .parquet to keep them unchanged"
         )
 
 

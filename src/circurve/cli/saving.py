@@ -19,9 +19,9 @@ __all__ = ["Target", "elsewhere", "not_saved", "place_for"]
 
 
 def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
-    """Where a model is written: `out`, or NAME.interrupted.safetensors beside it.
+    """Where a model is written: `out`, or NAME.interrupted.safetensors next to it.
 
-    An interrupted run gives way to a model that is there already, unless that is an interrupted one with no more
+    An interrupted run does not replace an existing model, unless that is an interrupted one with no more
     epochs, or `overwrite` is said.
     """
     if report["stopped"] != "interrupted" or overwrite or not out.exists():
@@ -61,19 +61,19 @@ class Target:
         """What is left of an interrupted training; reason: why there is no file."""
         text = f"nothing was saved, {reason}" if written is None else f"{what} is saved in {written}"
         if written is not None and written != self.out:
-            text += f", since {self.out} holds another one (--overwrite replaces it)"
+            text += f", because {self.out} exists (--overwrite replaces it)"
         if self.checkpoint is not None:
-            text += f"; the same command again continues from the checkpoint {self.checkpoint}"
+            text += f"; run the same command again to continue from the checkpoint {self.checkpoint}"
         return text
 
 
 def not_saved(error: Exception, kept: str | None, checkpoint: object) -> str:
-    """What went wrong, and where the training is kept all the same."""
+    """What went wrong, and where the training is saved instead."""
     text = str(error)
     if kept is not None:
-        text += f"; what was trained is kept in {kept}"
+        text += f"; the trained model is saved in {kept}"
     if checkpoint is not None:
-        text += f"; the same command again continues from the checkpoint {checkpoint}"
+        text += f"; run the same command again to continue from the checkpoint {checkpoint}"
     return text
 
 

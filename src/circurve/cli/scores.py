@@ -1,4 +1,4 @@
-"""Scores row by row, and the cells to blame for a low one, in the columns of `circurve evaluate --scores`."""
+"""Scores row by row, and the cells that cause a low score, in the columns of `circurve evaluate --scores`."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ def _blame_columns(blames: Sequence[Blame], count: int) -> dict[str, list[Any]]:
 
 
 def blamed(model: Model, part: ScoredPart) -> list[Blame]:
-    """Of each row up to three cells, the most surprising first.
+    """Up to three cells of each row, the most surprising first.
 
-    A value that training did not see is surprising by itself: in a row that such a value makes impossible, only cells
-    like it are blamed. A row that is impossible whichever single cell is left out has no cell to blame.
+    A value that was not seen in training is surprising by itself: in a row that such a value makes impossible, only
+    cells like it are blamed. A row that is impossible whichever single cell is left out has no such cell.
     """
     known = replace(part.aligned, impossible=None)  # unseen values are not observed: the others are explained without
     frame = columns_of(model.explain(known))
@@ -140,7 +140,7 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
 
 
 def _unseen(model: Model, table: Table) -> list[Cell]:
-    """The values that training did not see: impossible, or with the share that their column reserves for them."""
+    """The values that were not seen in training: impossible, or with the share that their column reserves for them."""
     if table.impossible is None:
         return []
     with np.errstate(divide="ignore"):
@@ -149,7 +149,7 @@ def _unseen(model: Model, table: Table) -> list[Cell]:
 
 
 def _most_surprising(found: Sequence[Cell]) -> list[Cell]:
-    """Up to three of each row, the most surprising first; beside an impossible cell only others that are impossible."""
+    """Up to three of each row, the most surprising first; if a cell is impossible, only impossible cells."""
     chosen: dict[int, list[Cell]] = {}
     for cell in sorted(found, key=lambda cell: (cell.row, -cell.surprise)):
         rivals = chosen.setdefault(cell.row, [])
@@ -173,7 +173,7 @@ def _expected(model: Model, table: Table, chosen: Sequence[Cell]) -> list[str]:
 
 
 def _values(model: Model, part: ScoredPart, chosen: Sequence[Cell]) -> list[str]:
-    """The cells as they were read; the columns of the file may stand in another order than the model's."""
+    """The cells as they were read; the columns of the file may be in another order than those of the model."""
     table, texts = part.read, [""] * len(chosen)
     for v in {cell.column for cell in chosen}:
         name = model.schema.columns[v].name

@@ -28,9 +28,12 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
     model: options.ModelArgument,
     data: options.DataArgument,
     *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The file of statistics to write, .npz.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The statistics file to write, .npz.")],
     shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Take the I-th of N equal shares of the rows, from 1; else all.")
+        str | None,
+        typer.Option(
+            metavar="I/N", help="Use the I-th of N equal shards of the rows, counted from 1. Without it, all rows."
+        ),
     ] = None,
     split: options.PartOption = Part.train,
     device: options.DeviceOption = options.DEVICE,
@@ -41,10 +44,9 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
     trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Measure a share of the rows under a model, and write the sums of its E-step and its curvature.
+    """Measure a model on a share of the rows: sums of its E-step and its curvature.
 
-    Shares can be measured on different machines, by whoever holds the rows, and
-    added up with `circurve merge`.
+    Each machine measures its own rows; `circurve merge` adds the files up.
     """
     place = None if shard is None else _parse_shard(shard)
     source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
@@ -52,7 +54,7 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
     loaded = load_model(model, device, trust=trust)
     dataset = load(source_for(loaded, source))
     if split is Part.all:
-        raise OptionError("--split all: statistics take one part; choose train, valid or test")
+        raise OptionError("--split all: statistics are measured on one part; choose train, valid or test")
     training = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
     part = next(iter(parts_for(loaded, dataset, split, training, data).values()))
     with about(data):
@@ -63,25 +65,29 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False, help="Files of statistics.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False, help="Statistics files.")],
     *,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="A file for the statistics of all together.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the sum of all statistics to this file.")
+    ] = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="The model they were measured under, for --step.")
+        Path | None, typer.Option(metavar="MODEL", help="The model that was measured; needed for --step.")
     ] = None,
     step: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A model file for the model after one step of EM on all rows.")
+        Path | None, typer.Option(metavar="FILE", help="Write the model after one step of EM on all rows to this file.")
     ] = None,
     trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Add up files of `circurve statistics`: log-likelihood and curvature of all rows, and a step of EM.
+    """Add up files of `circurve statistics`: log-likelihood and curvature of all rows, and one step of EM.
 
-    The order of the files does not matter. A share that is there twice, or
-    shares of different models, are an error.
+    The order of the files does not matter. It is an error to give the same shard twice, or shards of different models.
     """
     if (step is None) != (model is None):
-        raise OptionError("--step and --model go together: the model that was measured, and where the next one goes")
+        raise OptionError(
+            "--step needs --model: pass both, --model for the model that was measured and --step for the file of the "
+            "new one"
+        )
     for option, target in (("--out", out), ("--step", step)):
         if target is not None:
             check_target(option, target, (*files, model))

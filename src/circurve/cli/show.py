@@ -58,7 +58,7 @@ def _plain(value: Any, name: str, notes: list[str]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, name, notes) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        why = ": some row has probability zero" if name.endswith("_ll") and value == -math.inf else ""
+        why = ": at least one row has probability zero" if name.endswith("_ll") and value == -math.inf else ""
         notes.append(f"{name} is {value}{why}")
         return None
     return value if value is None or isinstance(value, bool | int | float) else str(value)
@@ -93,7 +93,7 @@ def print_table(
 
 
 def print_facts(facts: Mapping[str, str | None]) -> None:
-    """Labels and what there is to say about each, one below the other; None says nothing. Paths are never broken."""
+    """Labels and facts, one per line; a fact that is None is left out. Paths are never broken."""
     told = {label: visible(text) for label, text in facts.items() if text is not None}
     indent = 2 + max((len(label) for label in told), default=0)
     console = new_console()
@@ -144,7 +144,7 @@ def sizes(data: Dataset) -> str:
 
 
 def progress(text: str) -> None:
-    """A line about what goes on, on standard error, for people only: not shown where that is not a terminal."""
+    """A line of progress on standard error, for people only: it is not shown if standard error is not a terminal."""
     if sys.stderr.isatty():
         print(visible(text), file=sys.stderr)
 
@@ -155,7 +155,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def significant(value: float | None, digits: int = 4) -> str:
-    """A number of any size for a table, with so many digits that say something; a dash for None."""
+    """A number of any size for a table, with `digits` significant digits; a dash for None."""
     if value is None or not math.isfinite(value) or value == 0:
         return number(value, 0)
     size = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 0.99999 is 1.000

@@ -1,4 +1,5 @@
-"""Signals that end the program: Ctrl-C, the end of a session, the end by the system. All save what there is.
+"""Signals that end the program: Ctrl-C, the end of a session, the end by the system. All of them save the current
+state.
 
 The exit code is 128 plus the number of the signal, as shells count: 130 after Ctrl-C, 143 after SIGTERM and 129 after
 SIGHUP.
@@ -44,7 +45,7 @@ def listen() -> Sequence[int]:
 
 
 def ignore_signals() -> None:
-    """At the very end, when everything is saved, none of them shall leave a traceback."""
+    """Ignore the signals at the very end, when everything is saved, so that none of them prints a traceback."""
     for known in _known():
         with suppress(ValueError, OSError):
             signal.signal(known, signal.SIG_IGN)

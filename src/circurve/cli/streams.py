@@ -134,7 +134,7 @@ def scored_streams(
     assert isinstance(aligned, Stream)
     parts = recorded_rows(training, stream, aligned) or {"test" if split == "all" else split: aligned}
     if split != "all" and split not in parts:
-        raise OptionError(f"--split {split}: there is only {', '.join(parts)}")
+        raise OptionError(f"--split {split}: the data set has only {', '.join(parts)}")
     wanted = parts if split == "all" else {split: parts[split]}
     numbers = {name: np.arange(len(p)) if p.chosen is None else p.chosen.numpy() for name, p in wanted.items()}
     scores = {name: model.log_prob(part, memory_budget=memory_budget) for name, part in wanted.items()}

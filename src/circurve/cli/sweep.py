@@ -39,7 +39,7 @@ COLUMNS = (
     *("method", "gate", "mu", "seed", *MEASURES, "epochs", "epoch", "stopped"),
     *("estimator", "ratio_floor", "gate_memory", "simplex", "penalty", "mu_scale", "pseudocount", "out"),
 )
-"""Of the table of runs."""
+"""The columns of the table of runs."""
 
 Mixed: TypeAlias = tuple[Model, dict[str, Any]]
 """The model of a mixture, and what the report says about it."""
@@ -53,18 +53,23 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     mu: options.MusOption = "0.001,0.01,0.1",
     gates: options.GatesOption = None,
     seeds: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=options.TRAINING, help="Runs of each setting, from --seed on.")
+        int,
+        typer.Option(
+            metavar="N", rich_help_panel=options.TRAINING, help="Number of seeds for each setting, counted from --seed."
+        ),
     ] = 5,
     out_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to write the models of all runs; made if need be.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A folder for the models of all runs; it is created if necessary."),
     ] = None,
     ensemble: Annotated[
         bool,
         typer.Option(
-            "--ensemble", help="Also mix all runs into one model, with weights by validation rows; in --out-dir."
+            "--ensemble",
+            help="Also mix all runs into one model, with weights found on validation rows, and save it in --out-dir.",
         ),
     ] = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="A table to write, with a row for each run.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a table with a row for each run.")] = None,
     plot: options.PlotOption = None,
     structure: options.StructureOption = Structure.hclt,
     units: options.UnitsOption = 100,
@@ -80,8 +85,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
 
     Every method with every mu (and every gate) is trained from every seed on
     the same data and circuit. The table shows means and standard deviations
-    over seeds, and marks for each method the mu of the best mean validation
-    log-likelihood.
+    over seeds, and marks for each method the mu with the best mean validation log-likelihood.
     """
     join_workers()
     if seeds < 1:
@@ -99,12 +103,12 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
         check_target("--csv", csv, files)
     check_plot(plot, (*files, csv))
     if plot is not None and not regularised:
-        raise OptionError("--plot draws log-likelihoods by mu, which vanilla has not; add global or gated to --methods")
+        raise OptionError("--plot draws log-likelihoods by mu, and vanilla has no mu; add global or gated to --methods")
     if out_dir is not None:
         check_folder("--out-dir", out_dir)
     parts, record = load_for(job, source, held)
     if ensemble and parts.valid is None:
-        raise OptionError("--ensemble finds weights on validation rows: give --valid FILE or a share in --split")
+        raise OptionError("--ensemble finds its weights on validation rows: pass --valid FILE or a share in --split")
     progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
     outputs = Outputs(csv, out_dir, plot, record, ensemble, training.overwrite)
     finish(job, parts, train(job, parts, engine.value), outputs, as_json)
@@ -112,7 +116,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
 
 @dataclass(frozen=True)
 class Outputs:
-    """What to write beside the report."""
+    """What to write in addition to the report."""
 
     csv: Path | None
     folder: Path | None
@@ -163,8 +167,8 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
         raise failure if isinstance(failure, NotSavedError) else NotSavedError(str(failure)) from failure
     if any(result.stopped == "interrupted" for result in results):
         again = job.settings.checkpoint
-        more = "" if again is None else f"; the same command again continues from the checkpoint {again}"
-        print(f"circurve: interrupted, the numbers are those of what was learned so far{more}", file=sys.stderr)
+        more = "" if again is None else f"; run the same command again to continue from the checkpoint {again}"
+        print(f"circurve: interrupted; the numbers are those of the models trained so far{more}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
@@ -221,7 +225,7 @@ def _mixed(results: FleetResult, data: Dataset) -> Mixed:
 
 
 def _draw(results: FleetResult) -> Figure:
-    """How much the share of penalised nodes matters, where the gates say nothing else; otherwise which mu is best."""
+    """A plot by the share of penalised nodes if the gates differ only in that; otherwise a plot by mu."""
     from circurve.plots import node_selection, strengths
 
     methods = [result.run.method for result in results]
@@ -311,7 +315,7 @@ def _mixture_in_words(mixed: dict[str, Any]) -> str:
         for part in ("train", "valid", "test")
         if mixed[f"{part}_ll"] is not None
     )
-    saved = "not saved, there is no --out-dir" if mixed["out"] is None else f"in {mixed['out']}"
+    saved = "not saved, because there is no --out-dir" if mixed["out"] is None else f"in {mixed['out']}"
     return f"of {len(mixed['members'])} runs: {scores}; {saved}"
 
 

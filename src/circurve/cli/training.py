@@ -38,8 +38,8 @@ __all__ = [
 
 STOPPED = {
     "epochs": "all epochs done",
-    "tolerance": "gained less than the tolerance",
-    "patience": "validation got no better",
+    "tolerance": "the gain fell below the tolerance",
+    "patience": "the validation score stopped improving",
     "callback": "stopped by a callback",
     "interrupted": "interrupted",
     "failed": "a number was not finite",
@@ -64,19 +64,19 @@ class Job:
 
 
 def load_for(job: Job, source: Source, held: HeldOut, sizes: int = 1) -> tuple[Dataset, SplitRecord | None]:
-    """The data in parts and how they were split; what goes by validation rows is refused where there are none.
+    """The data in parts and how they were split; options that need validation rows are refused if there are none.
 
     sizes: how many numbers of units there are to choose from.
     """
     data, split = load_in_parts(source, held, job.runs[0].seed)
     if data.valid is None:
-        cure = "need validation rows: give --valid FILE or a share in --split"
+        cure = "need validation rows: pass --valid FILE or a share in --split"
         if sizes > 1:
-            raise OptionError(f"--units to choose from {cure}; or say --units N")
+            raise OptionError(f"several --units {cure}; or pass one number, --units N")
         if job.settings.patience is not None or job.settings.select == "best":
             raise OptionError(f"--patience and --select best {cure}")
         if any(needs_choice(run) for run in job.runs):
-            raise OptionError(f"--mu and --gate that are to be chosen {cure}; or say --mu F")
+            raise OptionError(f"several --mu or --gate, and auto, {cure}; or pass one number, --mu F")
     return data, split
 
 

@@ -1,4 +1,4 @@
-"""Curvature: where in a model its sharpness sits, exactly.
+"""Curvature: which parts of a model are sharp, exactly.
 
 The package has the name of its main function, so it is that function, too: `circurve.curvature(model, x)` and
 `circurve.curvature.curvature(model, x)` are the same call, whichever way the package was imported.

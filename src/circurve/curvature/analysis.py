@@ -103,7 +103,7 @@ class Concentration:
     def fraction_for(self, share: float) -> float:
         """The smallest fraction of the units that holds `share` of the whole (to rounding, 1e-12); 0 of no units."""
         if not 0 < share <= 1:
-            raise OptionError(f"share must lie in (0, 1], not {share!r}")
+            raise OptionError(f"share must be above 0 and at most 1, not {share!r}")
         point = np.searchsorted(self.curve_share, share * (1 - ROUNDING))
         return float(self.curve_nodes[min(int(point), len(self.curve_nodes) - 1)])
 
@@ -127,7 +127,7 @@ class DepthProfile:
 
     depth_high: Vector
     units: NDArray[np.int64]
-    """How many sum units lie in it."""
+    """The number of sum units in each partition."""
 
     sums: Vector
     means: Vector
@@ -197,7 +197,7 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
     same holds with the effective squared flow T^/t^, so every reversed pair has usage_ratio > local_ratio > 1.
 
     With P pairs, X of them tied in T^, Y in t^ and B in both, the C pairs in the same order and the D in a different
-    one satisfy C + D = P - X - Y + B and, by the definition of tau-b, C - D = tau sqrt((P - X) (P - Y)). Hence
+    one satisfy C + D = P - X - Y + B and, by the definition of tau-b, C - D = tau sqrt((P - X) (P - Y)). Therefore
     D = (P - X - Y + B - tau sqrt((P - X) (P - Y))) / 2, which rounds to the exact integer while P < 1e14.
 
     Costs O(M log M) for the counts and O(M log^2 M + most M) for the extreme pairs, which are exact; O(M) memory.
@@ -205,7 +205,7 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
     from scipy.stats import kendalltau  # noqa: PLC0415 - slow to import
 
     if most < 0:
-        raise OptionError(f"most must not be negative, not {most!r}")
+        raise OptionError(f"most must be 0 or more, not {most!r}")
     total, local = curv.total, curv.local
     pairs = len(total) * (len(total) - 1) // 2
     order = np.lexsort((total, local))
@@ -222,7 +222,7 @@ def reversals(curv: Curvature, most: int = 10) -> Reversals:
 
 
 def _tied_pairs(*columns: Vector) -> int:
-    """How many pairs are equal in all columns, of which equals stand together: the sum of m (m - 1) / 2 over groups."""
+    """How many pairs are equal in all columns, if equal rows are adjacent: the sum of m (m - 1) / 2 over groups."""
     differs = np.any([column[1:] != column[:-1] for column in columns], axis=0)  # from the one before
     sizes = np.diff(np.flatnonzero(np.concatenate([[True], differs, [True]])))
     return int((sizes * (sizes - 1) // 2).sum())
@@ -259,7 +259,7 @@ def _extreme_pairs(curv: Curvature, most: int) -> tuple[Reversal, ...]:
 def _least_used_partner(curv: Curvature, log_usage: Vector) -> Vector:
     """For each unit i the smallest log(T^_j/t^_j) of all j with T^_j < T^_i and t^_j > t^_i; infinity if there is none.
 
-    Sorted by T^ (equals by t^), each such j stands before i. Blocks of 2, 4, 8.. neighbours are split in halves, and
+    Sorted by T^ (equals by t^), each such j comes before i. Blocks of 2, 4, 8.. neighbours are split in halves, and
     each unit of the right half takes the running minimum over the sharper units of the left half. Every pair is split
     in exactly one block, so O(M log^2 M) in all.
     """
@@ -345,16 +345,16 @@ def depth_profile(curv: Curvature, by: By, bins: int = 10) -> DepthProfile:
 
 
 def attenuation(curv: Curvature, rho: float | None = None) -> Attenuation:
-    """Hold the attenuation bound T_n <= rho^(2 d_Sigma(n)) t_n against the measured T^.
+    """Compare the attenuation bound T_n <= rho^(2 d_Sigma(n)) t_n with the measured T^.
 
-    The paper's corollary speaks of trees and of one sample: if every responsibility on the path to n is at most rho,
+    The paper's corollary is about trees and one sample: if every responsibility on the path to n is at most rho,
     then F_n <= rho^d. Here T^ and t^ are means over samples, and on a DAG d is the shortest path's and flows of several
     paths add up, so the bound may fail for a given rho. Without one, rho = max over units with d > 0 of
     (T^/t^)^(1 / (2 d)): the smallest for which it holds, tight for at least one unit (0 if no unit there is used). That
     is at most 1, since p_r is linear in p_n and so F_n <= 1; rounding is kept from exceeding it. O(M).
     """
     if rho is not None and not 0 < rho <= 1:
-        raise OptionError(f"rho must lie in (0, 1], not {rho!r}")
+        raise OptionError(f"rho must be above 0 and at most 1, not {rho!r}")
     depth, log_usage, used = curv.depth_min, _log_usage(curv), curv.total > 0
     below = (depth > 0) & np.isfinite(depth)
     implied = np.full(len(depth), np.nan)
@@ -364,7 +364,7 @@ def attenuation(curv: Curvature, rho: float | None = None) -> Attenuation:
         rho = min(float(implied[below].max(initial=0.0)), 1.0)
     bound = rho ** (2 * depth) * curv.local
     tightness = np.zeros(len(depth))
-    log_rho = math.log(rho) if rho > 0 else 0.0  # rho = 0: the used units all lie at depth 0
+    log_rho = math.log(rho) if rho > 0 else 0.0  # rho = 0: all used units are at depth 0
     with np.errstate(over="ignore"):
         tightness[used] = np.exp(log_usage[used] - 2 * depth[used] * log_rho)
     known = np.isfinite(log_usage) & np.isfinite(depth)

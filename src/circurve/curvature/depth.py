@@ -1,4 +1,4 @@
-"""d_Sigma: how many sum edges lie above each unit, without a walk over paths.
+"""d_Sigma: how many sum edges are above each unit, without a walk over paths.
 
 The depths go down the flow wiring of the compiled program, like flows do: a slot carries the depth of the edges that
 feed it, and a row takes the minimum, the maximum and the flow-weighted mean over its slots.

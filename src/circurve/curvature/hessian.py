@@ -31,10 +31,10 @@ __all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "t
 Array = NDArray[np.float64]
 
 LARGEST = 5_000
-"""The most edges of which the whole Hessian is computed: 200 MB of matrix."""
+"""The largest number of edges for which the whole Hessian is computed: 200 MB of matrix."""
 
 SMALL = 200
-"""Up to so many edges the whole Hessian is faster than Lanczos, and finds multiple eigenvalues for certain."""
+"""Up to this many edges, the whole Hessian is faster than Lanczos and is certain to find multiple eigenvalues."""
 
 AT_ONCE = 1 << 22
 """Vectors x rows x samples differentiated in one go: bounds the memory to some hundred megabytes."""
@@ -51,7 +51,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Hessian:
-    """The Hessian of the mean of -log p over rows, and the weight that each of its rows and columns stands for."""
+    """The Hessian of the mean of -log p over rows, and the weight that each of its rows and columns belongs to."""
 
     matrix: Array  # (E, E)
     edges: tuple[Edge, ...]
@@ -216,8 +216,8 @@ def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = N
 def _check_size(edges: int) -> None:
     if edges > LARGEST:
         raise OptionError(
-            f"the circuit has {edges:,} edges, the whole Hessian is for up to {LARGEST:,}: "
-            "use hessian_diagonal or top_eigenvalues"
+            f"the circuit has {edges:,} edges, but the whole Hessian is limited to {LARGEST:,}: use hessian_diagonal "
+            f"or top_eigenvalues"
         )
 
 

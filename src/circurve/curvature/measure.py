@@ -72,7 +72,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         True, or a list of sum nodes: the record also has T_n(x), t_n(x) and F_n(x) for each row, at the price of a
         second pass.
     memory_budget : int, optional
-        Bytes for sums, data and buffers; more is refused before it is taken. None is what is free.
+        Memory limit for sums, data and buffers, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------
@@ -134,14 +134,15 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
 
 
 def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
-    """What a record takes beside buffers: sums for every edge, the data, three numbers for each row and unit."""
+    """What a record takes in addition to buffers: sums for every edge, the data, three numbers for each row and
+    unit."""
     program = model.program
     parts = {
         "sums": SUM_KINDS * model.dtype.itemsize * program.parameters,
         "data": samples.nbytes,
         "values for each row": 3 * 8 * len(samples) * program.units if by_row else 0,
     }
-    return Need("curvature", parts, "use fewer rows, or per_sample for some nodes only")
+    return Need("curvature", parts, "use fewer rows, or call per_sample for some nodes only")
 
 
 def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
@@ -188,7 +189,7 @@ def hessian_trace(
     missing : int, optional
         A number that marks missing values, in addition to NaN.
     memory_budget : int, optional
-        Bytes for data, result and buffers; more is refused before it is taken.
+        Memory limit for data, result and buffers, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -318,15 +319,18 @@ def _unit_values(reference: Reference, model: Model, batch: Batch) -> Tensor:  #
 
 
 def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, missing: int | None = None) -> RowSource:
-    """Check data for a model and move them to its device. A model that is broken is named, not the data."""
+    """Check data for a model and move them to its device. If a parameter of the model is not finite, the error names
+    the model, not the data."""
     check_finite(model)
-    beside = {"weights": weights, "labels": labels, "missing": missing}
-    table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **beside)
+    row_options = {"weights": weights, "labels": labels, "missing": missing}
+    table = prepare_source(x, model.circuit, "curvature", schema=model.schema, **row_options)
     if isinstance(table, Stream) and table.binding is not None and table.binding.impossible:
-        raise DataError("curvature data: some rows have a value that training did not see; leave them out first")
+        raise DataError("curvature data: some rows have a value that was not seen in training; remove these rows first")
     if isinstance(table, Table) and table.impossible is not None:
         rows = int(table.impossible.any(1).sum())
-        raise DataError(f"curvature data: {rows} rows have a value that training did not see; leave them out first")
+        raise DataError(
+            f"curvature data: {rows} rows have a value that was not seen in training; remove these rows first"
+        )
     return table.to(model.device)
 
 
@@ -347,4 +351,4 @@ def report_impossible(impossible: int, weight: float) -> None:
     if weight == 0:
         raise DataError("curvature data: every row has probability zero under the model")
     if impossible:
-        warn_user(f"{impossible} rows have probability zero under the model and are left out of its curvature")
+        warn_user(f"{impossible} rows have probability zero under the model; the curvature does not include them")

@@ -120,7 +120,7 @@ class Curvature:
     """The position of the node's layer among the sum layers, inputs first."""
 
     scope_size: Vector
-    """How many variables lie below."""
+    """The number of variables below the node."""
 
     edges: Vector
     """How many children the unit mixes."""
@@ -136,7 +136,7 @@ class Curvature:
     """mean of rho_nc(x) for each sum layer, (G, K, C): what makes `local_mean_ratio` add up."""
 
     per_sample: PerSample | None = field(default=None, repr=False)
-    """The same quantities row by row, where they were asked for; neither saved nor added up."""
+    """These quantities row by row, if they were requested; they are neither saved nor added up."""
 
     local_flow_weighted: Vector | None = None
     """sum of F_n(x) t_n(x) over sum of F_n(x): how sharp the node is where it is used (estimator "flow_weighted"); 0
@@ -171,7 +171,7 @@ class Curvature:
     def floor_share(self) -> float | None:
         """The share of the sum of `local` that edges with a weight at the floor make up; None if it is not known.
 
-        Near 1, `local` says how rarely some edges are used, and nothing about the mixture: take a robust estimate.
+        Near 1, `local` measures only how rarely some edges are used, not the mixture: use a robust estimate.
         """
         if self.floor_local is None:
             return None
@@ -179,19 +179,22 @@ class Curvature:
         return float(min(part / whole, 1.0)) if 0 < whole < np.inf else 0.0
 
     def by(self, quantity: By) -> Vector:
-        """The column that a ranking, a concentration or a profile goes by; "local" is the estimator "mean_trace"."""
+        """The column that a ranking, a concentration or a profile uses; "local" is the estimator "mean_trace"."""
         if quantity not in QUANTITIES:
             *names, last = (repr(name) for name in QUANTITIES)
             raise OptionError(f"by must be {', '.join(names)} or {last}, not {quantity!r}")
         column: Vector | None = getattr(self, QUANTITIES[quantity])
         if column is None:
-            raise OptionError(f"by={quantity!r}: an earlier version saved this record without it; measure it again")
+            raise OptionError(
+                f"by={quantity!r}: this record was saved by an earlier version, without this column; measure the "
+                f"curvature again"
+            )
         return column
 
     def with_local(self, estimator: str) -> Curvature:
-        """The record with another estimate of local curvature for `local`, which rankings and figures go by.
+        """The record with another estimate of local curvature for `local`, which rankings and figures use.
 
-        T^_n / `local` is then no longer the use of a node by the letter, but a comparison of the two.
+        T^_n / `local` is then no longer exactly the use of a node, only a comparison of the two.
         """
         check_choice("estimator", estimator, ESTIMATORS)
         return replace(self, local=self.by(cast("By", estimator)))
@@ -324,7 +327,7 @@ def load_curvature(path: str | PathLike[str], *, trust: bool = False) -> Curvatu
     path : str or path
         A .npz file.
     trust : bool, default False
-        Also take a file that needs more than ten times its size in memory (and more than 256 MB).
+        Also accept a file that needs more than ten times its size in memory (and more than 256 MB).
 
     Returns
     -------
@@ -373,7 +376,7 @@ def curvature_from_bytes(content: bytes, path: str | PathLike[str], trust: bool)
         )
         columns = [stored[name] for name in (*COLUMNS, *robust)] + [squared_ratios(record.mean_ratio)]
         if any(column.dtype != np.float64 or column.shape != (len(record),) for column in columns):
-            raise ValueError("its columns do not fit together")
+            raise ValueError("its columns have different lengths")
         return record
     except CircurveError as error:
         raise FileFormatError(f"{path}: ", *error.parts) from error

@@ -64,7 +64,7 @@ class ShardStatistics:
 
     @property
     def mean_log_likelihood(self) -> float:
-        """Of all rows; -inf if one of them has probability zero."""
+        """The mean over all rows; -inf if a row has probability zero."""
         return float(self.sums.mean_log_likelihood[0])
 
     def maximize(self, model: Model, method: Method | None = None, step_size: float = 1.0) -> Model:
@@ -86,7 +86,7 @@ class ShardStatistics:
     def check_model(self, model: Model) -> None:
         """OptionError if the statistics were not measured under this model."""
         if fingerprint(model) != self.model:
-            raise OptionError("the statistics are those of another model; measure them under this one")
+            raise OptionError("these statistics were measured with another model; measure them with this one")
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write to one .npz file, all or nothing."""
@@ -138,20 +138,23 @@ def shard_rows(rows: int, number: int, shards: int) -> slice:
 def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
     """The statistics of all parts together; in the order of their shards, so that the order of files does not matter.
 
-    OptionError for no parts, for parts of different models, and for a shard that is there twice.
+    OptionError for no parts, for parts of different models, and for a shard that is given twice.
     """
     if not parts:
-        raise OptionError("there are no statistics to merge")
+        raise OptionError("there are no statistics to merge; give at least one")
     models = {part.model for part in parts}
     if len(models) > 1:
-        raise OptionError("the statistics are those of different models: measure all shards under one model")
+        raise OptionError("the statistics were measured with different models; measure all shards with the same model")
     names = [name for part in parts for name in part.shards]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise OptionError(f"shard {twice} is there twice; it would count double")
+        raise OptionError(f"shard {twice} is given twice; give it once")
     counts = {name.partition("/")[2] for name in names if "/" in name}
     if len(counts) > 1:
-        raise OptionError(f"shards of different numbers are mixed: {', '.join(sorted(counts))}; some rows count double")
+        raise OptionError(
+            f"shards of different splits are mixed ({', '.join(sorted(counts))}), so some rows would count twice; "
+            f"use one split"
+        )
     return reduce(_added, sorted(parts, key=lambda part: [_order(name) for name in part.shards]))
 
 
@@ -224,7 +227,7 @@ def load_statistics(path: str | PathLike[str], *, trust: bool = False) -> ShardS
     try:
         stored = read_npz(io.BytesIO(content), len(content), trust, as_table=False)
         if str(stored.pop("format", "")) != FORMAT:
-            raise FileFormatError("not a file of statistics of this version")
+            raise FileFormatError("not a statistics file of this version")
         shards = parse_json(str(stored.pop("shards")), len(content), trust)
         if not isinstance(shards, list) or not all(isinstance(name, str) for name in shards):
             raise ValueError("its shards are not a list of names")
@@ -239,4 +242,4 @@ def load_statistics(path: str | PathLike[str], *, trust: bool = False) -> ShardS
     except CircurveError as error:
         raise FileFormatError(f"{path}: ", *error.parts) from error
     except Exception as error:
-        raise FileFormatError(f"{path}: not a readable file of statistics ({cut(str(error))})") from error
+        raise FileFormatError(f"{path}: not a readable statistics file ({cut(str(error))})") from error

@@ -36,7 +36,7 @@ class ProgramUnits:
 
 
 _UNITS: WeakKeyDictionary[Program, ProgramUnits] = WeakKeyDictionary()
-"""The same for all models of a program: a circuit can have 100,000 units, and a fleet many models."""
+"""Units by program, shared by all of its models: a circuit can have 100,000 units, and a fleet many models."""
 
 
 def unit_facts(program: Program) -> ProgramUnits:

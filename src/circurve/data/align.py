@@ -29,8 +29,8 @@ __all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen", "prepa
 MissingColumns: TypeAlias = Literal["error", "missing"]
 
 MAX_MEAN_IN_SPREADS = {torch.float32: 1e5, torch.float64: 1e7}
-"""So many spreads a column's mean may lie from zero before log-likelihoods lose their second digit; sums of squares set
-the limit of float64."""
+"""How many spreads a column's mean may be away from zero before log-likelihoods lose their second digit; sums of
+squares set the limit of float64."""
 
 
 def align(
@@ -47,7 +47,7 @@ def align(
     Numbers in a column of text or dates are codes or days, as `decode` takes them, where the columns have no names.
     A column that the schema does not know is a DataError; one that the data lack is one too, or missing values with
     missing_columns="missing".
-    unseen: what to do with a value that training did not see, or that no family takes. "impossible" marks it in
+    unseen: what to do with a value that was not seen in training, or that no family accepts. "impossible" marks it in
     `Table.impossible`, so that its row has probability zero, and warns once; "missing" takes it as not observed;
     "error" raises DataError.
     """
@@ -86,12 +86,12 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
     if empty == rows:
         raise DataError(f"{what} data: every value is missing")
     if empty:
-        warn_user(f"{what} data: {empty} of {rows} rows have no observed value and say nothing")
+        warn_user(f"{what} data: {empty} of {rows} rows have no observed value; they have no effect")
     return table
 
 
 def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: torch.dtype) -> None:
-    """Warn of a column whose values lie too far from zero, and too close together, for the precision."""
+    """Warn of a column whose values are too far from zero, and too close together, for the precision."""
     continuous = [v for v, family in enumerate(families) if not family.discrete]
     if not continuous:
         return
@@ -104,7 +104,7 @@ def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: tor
         enough = abs(mean[number]) <= MAX_MEAN_IN_SPREADS[torch.float64] * spread[number]
         return warn_user(
             f"train data: {label} has a spread of {spread[number]:.2g} around {mean[number]:.6g}, more digits than "
-            f"{str(dtype).removeprefix('torch.')} holds: subtract a constant from it",
+            f"{str(dtype).removeprefix('torch.')} can store: subtract a constant from the column",
             *((Argument("precision", "float64", ", or use "),) if enough else ()),
         )
 
@@ -147,7 +147,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     names = schema.names
     if table.columns is None or names is None:
         if table.shape[1] != len(schema):
-            hint = "" if names is None else "; give a data frame, or columns by name, to leave some out"
+            hint = "" if names is None else "; to leave columns out, pass a data frame with named columns"
             raise DataError(f"data has {table.shape[1]} columns, the circuit has {len(schema)} variables{hint}")
         return table
     if table.columns == names:
@@ -160,8 +160,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     if lacking and missing_columns == "error":
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         raise DataError(
-            f"the column {lacking[0]!r}{more} of the training data is not there; add an empty column of that name if "
-            "it is unknown",
+            f"the data has no column {lacking[0]!r}{more}, but the training data has; add an empty column of that name",
             Argument("missing_columns", "missing", ", or pass "),
         )
     return table.pick([place.get(name) for name in names], names)

@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files, by their headers first: what an array declares is held against what its file holds."""
+"""Arrays in .npy and .npz files. Headers are read first: the size that an array declares is compared with its file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _read(file: IO[bytes]) -> Array:
             np.uint32 if array.dtype.isnative else np.dtype(np.uint32).newbyteorder()
         )
         if array.size and (points > MAX_CHARACTER).any():
-            raise ValueError("its text holds numbers that are no characters")
+            raise ValueError("its text contains numbers that are not characters")
     return array
 
 
@@ -71,10 +71,10 @@ def _check_header(file: IO[bytes], held: int, size: int, trust: bool, as_table: 
     head = io.BytesIO(start + file.read(max(0, length - 2)))
     shape, dtype = _declared(head)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are never loaded")
+        raise ValueError("it contains Python objects, which are never loaded")
     declared = math.prod(shape) * dtype.itemsize
     if declared > held - head.tell():
-        raise ValueError(f"its header declares {declared:,} bytes, of which {held:,} are there")
+        raise ValueError(f"its header declares {declared:,} bytes, but the file has only {held:,}")
     needed = declared * (COPIES.get(dtype.kind, 3) if as_table else 1)
     check_expansion(needed, size, trust, DataError)
     if file.seekable() and not isinstance(file, zipfile.ZipExtFile):
@@ -84,7 +84,7 @@ def _check_header(file: IO[bytes], held: int, size: int, trust: bool, as_table: 
 
 def _header_length(start: bytes) -> int:
     if start[:6] != b"\x93NUMPY":
-        raise ValueError("it does not begin like an array of numpy")
+        raise ValueError("it does not start like a numpy array")
     wide = start[6:7] != b"\x01"
     length = int.from_bytes(start[8:12] if wide else start[8:10], "little") + (2 if wide else 0)
     if length > MAX_HEADER:

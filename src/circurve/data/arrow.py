@@ -168,7 +168,7 @@ def _common_type(table: Any, text: memoryview) -> np.dtype[Any] | None:
         return None
     gaps = all(column.null_count for column in columns)
     for start in range(0, len(text), BLOCK):
-        piece = bytes(text[start : start + BLOCK + 2])  # a blank line may lie across two pieces
+        piece = bytes(text[start : start + BLOCK + 2])  # a blank line may extend over two pieces
         if "int64" in kinds and (b"x" in piece or b"X" in piece):
             return None
         if gaps and (b"\n\n" in piece or b"\n\r\n" in piece or (start == 0 and piece[:1] in b"\r\n")):
@@ -183,8 +183,8 @@ def read_fields(raw: bytes, layout: Layout, check_distinct: Callable[[int, Layou
     """The columns of a text file; None without pyarrow, or where the text needs the other reader.
 
     That is text which pyarrow refuses or reads in another way: quotes after a blank, lone carriage returns, hexadecimal
-    numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the line at
-    fault. check_distinct: refuses a number of different texts.
+    numbers, rows of different length, text among numbers, bytes that are not UTF-8. The other reader names the wrong
+    line. check_distinct: refuses a number of different texts.
     """
     quoted, lone = b'"' in raw, b"\r" in raw and b"\r" in raw.replace(b"\r\n", b"")
     if lone or b"0x" in raw or b"0X" in raw or (quoted and f'{layout.separator} "'.encode() in raw):

@@ -61,10 +61,10 @@ def prepare_source(  # noqa: PLR0913 - what comes with rows, and what to do with
 ) -> Table | Stream:
     """What `prepare` does, for tables in memory and for streams."""
     if not is_streamed(data):
-        beside = {"weights": weights, "labels": labels, "missing": missing}
-        return prepare(data, circuit, what, schema=schema, unseen=unseen, **beside)
+        row_options = {"weights": weights, "labels": labels, "missing": missing}
+        return prepare(data, circuit, what, schema=schema, unseen=unseen, **row_options)
     if weights is not None or labels is not None or circuit.outputs > 1:
-        raise OptionError(f"{what} data: a stream has no weights and no labels; give a table in memory to use them")
+        raise OptionError(f"{what} data: a stream cannot have weights or labels; pass a table in memory to use them")
     with about(f"{what} data"):
         source = as_source(data, missing)
         wanted = schema or circuit.schema or Schema.of(circuit.families, source.columns)

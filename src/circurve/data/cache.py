@@ -1,7 +1,7 @@
-"""The cache folder: files of DEBD as they were downloaded, and beside each the same rows as packed bits.
+"""The cache folder: files of DEBD as they were downloaded, and next to each the same rows as packed bits.
 
 Each file is checked before it takes its name, and again when it is read: text by its hash, bits by the hash of the text
-that they stand for. The layout below `debd/` is that of the collection, so the folder may
+that they represent. The layout below `debd/` is that of the collection, so the folder may
 also be given as `data_dir`.
 """
 
@@ -30,7 +30,7 @@ CACHE_VARIABLE = "CIRCURVE_CACHE"
 
 BITS = ".bits.npz"
 BITS_OVERHEAD = 4096
-"""Bytes that an archive of packed bits may have beside them."""
+"""Bytes that an archive of packed bits may have in addition to the bits."""
 
 CHUNK = 1 << 16
 TIMEOUT = 30
@@ -39,7 +39,7 @@ TIMEOUT = 30
 MAX_EXCESS = 2
 """How many times the length that a file of the collection should have a download may have, before it is given up."""
 
-BY_HAND = (f"get the collection by hand: git clone {REPOSITORY}, then say ", Argument("data_dir", "DEBD"))
+BY_HAND = (f"get the collection yourself: git clone {REPOSITORY}, then pass ", Argument("data_dir", "DEBD"))
 
 
 def cache_folder() -> Path:
@@ -77,7 +77,7 @@ def recall(entry: DebdSet, split: str) -> Array | None:  # (N, V)
 
 
 def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
-    """The rows of a file whose content is right, packed beside it for the next time, if that can be written."""
+    """The rows of a file whose content is right; a packed copy is written next to it for the next time, if possible."""
     text = text_path(entry.name, split)
     rows = parse_text(raw, text, header=False).values.numpy()
     if rows.dtype == np.uint8 and rows.max() <= 1 and _is_text_of(rows, entry.blob(split)):
@@ -88,7 +88,7 @@ def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A file beside the target, to be written: it takes the target's name if all goes well, and is gone if not.
+    """A temporary file next to the target: renamed to the target if all goes well, and removed if not.
 
     Each caller has a file of its own, so two processes that write the same target do not meet.
     """
@@ -162,7 +162,7 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
                 for chunk in response.iter_content(CHUNK):
                     file.write(chunk)
                     if file.tell() > most:
-                        wrong = f"it has more than {most:,} bytes; nothing was kept; try again later, or "
+                        wrong = f"it has more than {most:,} bytes; it was deleted; try again later, or "
                         raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
                     progress.update(task, completed=response.raw.tell())  # bytes on the wire, maybe compressed
             content = part.read_bytes()
@@ -173,22 +173,22 @@ def _download(entry: DebdSet, split: str, progress: Any) -> bytes:
         raise
     except OSError as error:
         raise FileAccessError(
-            f"cannot write {target}: {error.strerror or error}; make room there, name another folder in the "
-            f"environment variable {CACHE_VARIABLE}, or ",
+            f"cannot write {target}: {error.strerror or error}; free some space there, set the environment variable "
+            f"{CACHE_VARIABLE} to another folder, or ",
             *BY_HAND,
         ) from error
     return content
 
 
 def _announced(length: str) -> int | None:
-    """The length that a server announces, for the progress bar only; None if it says nothing of use."""
+    """The length that a server announces, for the progress bar only; None if it announces none."""
     return int(length) if length.isascii() and length.isdigit() and 0 < len(length) < 16 and int(length) else None
 
 
 def _check(content: bytes, expected: str, url: str) -> None:
     found = blob_hash(content)
     if found != expected:
-        wrong = f"its git blob hash is {found}, not {expected}; nothing was kept; try again later, or "
+        wrong = f"its git blob hash is {found}, not {expected}; it was deleted; try again later, or "
         raise DownloadError(f"{url} is not the file of the collection: {wrong}", *BY_HAND)
 
 
@@ -200,15 +200,15 @@ def _reason(error: Exception) -> str:
         return f"the server answered {error.response.status_code} {error.response.reason}".rstrip()
     words = {
         requests.Timeout: "the server did not answer in time",
-        requests.exceptions.ChunkedEncodingError: "the transfer broke off",
-        requests.exceptions.ContentDecodingError: "the transfer broke off",
+        requests.exceptions.ChunkedEncodingError: "the transfer was interrupted",
+        requests.exceptions.ContentDecodingError: "the transfer was interrupted",
         requests.ConnectionError: f"no connection ({type(error).__name__})",
     }
     return next((text for kind, text in words.items() if isinstance(error, kind)), str(error))
 
 
 def _progress() -> Any:
-    """Progress bars on standard error, for people only: none where that is not a terminal."""
+    """Progress bars on standard error, for people only: none if standard error is not a terminal."""
     with needs("data", "downloading a data set"):
         from rich.console import Console  # noqa: PLC0415 - only needed here
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415

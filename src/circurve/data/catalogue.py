@@ -144,7 +144,7 @@ def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:
 
 
 def is_name(name: str, data_dir: str | Path | None) -> bool:
-    """Whether `load_dataset` knows this name: its own, or one of a set in `data_dir`."""
+    """Whether this is a name for `load_dataset`: built in, or of a set in `data_dir`."""
     return name in {**BUILT_IN, **COLLECTION} or (data_dir is not None and name in find_datasets(data_dir))
 
 
@@ -171,7 +171,7 @@ def _describe_found(name: str, folder: Path) -> DatasetInfo:
 
 def _check_known(name: str, known: list[str]) -> None:
     if name not in known:
-        raise DataError(f"unknown data set '{name}'{_guess(name, known)}; known are {', '.join(known)}")
+        raise DataError(f"unknown data set '{name}'{_guess(name, known)}; choose one of {', '.join(known)}")
 
 
 def _guess(name: str, known: list[str]) -> str:
@@ -209,12 +209,12 @@ def _read_dataset(name: str, folder: Path) -> Dataset:
 
 
 def read_folder(path: str | Path) -> Dataset:
-    """The one set whose files lie in this very folder, whatever its name."""
+    """The one set whose files are in this folder, whatever its name."""
     folder = check_folder(path, None)
     names = sorted(file.name.removesuffix(TRAIN) for file in folder.glob(f"*{TRAIN}"))
     if len(names) == 1:
         return _read_dataset(names[0], folder)
     if not (below := ", ".join(sorted(find_datasets(folder)))):
-        raise DataError(f"{folder}: is a folder without a data set; there is no NAME{TRAIN} in it")
+        raise DataError(f"{folder}: the folder contains no data set: no file NAME{TRAIN}")
     named = f", with one of the names {below}"
-    raise DataError(f"{folder}: is a folder of data sets; give it as ", Argument("data_dir"), named)
+    raise DataError(f"{folder}: is a folder of data sets; pass it as ", Argument("data_dir"), named)

@@ -110,7 +110,7 @@ def _refusal(table: Table, filled: Array, misfit: Misfit, families: Sequence[Fam
     if family.discrete and not (value >= 0 and value == np.floor(value) and float(value) <= LARGEST):
         beyond = "negative" if value < 0 else f"larger than {LARGEST}"
         reason = beyond if value == np.floor(value) else "not a whole number"
-        hint = (Argument("missing", -1, "; if -1 marks missing values, say "),) if value == -1 else ()
+        hint = (Argument("missing", -1, "; if -1 marks missing values, pass "),) if value == -1 else ()
         return DataError(f"{cell}: {value:.15g} is {reason}, but {family.name} takes whole numbers >= 0", *hint)
     why = misfit_reason(family, filled[row : row + 1, misfit.column])
     return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {why}")
@@ -120,19 +120,19 @@ def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
     wrong = ~(weights.isfinite() & (weights >= 0))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
-        raise DataError(f"the weight of row {row + 1} is {float(weights[row]):g}; weights are finite and >= 0")
+        raise DataError(f"the weight of row {row + 1} is {float(weights[row]):g}; weights must be finite and >= 0")
     largest = float(weights.max())
     if largest == 0:
         raise DataError("all weights are zero")
     if not 1 / LARGEST_WEIGHT <= largest <= LARGEST_WEIGHT:
-        raise DataError(f"the largest weight is {largest:g}; scale them so that it lies between 1e-18 and 1e18")
+        raise DataError(f"the largest weight is {largest:g}; scale the weights so that it is between 1e-18 and 1e18")
     return torch.where(weights < largest / LARGEST_WEIGHT, 0.0, weights)
 
 
 def _check_labels(labels: Tensor | None, outputs: int) -> Tensor | None:  # (N,) -> (N,)
     if labels is None:
         if outputs > 1:
-            raise DataError(f"the circuit has {outputs} outputs: say with labels which one each row belongs to")
+            raise DataError(f"the circuit has {outputs} outputs: pass labels= to say which one each row belongs to")
         return None
     wrong = (labels < 0) | (labels >= outputs)
     if bool(wrong.any()):

@@ -49,7 +49,7 @@ Names: TypeAlias = tuple[str, ...] | None
 
 NUMBER = Coding()
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
-"""What stands for a missing value, in any case."""
+"""Texts that mean a missing value, in upper or lower case."""
 
 BOOLEANS = ("false", "true")
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
@@ -67,7 +67,7 @@ class Coded:
 
 @contextmanager
 def about(what: object) -> Iterator[None]:
-    """Within it, the message of a DataError opens with what the data are: `train: column 3 ...`."""
+    """A context in which the message of a DataError starts with what the data are: `train: column 3 ...`."""
     try:
         yield
     except DataError as error:
@@ -102,7 +102,7 @@ def coded_column(column: Array, label: str) -> Coded:  # (N,)
     if kind == "M":
         return dates(column)
     if kind == "m":
-        raise DataError(f"{label} holds durations ({column.dtype}); turn them into numbers first, such as seconds")
+        raise DataError(f"{label} holds durations ({column.dtype}); convert them to numbers first, such as seconds")
     if kind == "V":
         raise DataError(f"{label} holds records ({column.dtype}), expected numbers")
     return from_objects(column.tolist(), label)
@@ -171,7 +171,7 @@ def days_since(micros: Array, origin: str) -> NDArray[np.float64]:  # datetime64
 
 
 def is_missing(value: object) -> bool:
-    """Whether a Python object stands for nothing: None, NaN, NaT, pandas.NA."""
+    """Whether a Python object means a missing value: None, NaN, NaT, pandas.NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating | np.datetime64 | Decimal) and bool(
@@ -194,7 +194,7 @@ def from_objects(values: Sequence[object], label: str) -> Coded:
     if len(found) > 1:
         rows = [kinds.index(kind) for kind in found[:2]]
         both = " and ".join(f"{WORDS[kinds[row] or '']} (row {row + 1}: {short(values[row])})" for row in rows)
-        raise DataError(f"{label} holds {both}; turn all of them into text or numbers")
+        raise DataError(f"{label} holds {both}; convert all of them to text or to numbers")
     kind = found[0] if found else "number"
     if kind == "text":
         return by_category(values, sorted({cast("str", value) for value in values if not is_missing(value)}))

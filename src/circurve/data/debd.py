@@ -39,12 +39,12 @@ class DebdSet:
 
 def blob_hash(content: bytes) -> str:
     """What git calls a file with this content: SHA-1 of `blob SIZE`, a zero byte, and the content."""
-    # not for secrecy: git names files so, and the hashes of the collection are what there is to check against
+    # not for security: git names files by this hash, and it is the only hash that the collection has
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def relative_path(name: str, split: str) -> str:
-    """Where a file lies in the collection."""
+    """The path of a file in the collection."""
     return f"datasets/{name}/{name}.{split}.data"
 
 

@@ -44,7 +44,7 @@ def as_table(
         raise DataError("data has no rows")
     for name, value in {"weights": weights, "labels": labels, "missing": missing}.items():
         if value is not None and getattr(table, name) is not None:
-            raise OptionError(f"{name}= is given twice, with the table (Examples) and beside it")
+            raise OptionError(f"{name}= is given twice, in the table (Examples) and as an argument; leave one out")
     if missing is not None or missing_mask is not None:
         table = _hide(table, missing, missing_mask)
     if weights is not None:
@@ -144,7 +144,7 @@ def _hide(table: Table, missing: int | None, missing_mask: Any) -> Table:
 
 
 def _vector(values: Any, rows: int, name: str) -> Tensor:  # (N,) float64
-    vector = _plain(values, f"{name} must be {rows} numbers, but form no row of them")
+    vector = _plain(values, f"{name} must be a list of {rows} numbers")
     if vector.shape != (rows,):
         raise DataError(f"{name} have shape {vector.shape}, expected ({rows},)")
     if vector.dtype.kind not in "biuf":

@@ -62,7 +62,7 @@ def _read_any(path: str | Path, header: bool | None, categorical: Collection[str
             return replace(as_table(frame), source=reader)
     if suffix not in TEXT:
         known = ", ".join((*TEXT, *FRAMES, *ARRAYS))
-        raise DataError(f"{path}: unknown kind of file '{path.suffix.lower()}'; known are {known}, and .gz of text")
+        raise DataError(f"{path}: unknown kind of file '{path.suffix.lower()}'; use {known}, or .gz of a text file")
     return read_text(path, False if header is None and suffix == ".data" else header, categorical, trust)
 
 
@@ -95,7 +95,7 @@ def load_data(
     name_or_path : str or Path
         A name, a folder, or a file: .csv, .tsv, .txt, .data (also .gz of them), .parquet, .arrow, .feather, .npy, .npz.
     data_dir : str or Path, optional
-        Where data sets lie.
+        The folder of the data sets.
     header : bool, optional
         Whether the first line of a text file has names; None finds out.
     categorical : collection of str, default ()

@@ -29,7 +29,7 @@ BLOCK_BYTES = 24
 def check_parquet(file: Any, size: int, trust: bool) -> None:
     """Refuse a Parquet file (pyarrow's `ParquetFile`) whose pages or rows take too much.
 
-    Pages of repeated values take a few bytes for any number of rows, so rows count beside bytes.
+    Pages of repeated values take a few bytes for any number of rows, so rows count in addition to bytes.
     """
     metadata = file.metadata
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -52,7 +52,7 @@ def check_arrow(raw: bytes, trust: bool) -> None:
 
 
 def _messages(raw: bytes) -> Iterator[Any]:
-    """The messages of a stream; of a file those that its footer names, wherever they lie in it."""
+    """The messages of a stream; of a file those that its footer names, wherever they are in it."""
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import ipc  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ def check_table(table: Any, size: int, trust: bool) -> None:
 
 
 def cost_of(schema: Any, rows: int) -> int:
-    """The memory of a table with so many rows."""
+    """The memory of a table with this many rows."""
     import pyarrow as pa  # noqa: PLC0415
 
     kinds = (

@@ -45,7 +45,7 @@ def as_narwhals(data: object) -> Any:
 
 
 def read_frame(frame: Any) -> tuple[Names, list[Coded], Places | None]:
-    """Names, columns and row labels; names that are only numbers from 0 on stand for no names."""
+    """Names, columns and row labels; names that are only numbers from 0 up count as no names."""
     listed = list(frame.columns)
     names = None if listed == list(range(len(listed))) else tuple(str(name) for name in listed)
     if names is not None:
@@ -70,7 +70,7 @@ def _read_numbers(frame: Any) -> list[Coded] | None:
 
 
 def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | None]:
-    """Columns by name: lists of equal length, or single values for one row (beside lists, they are repeated)."""
+    """Columns by name: lists of equal length, or single values for one row (with lists, they are repeated)."""
     names = tuple(str(name) for name in data)
     refuse_repeated(names)
     many = {name: values for name, values in zip(names, data.values(), strict=True) if _is_list(values)}

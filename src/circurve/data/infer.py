@@ -175,8 +175,8 @@ def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ..
     because it often marks what is missing. `infer_schema` looks closer at tables with column names.
 
     The `min_variance` of a Gaussian goes with the units of its column: 1e-4 s^2, where s is the spread of the values,
-    outliers left aside; 1e-4 for a constant. It does not follow a spread that float32 cannot tell from rounding beside
-    the median. Cost O(N V).
+    without outliers; 1e-4 for a constant. It does not follow a spread that float32 cannot distinguish from rounding
+    next to the median. Cost O(N V).
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def _plain(columns: Columns, v: int) -> tuple[Family, str]:
 def _gaussian(median: float, spread: float) -> Gaussian:
     """A Gaussian with min_variance 1e-4 s^2 for the spread s.
 
-    A spread too small beside the median is mostly rounding, which should not be fitted: there the floor goes down only
-    as far as float32 sees.
+    A spread too small compared with the median is mostly rounding, which should not be fitted: there the floor goes
+    down only as far as float32 sees.
     """
     if not spread > 0:
         return Gaussian()
@@ -260,7 +260,7 @@ class _ColumnsAlike:
 
 
 def _only_zeros_and_ones(low: float, high: float) -> tuple[Family, str]:
-    """The family of a column with nothing but 0 and 1, and the reason."""
+    """The family of a column that has only 0 and 1, and the reason."""
     return Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}"
 
 
@@ -311,7 +311,7 @@ def _text(found: _Found) -> Column:
         key = found.number if found.name is None else found.name
         raise DataError(
             f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
-            "which no model learns from; leave the column out with ",
+            f"from which no model can learn; leave the column out with ",
             Argument("types", {key: "drop"}),
             ", or keep it with ",
             Argument("types", {key: "categorical"}),
@@ -329,7 +329,7 @@ def _as_told(found: _Found, told: str | Family) -> Column:
         if coding.categories is not None:
             return found.categories(coding.categories, "given")
         if coding.kind == "date":
-            raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; turn them into text first")
+            raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; convert them to text first")
         return found.numbers(np.unique(values), "given")
     if any(isinstance(value, str) for value in coding.categories or ()):
         raise _wrong_type(f"{found.label} holds text, which cannot be {told}; use categorical or drop")
@@ -351,7 +351,7 @@ def _wrong_type(problem: str) -> OptionError:
 def parse_type(text: str) -> str:
     """The name of a family, or "drop", as `types` has it; OptionError for any other text."""
     if text.lower() not in TYPES:
-        raise _wrong_type(f"{text!r} is none of {', '.join(TYPES)}")
+        raise _wrong_type(f"{text!r} is not one of {', '.join(TYPES)}")
     return text.lower()
 
 
@@ -391,5 +391,5 @@ def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
         where = column_label(table.columns, int(suspects[0])) + more
         taken = type(families[suspects[0]]).__name__
-        hint = Argument("missing", -1, "; if -1 marks missing values, say ")
-        warn_user(f"{where}: whole numbers from -1 on, taken as {taken}", hint)
+        hint = Argument("missing", -1, "; if -1 marks missing values, pass ")
+        warn_user(f"{where}: whole numbers from -1 up, treated as {taken}", hint)

@@ -17,7 +17,7 @@ __all__ = ["DROP", "SAMPLED", "StreamRules", "Types", "stream_schema"]
 
 DROP = "drop"
 SAMPLED = 100_000
-"""Rows of a sample that stands for a stream."""
+"""Rows of a sample that is used instead of a stream."""
 
 Types = Mapping[str | int, str | Family]
 """For some columns, by name or number, the family: its name, a family with its options, or "drop"."""
@@ -48,7 +48,7 @@ def stream_schema(stream: Table | Stream, types: Types, rules: StreamRules) -> S
     first = next(stream.pieces())
     if first.columns is None and first.codings is None and not types:
         return rules.of_ranges(scan_columns(stream), first)
-    say_stream(stream, f"schema from {min(len(stream), SAMPLED):,} rows, evenly taken")
+    say_stream(stream, f"schema from {min(len(stream), SAMPLED):,} evenly spaced rows")
     return rules.infer(*sample_rows(stream, SAMPLED), types=types, unseen_share=rules.unseen_share)
 
 

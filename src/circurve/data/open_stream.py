@@ -43,11 +43,11 @@ def open_stream(
     ----------
     source : array, path, DataLoader, iterable of batches, or function that returns one
         A `numpy.memmap` or another array; a Parquet or Arrow file, or a folder of them; a torch `DataLoader`; batches.
-        All but arrays are read again in each epoch.
+        Everything except arrays is read again in each epoch.
     columns : sequence of str, optional
         Some of a file's columns.
     block_rows : int, optional
-        Cut an array into blocks of so many rows and shuffle it like a file: a disk gives blocks faster than rows.
+        Cut an array into blocks of this many rows and shuffle it like a file: a disk gives blocks faster than rows.
     buffer : int, default 256 MiB
         Bytes of rows in memory; a window is half of it.
     missing : int, optional
@@ -74,7 +74,7 @@ def open_stream(
     True
     """
     if isinstance(source, Stream):
-        raise OptionError("this is a stream already; open_stream takes what a stream is made of")
+        raise OptionError("this is already a stream; pass it directly, without open_stream")
     if isinstance(buffer, bool) or not isinstance(buffer, int | np.integer) or buffer < 1:
         raise OptionError(f"buffer must be a positive number of bytes, not {buffer!r}")
     if block_rows is not None and (isinstance(block_rows, bool) or block_rows < 1):
@@ -94,8 +94,8 @@ def _reader(source: Any, columns: Sequence[str] | None, block_rows: int | None) 
         return ArrayReader(source, "rows" if block_rows is None else "blocks", block_rows or BLOCK_ROWS)
     if isinstance(source, Iterator):
         raise DataError(
-            "an iterator can be read once, but training reads its data in each epoch: pass the function that makes it, "
-            "or an object with __iter__ that starts again"
+            "an iterator can be read only once, but training reads its data in each epoch: pass a function that "
+            "returns a new iterator, or an object whose __iter__ starts again"
         )
     name = type(source).__name__
     if isinstance(source, Iterable):
@@ -145,5 +145,5 @@ def as_source(data: Any, missing: int | None = None) -> Table | Stream:
         return as_table(data, missing=missing)
     stream = data if isinstance(data, Stream) else open_stream(data)
     if missing is not None and stream.missing is not None:
-        raise OptionError("missing= is given twice, with the stream (open_stream) and beside it")
+        raise OptionError("missing= is given twice, in open_stream and as an argument; leave one out")
     return stream if missing is None else replace(stream, missing=missing)

@@ -22,7 +22,7 @@ def answer_in_pieces(
 ) -> Any:
     """answer(piece), (n, ...), for all pieces of a stream, one below the other: (N, ...).
 
-    size: the rows of a piece, at most. out: an array of that shape to fill, which may lie in a file; None makes one in
+    size: the rows of a piece, at most. out: an array of that shape to fill, which may be in a file; None makes one in
     memory. Of the warnings of all pieces the first is given.
     """
     source = as_source(data, missing)

@@ -25,11 +25,11 @@ MAPPED = 5 << 28
 """Mapped bytes in memory, 1.25 GiB, beyond which those of a mapped array are given back to the system."""
 
 LOOKS = 64
-"""After so many reads the mapped bytes are counted."""
+"""The mapped bytes are counted each time after this many reads."""
 
 
 class ArrayReader:
-    """Rows of an array of numbers, which may lie in a file (`numpy.memmap`)."""
+    """Rows of an array of numbers, which may be in a file (`numpy.memmap`)."""
 
     def __init__(self, array: Array, access: str = "rows", block_rows: int = BLOCK_ROWS) -> None:
         if array.ndim != 2 or not array.shape[0] or not array.shape[1]:
@@ -222,13 +222,17 @@ class BatchReader:
             found = next(self._iterator, None)
             if found is None:
                 self._iterator = None
-                raise DataError(f"{self.name}: a pass gave {self._next} batches, the first one {len(self.sizes)}")
+                raise DataError(
+                    f"{self.name}: this pass gave {self._next} batches, but the first one gave {len(self.sizes)}"
+                )
             self._next += 1
             if self._next > block:
                 break
         table = batch_table(found)
         if len(table) != self.sizes[block] or table.shape[1] != self.width:
-            raise DataError(f"{self.name}: batch {block + 1} has shape {table.shape}, in the first pass it was another")
+            raise DataError(
+                f"{self.name}: batch {block + 1} has shape {table.shape}, but in the first pass it had another shape"
+            )
         return table
 
     def gather(self, rows: NDArray[np.int64] | slice) -> Table:
@@ -240,7 +244,7 @@ def batch_table(batch: Any) -> Table:
     """A batch as a table; loaders put single tensors into lists."""
     if isinstance(batch, list | tuple) and batch and hasattr(batch[0], "ndim") and batch[0].ndim == 2:
         if len(batch) > 1:
-            raise DataError("a batch has several tensors; make batches of the data alone, with collate_fn= for example")
+            raise DataError("a batch has several tensors; return only the data, for example with collate_fn=")
         batch = batch[0]
     return as_table(batch)
 
@@ -264,7 +268,7 @@ def _opened(path: Path, open_file: Callable[[Path], Any]) -> Any:
     try:
         return open_file(path)
     except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
+        raise DataError(f"{path}: no such file") from None
     except Exception as error:  # pyarrow has many kinds of errors for damaged files
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path}: cannot be read as a stream: {reason}") from None

@@ -110,7 +110,7 @@ def _spread(present: NDArray[np.bool_], values: Array) -> Array:
 
 
 def _original(coding: Coding, number: float) -> Value | np.datetime64:
-    """The value that a number stands for."""
+    """The value that a number encodes."""
     if coding.kind == "category":
         categories = coding.categories or ()
         return categories[int(number)] if number < len(categories) else number

@@ -1,4 +1,4 @@
-"""Facts of the columns of a table: their range, whether they are whole, what is missing, where they lie."""
+"""Facts of the columns of a table: their range, whether they are whole, what is missing, their centre and spread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHUNK = 2**22
 """How many numbers of a matrix are worked on at once; a few temporaries of this size bound the extra memory."""
 
 LOOKED_AT = 2**14
-"""About so many rows, evenly taken from all tables, show where a column lies and how far it spreads."""
+"""About this many evenly spaced rows of all tables are used to estimate the centre and the spread of a column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ class Columns:
 
     @cached_property
     def binary(self) -> NDArray[np.bool_]:
-        """Nothing but zeros and ones was observed."""
+        """Only zeros and ones were observed."""
         return self.whole & ~(self.low < 0) & ~(self.high > 1)
 
     @cached_property
@@ -56,7 +56,7 @@ class Columns:
 
     @cached_property
     def countable(self) -> NDArray[np.bool_]:
-        """Nothing but whole numbers from 0 to MAX_STATES - 1 was observed."""
+        """Only whole numbers from 0 to MAX_STATES - 1 were observed."""
         return self.whole & ~(self.low < 0) & ~(self.high >= MAX_STATES)
 
 
@@ -115,7 +115,7 @@ def centre(column: NDArray[np.float64]) -> tuple[float, float]:
     """Median and spread of the observed values; NaN if there are none.
 
     The spread is the standard deviation or the range between the quartiles / 1.349, whichever is smaller; for a
-    Gaussian they are equal. A range of 0 says nothing.
+    Gaussian they are equal. A range of 0 gives no information.
     """
     observed = column[~np.isnan(column)]
     if not observed.size:

@@ -26,7 +26,7 @@ class RowSource(Protocol):
 
     @property
     def columns(self) -> Names:
-        """The columns' names, where they have any."""
+        """The names of the columns; None if they have none."""
 
     @property
     def weights(self) -> Tensor | None:  # (N,)
@@ -42,7 +42,7 @@ class RowSource(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds in memory, at most."""
+        """The largest number of bytes in memory."""
 
     @property
     def known_values(self) -> int:
@@ -66,7 +66,7 @@ class RowSource(Protocol):
         """A choice of rows: a slice, a list of row numbers or a mask."""
 
     def to(self, device: str | torch.device) -> RowSource:
-        """The same rows; what `take` gives is on this device."""
+        """A source of the same rows, whose `take` returns tables on this device."""
 
 
 def block_order(sizes: Sequence[int], window: int, generator: torch.Generator) -> Tensor:  # (N,)

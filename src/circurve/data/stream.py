@@ -65,7 +65,7 @@ class Binding:
     """Some value is missing."""
 
     impossible: bool
-    """Some value is one that training did not see."""
+    """Some value is one that was not seen in training."""
 
     known_values: int
     dtype: torch.dtype
@@ -74,9 +74,9 @@ class Binding:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stream:
-    """Rows that stay where they are: in a mapped array, in Parquet or Arrow files, in whatever makes batches.
+    """Rows that are not loaded into memory: in a mapped array, in Parquet or Arrow files, in any source of batches.
 
-    `open_stream` makes one. It stands wherever a table stands: in `fit`, `hclt`, `log_prob`, `curvature`. The first use
+    `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature`. The first use
     reads all of it once, to check it.
 
     Parameters
@@ -88,7 +88,7 @@ class Stream:
     chosen : Tensor, optional
         The numbers of some rows, ascending; None is all rows.
     device : torch.device, default cpu
-        Where rows go that are taken.
+        The device of the rows that `take` returns.
     buffer : int, default 256 MiB
         Bytes of rows in memory.
     missing : int, optional
@@ -121,7 +121,7 @@ class Stream:
 
     @property
     def columns(self) -> Names:
-        """The columns' names, where they have any."""
+        """The names of the columns; None if they have none."""
         return self.reader.columns if self.binding is None else self.binding.schema.names
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class Stream:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it holds in memory, at most."""
+        """The largest number of bytes in memory."""
         if self.reader.access == "rows":
             return 0
         slots, height = slot_shape(np.diff(self.starts), self.window)
@@ -159,15 +159,15 @@ class Stream:
         return np.cumsum([0, *self.reader.sizes], dtype=np.int64)
 
     def bound(self, binding: Binding) -> Stream:
-        """The same rows with a meaning."""
+        """A stream of the same rows that is bound to a schema."""
         return replace(self, binding=binding)
 
     def to(self, device: str | torch.device) -> Stream:
-        """The same rows; what `take` gives is on this device."""
+        """A stream of the same rows, whose `take` returns tables on this device."""
         return replace(self, device=torch.device(device))
 
     def bare(self) -> Stream:
-        """Itself: a stream has neither weights nor labels."""
+        """The stream itself, which has neither weights nor labels."""
         return self
 
     def rows(self, index: Any) -> Stream:
@@ -177,7 +177,8 @@ class Stream:
         return replace(self, chosen=kept.sort().values)
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
-        """The rows in random order where any can be had; mixed block by block; or as they come."""
+        """The rows in random order if the source can read any row; otherwise shuffled block by block, or in their own
+        order."""
         if self.reader.access == "rows":
             return torch.randperm(len(self), generator=generator)
         if self.reader.access == "sequence":
@@ -195,7 +196,7 @@ class Stream:
 
     @property
     def window(self) -> int:
-        """How many rows are mixed at least: half of what the buffer holds."""
+        """The smallest number of rows that are shuffled together: half of the buffer."""
         return max(1, self.buffer // 2 // max(1, self.row_bytes))
 
     def span(self, start: int, stop: int) -> tuple[Table, slice]:
@@ -238,7 +239,8 @@ class Stream:
         return table
 
     def pieces(self, rows: int | None = None) -> Iterator[Table]:
-        """All rows in order, at most so many at a time, checked if the stream is, and otherwise as they were read."""
+        """All rows in order, at most `rows` at a time; checked if the stream is checked, otherwise as they were
+        read."""
         size = rows or max(1, PIECE // max(1, self.shape[1]))
         if self.chosen is not None or self.reader.access == "rows":
             for start in range(0, len(self), size):
@@ -284,7 +286,7 @@ class Stream:
 
 
 def sample_rows(stream: Stream, most: int) -> list[Table]:
-    """Evenly spaced rows of a stream, at most so many, as tables."""
+    """Evenly spaced rows of a stream, at most this many, as tables."""
     step, start, parts = -(-len(stream) // most), 0, []
     for piece in stream.pieces():
         first = -start % step

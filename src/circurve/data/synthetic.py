@@ -24,7 +24,7 @@ Points = NDArray[np.float64]
 def triangle(rows: int = 50, seed: int = 0, noise: float = 0.25, radius: float = 1.0) -> Points:
     """Three round Gaussians of standard deviation `noise` at the corners of an equilateral triangle.
 
-    The corners lie at `radius` from the origin.
+    The corners are at distance `radius` from the origin.
     """
     draw = _Draws(rows, seed, noise)
     corner = np.floor(3 * draw.uniform())
@@ -72,7 +72,7 @@ def pinwheel(rows: int = 1000, seed: int = 0, noise: float = 0.1, arms: int = 5,
 def noisy_triangle(seed: int = 0) -> Dataset:
     """The set of the paper: 50 points of `triangle` and 8 of `ring` for training, 800 of `triangle` for the test.
 
-    There are no validation rows. The paper does not print the size of its triangle; here its corners lie at distance 1.
+    There are no validation rows. The paper does not print the size of its triangle; here its corners are at distance 1.
     """
     check_seed(seed)
     train = np.concatenate([triangle(50, 3 * seed), ring(8, 3 * seed + 1)])

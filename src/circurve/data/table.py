@@ -50,7 +50,7 @@ class Places:
 
 
 class ArrayLike(NDArrayOperatorsMixin):
-    """Operators and methods of `np.asarray(self)`, none of which change it. A subclass defines `__array__`.
+    """Operators and methods of `np.asarray(self)`, which do not change it. A subclass defines `__array__`.
 
     Results are numpy arrays. Like an array, it compares element by element and has no hash.
     """
@@ -97,11 +97,11 @@ class Table(ArrayLike):
     """
 
     values: Tensor  # (N, V)
-    """Integers or floats, on any device; they may share memory with the source. Anything may stand where `observed` is
-    false; in a checked table it is 0."""
+    """Integers or floats, on any device; they may share memory with the source. Values are arbitrary where `observed`
+    is false; in a checked table it is 0."""
 
     columns: Names = None
-    """The columns' names, where they have any."""
+    """The names of the columns; None if they have none."""
 
     observed: Tensor | None = None  # (N, V) bool
     """False where a value is missing; None if nothing is."""
@@ -119,10 +119,10 @@ class Table(ArrayLike):
     """The number that marked missing values in the source, where one was given."""
 
     codings: tuple[Coding, ...] | None = None
-    """How the numbers stand for text, dates, true and false; None: all columns are plain numbers."""
+    """How the numbers encode text, dates, true and false; None: all columns are plain numbers."""
 
     impossible: Tensor | None = None  # (N, V) bool
-    """True where a value is one that training did not see; it then counts as not observed. None: there is none."""
+    """True where a value is one that was not seen in training; it then counts as not observed. None: there is none."""
 
     places: Places | None = None
     """The rows' lines in a file, or their labels in a data frame; None: rows have numbers only."""
@@ -170,7 +170,7 @@ class Table(ArrayLike):
         return self._read(key)[()]
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError("a Table does not change: take a copy, np.array(table), and change that")
+        raise TypeError("a Table cannot be changed: make a copy with np.array(table) and change the copy")
 
     def _read(self, key: Any) -> Array:
         """A part of the table, read-only where it shares memory; integers with gaps become floats that hold them."""
@@ -209,15 +209,15 @@ class Table(ArrayLike):
         return torch.randperm(len(self), generator=generator)
 
     def take(self, index: Tensor) -> tuple[Table, Tensor]:
-        """Itself and the index: all rows are in memory (see `RowSource`)."""
+        """The table itself and the index: all rows are in memory (see `RowSource`)."""
         return self, index
 
     def span(self, start: int, stop: int) -> tuple[Table, slice]:
-        """Itself and the slice."""
+        """The table itself and the slice."""
         return self, slice(start, stop)
 
     def pick(self, order: Sequence[int | None], names: Names) -> Table:
-        """Some columns in another order, unchecked, with these names; None stands for a column of missing values."""
+        """Some columns in another order, unchecked, with these names; None is a column of missing values."""
         source, absent = [number or 0 for number in order], [number is None for number in order]
         values, observed = self.values[:, source], self.observed
         if any(absent):
@@ -234,11 +234,11 @@ class Table(ArrayLike):
         return f"{column_label(self.columns, column)}, {place}"
 
     def bare(self) -> Table:
-        """The same rows without weights and labels."""
+        """A table of the same rows without weights and labels."""
         return replace(self, weights=None, labels=None)
 
     def to(self, device: str | torch.device) -> Table:
-        """The same table on another device."""
+        """A copy of the table on another device."""
         return self._each(lambda field: field.to(device))
 
     def __add__(self, other: Any) -> Any:
@@ -260,7 +260,7 @@ class Table(ArrayLike):
 def table_of(values: Array, columns: Names = None, places: Places | None = None, path: Path | None = None) -> Table:
     """A table of numbers (N, V) in the machine's byte order; NaN is missing. It shares memory where torch can read it.
 
-    path: the file that messages name, with the line that `places` knows.
+    path: the file that messages name, with the line given by `places`.
     """
     if values.dtype == np.uint64:
         fits = not values.size or values.max() <= np.iinfo(np.int64).max

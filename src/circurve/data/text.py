@@ -67,7 +67,7 @@ class Layout:
     """Columns that hold categories, whatever their values look like."""
 
     only_numbers: bool
-    """Whether the first row holds nothing but numbers."""
+    """Whether the first row contains only numbers."""
 
     budget: int | None = None
     """The memory that the table may take, None without a bound."""
@@ -78,7 +78,7 @@ class Layout:
 
 
 def read_bytes(path: Path, trust: bool = False) -> bytes:
-    """The whole file, unpacked if its name ends in .gz; DataError names it if it cannot be read or is empty."""
+    """The whole file, unpacked if it is a .gz file; DataError names it if it cannot be read or is empty."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -111,14 +111,14 @@ def unreadable(path: Path, error: OSError) -> DataError:
 def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = (), trust: bool = False) -> Table:
     """Read a table; empty fields, NA, NaN, ? and null are missing.
 
-    `header` says whether the first row names the columns; None: it does if it holds text and not one number.
-    Columns hold numbers, true and false, dates in ISO form, or else text. Text in a column of which at least half are
-    numbers is an error, unless the column is named in `categorical`.
-    A table of whole numbers with nothing missing comes back in the smallest integer type.
-    pyarrow reads the file where it is installed and the text is plain; `Table.source` says what did.
+    `header`: whether the first row contains the names of the columns; None: it does if it has text and no number.
+    Columns contain numbers, true and false, dates in ISO form, or text. Text in a column with at least half numbers is
+    an error, unless the column is named in `categorical`. A table of whole numbers with nothing missing comes back in
+    the smallest integer type. pyarrow reads the file if it is installed and the text is plain; `Table.source` says
+    which package did.
     """
     try:
-        regular = path.is_file()  # a pipe can be read only once, and says nothing about its size
+        regular = path.is_file()  # a pipe can be read only once, and its size is not known
         size = path.stat().st_size if regular else 0
     except OSError:
         regular, size = False, 0
@@ -155,9 +155,11 @@ def parse_text(
     categorical: Collection[str] = (),
     budget: int | None = None,
 ) -> Table:
-    """The same for content that was read already; `path` is for messages, `budget` is the memory that it may take."""
+    """A table from content that was already read; `path` is for messages, `budget` is the memory that it may take."""
     raw = raw.removeprefix(BYTE_ORDER_MARK)
-    if budget is not None and MAX_RATIO * len(raw) > budget:  # it was packed: what it becomes is held against its size
+    if (
+        budget is not None and MAX_RATIO * len(raw) > budget
+    ):  # it was packed: its unpacked size is compared with the size of the file
         cells = raw.count(b"\n") + sum(raw.count(mark.encode()) for mark in SEPARATORS)
         _check_budget(len(raw) + BYTES_PER_CELL * cells, budget, path)
     if header is not True and (grid := digit_grid(raw)) is not None:
@@ -180,7 +182,7 @@ def _check_width(raw: bytes, path: Path, budget: int | None) -> None:
 
 
 def check_distinct(count: int, layout: Layout) -> None:
-    """Refuse a table of so many different texts that they, as objects of Python, take more than it may."""
+    """Refuse a table whose different texts, as objects of Python, take more memory than allowed."""
     _check_budget(BYTES_PER_TEXT * count, layout.budget, layout.path, f": {count:,} different texts")
 
 
@@ -194,7 +196,7 @@ def _decoded(raw: bytes, path: Path) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise DataError(f"{path}: is not text in UTF-8") from None
+        raise DataError(f"{path}: the file is not UTF-8 text") from None
 
 
 def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection[str]) -> Layout:
@@ -203,7 +205,7 @@ def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection
     text = _decoded(raw[: cut or len(raw)], path)
     separator = _sniff(text)
     line, fields = next(_rows(text, separator, path), (0, []))
-    if not line and cut < len(raw):  # nothing but blank lines so far
+    if not line and cut < len(raw):  # only blank lines so far
         line, fields = next(_rows(_decoded(raw, path), separator, path), (0, []))
     if not line:
         raise DataError(f"{path}: the file is empty")
@@ -233,7 +235,7 @@ def digit_grid(raw: bytes, start: int = 0) -> NDArray[np.uint8] | None:  # (N, V
     if len(raw) % length:
         return None
     grid = np.frombuffer(raw, dtype=np.uint8).reshape(-1, length)
-    digits: NDArray[np.uint8] = grid[:, 0:width:2] - np.uint8(ord("0"))  # what lies below "0" wraps around to > 9
+    digits: NDArray[np.uint8] = grid[:, 0:width:2] - np.uint8(ord("0"))  # characters below "0" wrap around to > 9
     between, endings = grid[:, 1:width:2], grid[:, width:]
     if digits.max() > 9 or not (endings == np.frombuffer(ending, dtype=np.uint8)).all():
         return None
@@ -252,7 +254,7 @@ def _sniff(text: str) -> str:
     for mark in [*present, "\t"]:
         try:
             widths = {len(fields) for _, fields in _rows("".join(lines), mark, Path())}
-        except DataError:  # a quote left open, because the sample ends within it
+        except DataError:  # a quote left open, because the sample ends inside the quotes
             continue
         if len(widths) == 1 and widths != {1}:
             return mark
@@ -317,7 +319,7 @@ def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
 
 
 def _by_csv(raw: bytes, layout: Layout) -> Table:
-    """The table by Python's own reader, which knows the line of every field."""
+    """The table by Python's own reader, which records the line of every field."""
     _decoded(raw, layout.path)  # an error for bytes that are not text
     found = _numbers(_body(raw, layout), layout)
     if found is None:
@@ -376,18 +378,22 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
 
 def _stray_text(layout: Layout, v: int, line: int, text: str) -> DataError:
     label = column_label(layout.columns, v)
-    problem = f"{layout.path}:{line}: {label} holds text {text!r} among numbers; correct it or leave the field empty"
+    problem = (
+        f"{layout.path}:{line}: {label} is numeric, but has the text {text!r}; correct it or leave the field empty"
+    )
     if layout.columns is not None:
         types = {layout.columns[v]: "categorical"}
-        return DataError(problem, Argument("types", types, ", or take the column as categories, "))
+        return DataError(problem, Argument("types", types, ", or read the column as categories: pass "))
     if line == 1:
-        return DataError(problem, " (if the first row names the columns, say ", Argument("header", True), ")")
+        return DataError(
+            problem, " (if the first row contains the names of the columns, pass ", Argument("header", True), ")"
+        )
     return DataError(problem)
 
 
 def _made(columns: list[Coded], layout: Layout, lines: Sequence[int], source: str) -> Table:
     if not columns or not len(columns[0].values):
-        raise DataError(f"{layout.path}: there is a header row, but no rows of numbers")
+        raise DataError(f"{layout.path}: there is a header row, but no data rows")
     table = table_of(_compact(stack_in_place(columns)), layout.columns, Places("line", lines), layout.path)
     return replace(with_codings(table, columns), source=source)
 

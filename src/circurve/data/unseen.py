@@ -1,4 +1,4 @@
-"""Values that training did not see: where they are, and what is said about them."""
+"""Values that were not seen in training: where they are, and what is said about them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from circurve.schema import Column, Schema, Value
 __all__ = ["LARGEST", "Misfit", "Unseen", "check_unseen", "find_misfits", "misfit_reason", "report"]
 
 Unseen: TypeAlias = Literal["impossible", "missing", "error"]
-"""What to do with a value that training did not see."""
+"""What to do with a value that was not seen in training."""
 
 LARGEST = int(np.iinfo(np.int32).max)
 """The largest value of a discrete column."""
@@ -31,9 +31,9 @@ OUTCOMES: Mapping[str, tuple[str | Argument, ...]] = {
     "impossible": (
         "rows with such a value have probability 0; pass ",
         Argument("unseen", "missing"),
-        " to take it as missing",
+        " to treat it as missing",
     ),
-    "missing": ("taken as missing",),
+    "missing": ("treated as missing",),
 }
 
 
@@ -76,7 +76,7 @@ def find_misfits(filled: Array, hidden: NDArray[np.bool_] | None, families: Sequ
 
 
 def _refused(family: Family, distinct: Array) -> list[float]:
-    """Those of the values that a family refuses; halves of the list without one are passed over."""
+    """The values that a family refuses, found by halving the list: halves without such a value are skipped."""
     if not distinct.size or misfit_reason(family, distinct) is None:
         return []
     if distinct.size == 1:
@@ -98,7 +98,7 @@ def report(misfits: Sequence[Misfit], table: Table, schema: Schema, unseen: Unse
     if unseen == "error":
         place = table.cell(int(first.rows[0]), first.column)
         problem = f"{place}: {example} was not seen in training ({known}); pass "
-        raise DataError(problem, Argument("unseen", "missing"), " to leave it out")
+        raise DataError(problem, Argument("unseen", "missing"), " to treat it as missing")
     label = column_label(table.columns, first.column)
     more = f" and {len(first.values) - 1} more values" if len(first.values) > 1 else ""
     others = [column_label(table.columns, misfit.column) for misfit in told[1:]]

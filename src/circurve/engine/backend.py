@@ -26,7 +26,7 @@ class Backend(Protocol):
 
     @property
     def program(self) -> Program:
-        """What it computes."""
+        """The program that it computes."""
 
     @property
     def device(self) -> torch.device:
@@ -41,7 +41,7 @@ class Backend(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Held by `memory.within_memory`: buffers serve one thread at a time."""
+        """Held by `memory.within_memory`: buffers can be used by one thread at a time."""
 
     def log_prob(self, params: Params, batch: Batch) -> Tensor:
         """Log-probabilities of all outputs, (R, outputs, N): -inf for probability zero, NaN where a value is NaN."""

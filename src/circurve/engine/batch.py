@@ -61,7 +61,7 @@ class Batch:
         )
 
     def parts(self, size: int) -> Iterator[Batch]:
-        """The same samples, at most `size` at a time."""
+        """The samples in batches of at most `size`."""
         for start in range(0, self.size, size):
             part = (..., slice(start, start + size))
             fields = (self.x, self.observed, self.weights, self.labels)

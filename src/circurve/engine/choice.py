@@ -78,10 +78,10 @@ def _why_not_fused(program: Program, params: Params) -> str | None:
 def _tree_layout(program: Program, params: Params) -> TreeLayout | MixtureLayout | str:
     """The layout of a latent tree or of a mixture of them, or the reason why that backend cannot be used."""
     if params.device.type != "cpu":
-        return f"latent trees are for the CPU, not for {params.device.type}"
+        return f"the tree backend runs on a CPU, not on {params.device.type}"
     layout = tree_layout(program) or mixture_layout(program)
     if layout is None:
-        return "the circuit is no latent tree over inputs with few states, and no mixture of such trees"
+        return "the circuit is not a latent tree over inputs with few states, nor a mixture of such trees"
     if params.may_underflow():
         return "weights of zero may need sums in logs"
     if _has_tiny_states(program, params):

@@ -54,6 +54,6 @@ def refuse_discrete(x: Tensor, families: Sequence[Family]) -> None:
         if family.discrete and not bool(x[:, number].isnan().all()):
             raise DataError(
                 f"x requires a gradient, but {column_label(None, number)} is discrete ({family!r}) and has none: pass "
-                "x.detach(), or give the discrete columns apart: "
+                "x.detach(), or pass the discrete columns separately: "
                 "circurve.torch_module(model)(continuous_columns, discrete=other_columns)"
             )

@@ -41,11 +41,11 @@ def free_memory(device: torch.device) -> int:
 
 SURELY_FREE = {"cpu": 16 << 20, "cuda": 256 << 20}
 """Bytes for which free memory is not looked up, which takes longer than computing a few rows. Should they not be free
-after all, `within_memory` goes on with fewer samples at once."""
+after all, `within_memory` continues with fewer samples at once."""
 
 
 def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = None, samples: int | None = None) -> int:
-    """The most samples whose buffers fit the budget in bytes (default: a share of what is free), at least 1.
+    """The most samples whose buffers fit the budget in bytes (default: a share of the free memory), at least 1.
 
     samples: how many there are in all, if that is known. Without a budget, all of them if they need next to nothing.
     """
@@ -84,5 +84,5 @@ def halve(backend: Backend, chunk: int) -> int:
     if backend.device.type == "cuda":
         torch.cuda.empty_cache()
     fewer = max(1, chunk // 2)
-    warn_user(f"out of memory on {backend.device}: going on with {fewer} samples at once")
+    warn_user(f"out of memory on {backend.device}: continuing with {fewer} samples at once")
     return fewer

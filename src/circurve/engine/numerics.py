@@ -106,7 +106,7 @@ class MessageRange:
     flush / lost <= 1e-19 (1e-30), and no weight of training is below 1e-12."""
 
     lost_squares: float
-    """The same for lengths, whose squares are added up: lost_squares^2 is far above `flush`."""
+    """`lost` for lengths, whose squares are added up: lost_squares^2 is far above `flush`."""
 
     small: float
     """Where the largest message of a sum is below this, all of them are divided by it: the product of a message with
@@ -125,7 +125,7 @@ MAX_COUNT = 1e30
 inverse of the sum is a normal number: 1 / MAX_COUNT >= tiny."""
 
 MAX_CHILDREN = 1_000_000
-"""The inequalities below hold for sums with up to so many children."""
+"""The inequalities below hold for sums with up to this many children."""
 
 
 LIMITS = {
@@ -150,7 +150,7 @@ def rounded(values: Tensor) -> Tensor:
 
     Values that differ by rounding alone become equal, and what puts them in order sees a tie. Two values on different
     sides of an edge between two such numbers still come apart: with an error of e (relative) a value does so with a
-    probability of about e 2^KEPT_BITS. The edges lie halfway between short binary fractions, so that whole numbers and
+    probability of about e 2^KEPT_BITS. The edges are halfway between short binary fractions, so that whole numbers and
     simple fractions, which circuits produce often, are far from them. The order of the values is never reversed.
     """
     integer, width = (torch.int64, 52) if values.dtype == torch.float64 else (torch.int32, 23)

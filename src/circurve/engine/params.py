@@ -22,7 +22,7 @@ GIVEN_TOLERANCE = 1e-4
 """How far a row of weights that people give may be from summing to one: they round, and the rest is divided out."""
 
 SAVED_TOLERANCE = 1e-5
-"""The same for rows in model files, which are taken as they are: ten times what float32 loses in a training."""
+"""The tolerance for rows in model files, which are not normalised: ten times what float32 loses in a training."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Params:
         return self.inputs[0] if self.inputs else self.weights[0]
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Params:
-        """The same parameters with a function applied to every tensor."""
+        """New parameters, with a function applied to every tensor."""
         return Params(tuple(function(w) for w in self.weights), tuple(function(p) for p in self.inputs))
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Params:
-        """The same parameters on another device or in another precision."""
+        """A copy of the parameters on another device or in another precision."""
         return self.map(lambda t: t.to(device=device, dtype=dtype))
 
     def clone(self) -> Params:

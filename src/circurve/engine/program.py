@@ -146,7 +146,7 @@ class SumLayer:
     """One source row for each of the G x C elements."""
 
     owns_children: bool
-    """The elements are exactly one block that nobody else reads: they may be overwritten in place."""
+    """The elements are exactly one block that nothing else reads: they may be overwritten in place."""
 
     flow_block: int
     """Where the flows of the G x C elements go."""
@@ -176,7 +176,7 @@ class Program:
     """The rows of the outputs."""
 
     ROOT_FLOWS = 1
-    """The flow block of the outputs; block 0 is a single zero row, the flow of a unit that nobody uses."""
+    """The flow block of the outputs; block 0 is a single zero row, the flow of an unused unit."""
 
     @cached_property
     def sums(self) -> tuple[SumLayer, ...]:

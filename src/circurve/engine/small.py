@@ -47,8 +47,8 @@ MAX_TABLE_STATES = 1024
 """Inputs with more states, and more than they have parameters, get no table."""
 
 MAX_PADDING = 4
-"""Children of products are padded to the most that a product of the layer has, if that makes the list at most so many
-times longer."""
+"""Children of products are padded to the largest number in the layer, if that makes the list at most this many times
+longer."""
 
 
 class SmallBatches:
@@ -121,7 +121,7 @@ class _TableStep:
     table: Array  # log p of each state and of "missing", (G (S + 1), K)
     variables: Array  # (G,)
     starts: Array  # the first row of each input, (G, 1)
-    missing: int  # S, the state that stands for a missing value
+    missing: int  # S, the state that means a missing value
     span: slice
     shape: tuple[int, int]  # (G, K)
 

@@ -57,7 +57,7 @@ def leaf_inputs(program: Program) -> dict[int, int]:
 
 
 def state_logs(family: Family, parameters: Tensor, missing: bool) -> Tensor:  # (R, G, K, P) -> (R, G, K, S)
-    """log p of each state; a last column of zeros stands for a missing value."""
+    """log p of each state; a last column of zeros is for a missing value."""
     support = family.support()
     assert support is not None
     states = tensor_of(support, parameters).expand(1, parameters.shape[1], -1)

@@ -13,7 +13,7 @@ __all__ = ["CurvatureSums", "EdgeSums", "Request", "Statistics"]
 
 @dataclass(frozen=True)
 class Request:
-    """Which sums an E-step collects beside the counts."""
+    """Which sums an E-step collects in addition to the counts."""
 
     curvature: bool = False
     """Sums of F^2, t and T of each sum unit."""

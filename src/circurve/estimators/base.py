@@ -75,7 +75,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _recipe(self) -> Recipe:
         if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
-            raise OptionError("checkpoint needs the same seed in every call: give random_state a number")
+            raise OptionError("checkpoint needs the same seed in every call: set random_state to a number")
         return Recipe(**{name: getattr(self, name) for name in (f.name for f in fields(Recipe))})
 
     def _seed(self, random_state: Any = None) -> int:
@@ -111,7 +111,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
     def _find_schema(self, table: Table) -> Schema:
         if self.schema is not None:
             if self.types is not None:
-                raise OptionError("give types= or schema=, not both: a schema has the families")
+                raise OptionError("pass types= or schema=, not both: a schema contains the families")
             return self.schema
         listed = self.types is not None and not isinstance(self.types, Mapping)
         if listed and len(self.types) != table.shape[1]:

@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc]
     """p(class | x) from one circuit for each class and the classes' shares, by Bayes' rule, for scikit-learn.
 
-    Missing values are integrated out, so `predict_proba` is the model's exact posterior given what is observed. Each
+    Missing values are integrated out, so `predict_proba` is the exact posterior given the observed values. Each
     class has a structure of its own and stops by rows of its own.
 
     Parameters

@@ -38,7 +38,7 @@ def check_columns(estimator: Any, frame: Any, *, reset: bool) -> None:
 
 
 def check_target(y: Any, rows: int) -> Any:
-    """y as an array of one label for each of so many rows, (N,)."""
+    """y as an array of one label for each of the `rows` rows, (N,)."""
     return check_X_y(np.zeros((rows, 1)), y)[1]
 
 

@@ -33,8 +33,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     n_estimators : int, default 4
         How many circuits, from different seeds, are mixed.
     ensemble : int, optional
-        In place of n_estimators, mix so many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
-        rows that validation_fraction sets aside (None: by cross-validation), batches of 200 and its falling step
+        Instead of n_estimators, mix this many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
+        rows that validation_fraction holds out (None: by cross-validation), batches of 200 and its falling step
         unless batch_size and step_size are given. For structure="hclt" and method="vanilla". Fewer than 10 rows are
         trained in the usual way.
     structure : str, Circuit or function, default "hclt"
@@ -45,7 +45,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     mu : float or "auto", default "auto"
         The strength of the penalty of "global" and "gated"; "auto" chooses it by held-out likelihood.
     init : {"auto", "random", "prototypes"}, default "auto"
-        Start at random, around rows of the data, or as held-out likelihood prefers.
+        Start at random or around rows of the data; "auto" chooses by held-out likelihood.
     max_epochs : int, default 100
         Passes over the data.
     batch_size : int, optional
@@ -58,15 +58,15 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         The share of the rows that decide about the number of epochs, init and mu; None trains for `max_epochs`. All
         rows train the final model.
     patience : int, default 10
-        Stop after so many epochs without a better held-out likelihood.
+        Stop after this many epochs without a better held-out likelihood.
     types : mapping or list, optional
         Families by column, as in `infer_schema`, or a list of one for each column.
     schema : Schema, optional
         A whole schema in place of `types`.
     unseen : {"impossible", "missing", "error"}, default "impossible"
-        A value that training did not see makes a row impossible, counts as missing, or is an error.
+        A value that was not seen in training makes a row impossible, counts as missing, or is an error.
     random_state : int, RandomState or None, default None
-        Fixes everything that is random.
+        Seed of all random numbers.
     device : str or torch.device, default "auto"
         Where to compute; "auto" is CUDA if there is one.
     verbose : int, default 0

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
-    """Fills each hole given all observed values of its row, for scikit-learn; values that are there stay as they are.
+    """Fills each hole given all observed values of its row, for scikit-learn; known values do not change.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Array:  # noqa: N803
         """X with its holes filled, (N, V), and indicators after it where `add_indicator` asks for them.
 
-        Numbers, or objects where a column holds text or dates. A value that training did not see stays as it is; the
-        others of its row are filled as if it were missing (unseen="error" refuses it).
+        Numbers, or objects where a column holds text or dates. A value that was not seen in training stays as it is;
+        the others of its row are filled as if it were missing (unseen="error" refuses it).
         """
         check_is_fitted(self)
         raw = self._raw(X, reset=False)
@@ -161,11 +161,15 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         """X as it was before `transform`: NaN where an indicator says so. Needs `add_indicator=True`."""
         check_is_fitted(self)
         if not self.add_indicator:
-            raise OptionError("inverse_transform needs add_indicator=True: without indicators the holes are not known")
+            raise OptionError(
+                "inverse_transform needs add_indicator=True: without indicators the missing cells are not known"
+            )
         rows, width = np.array(X, dtype=np.float64), len(self.schema_)
         expected = width + len(self.indicator_features_)
         if rows.ndim != 2 or rows.shape[1] != expected:
-            raise DataError(f"X has shape {rows.shape}, expected {expected} columns: {width} and the indicators")
+            raise DataError(
+                f"X has shape {rows.shape}, expected {expected} columns: {width} columns and the indicators"
+            )
         values, marks = rows[:, :width], rows[:, width:]
         values[:, self.indicator_features_] = np.where(marks > 0, np.nan, values[:, self.indicator_features_])
         return values

@@ -25,7 +25,7 @@ AUTO_SHARE = 0.01
 class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
     """Finds rows whose observed values are improbable, for scikit-learn: those with a log-likelihood below `offset_`.
 
-    Rows with many missing values have fewer values to be improbable by, and are rarely outliers.
+    Rows with many missing values are rarely outliers, because few of their values can be improbable.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         raise OptionError(f"contamination must be 'auto' or a number above 0 and up to 0.5, not {share!r}")
 
     def score_samples(self, X: Any) -> Floats:  # noqa: N803
-        """The log-likelihood of each row, (N,); the lower, the more of an outlier."""
+        """The log-likelihood of each row, (N,); lower for outliers."""
         rows = self._rows(X)
         scores: Floats = self.model_.log_prob(rows)
         return scores
@@ -151,7 +151,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
 
 
 def _least_inlier(scores: Floats, weights: Floats, share: float) -> float:
-    """The score below which `share` of the weight lies."""
+    """The score that `share` of the weight is below."""
     order = np.argsort(scores)
     below = np.cumsum(weights[order]) / weights.sum()
     first = int(np.searchsorted(below, share, side="right"))

@@ -74,13 +74,15 @@ class Recipe:
     def __post_init__(self) -> None:
         check_count("n_estimators", self.n_estimators, at_least=1)
         if isinstance(self.n_units, str) and self.ensemble is not None:
-            raise OptionError("n_units='auto' chooses for one circuit; with ensemble name them: n_units=(32, 100)")
+            raise OptionError("n_units='auto' is for one circuit; with ensemble list the numbers: n_units=(32, 100)")
         if len(self.all_units) > 1 and self.ensemble is None and not self.validation_fraction:
-            raise OptionError("n_units to choose from need a validation_fraction; or give n_units one number")
+            raise OptionError("several n_units need a validation_fraction; or pass one number")
         if self.ensemble is not None:
             check_count("ensemble", self.ensemble, at_least=1)
             if self.structure != "hclt" or self.method != "vanilla":
-                raise OptionError("ensemble is for structure='hclt' and method='vanilla': leave it out, or these two")
+                raise OptionError(
+                    "ensemble needs structure='hclt' and method='vanilla': leave ensemble out, or both of these"
+                )
         check_choice("init", self.init, ("auto", *INITIALIZATIONS))
         share: object = self.validation_fraction
         if share is not None and not (isinstance(share, int | float) and 0 <= share < 1):
@@ -123,7 +125,7 @@ class Recipe:
         }
 
     def part(self, name: str) -> Recipe:
-        """The same for one of several trainings, whose checkpoints lie in a folder of their own."""
+        """The recipe for one of several trainings, with its own folder of checkpoints."""
         return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
 
     def facts(self) -> Facts:
@@ -161,7 +163,7 @@ def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     """Train the members of an estimator on the rows of a table; the model is their mixture.
 
     A share of the rows decides, by their likelihood, when to stop, where to start and which mu is best. Then all rows
-    train the chosen members for as many epochs: in a small table, the rows set aside are worth more than the time.
+    train the chosen members for as many epochs: in a small table, the held-out rows are worth more than the time.
     """
     table = _observed_rows(table)
     claim(
@@ -225,7 +227,7 @@ def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> 
 
 
 def _observed_rows(table: Table) -> Table:
-    """The rows with at least one value, all of them if none has any; the others say nothing."""
+    """The rows with at least one value, or all rows if no row has one. A row without values has no effect."""
     if table.observed is None:
         return table
     some = table.observed.any(1)

@@ -10,10 +10,25 @@ from circurve.experiments.outputs import Shelf
 from circurve.experiments.summary import Chosen, Rows
 from circurve.experiments.table import Number
 
-__all__ = ["Check", "Claim", "Found", "agreed", "judged", "rows_with"]
+__all__ = ["TERMS", "Check", "Claim", "Found", "agreed", "judged", "rows_with", "settings_in_words"]
 
 Found: TypeAlias = Mapping[str, tuple[Sequence[bool], str]]
 """Data set -> whether it agrees, one answer or several, and its numbers."""
+
+
+TERMS = """The paper adds a penalty on sharpness to EM, in order to reduce overfitting. It compares three methods:
+**vanilla** is EM without a penalty, **global** puts the same penalty on every sum node, **gated** a stronger penalty on
+sharper nodes. Sharpness is the trace of the Hessian of the loss. The contribution of a node to the trace is **T**, its
+use squared times its own sharpness **t**. A score is the mean log-likelihood of the test rows in nats; higher is
+better."""
+
+SETTINGS = {
+    "paper": "the settings of the paper; the last epoch counts",
+    "paper-own": "the settings of the paper, and a hidden variable for every column; the last epoch counts",
+    "smoothed": "as `paper`, with a pseudocount of 0.1 in every method",
+    "best": "validation chooses the epoch, the strength and the pseudocount",
+}
+"""What each protocol does, for readers who have not read the paper."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +37,7 @@ class Claim:
 
     text: str
     holds: bool | None
-    """None: in part."""
+    """None if it holds in part."""
 
     evidence: str
     group: str = ""
@@ -34,7 +49,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The verdict in words."""
         return {True: "holds", False: "does not hold", None: "holds in part"}[self.holds]
 
 
@@ -43,7 +58,7 @@ Check: TypeAlias = Callable[[Shelf, str], Claim | None]
 
 
 def judged(text: str, found: Found, numbers: str, starts: str = "") -> Claim | None:
-    """None without answers; `numbers` says what the numbers are."""
+    """The claim with its verdict; None if there are no answers. `numbers` says what the numbers are."""
     answers = [answer for given, _ in found.values() for answer in given]
     if not answers:
         return None
@@ -62,7 +77,7 @@ def rows_with(shelf: Shelf, table: str, *labels: str) -> Rows:
 
 
 def best_of(row: Mapping[str, Chosen], labels: Iterable[str]) -> str:
-    """Of the labels that were run, the one that validation prefers."""
+    """The label that validation prefers, among those that were run."""
     return max((label for label in labels if label in row), key=lambda label: row[label].mean("valid_ll"))
 
 
@@ -82,3 +97,10 @@ def mixed_starts(rows: Rows, *labels: str) -> str:
 def signed(value: float, digits: int = 2) -> str:
     """`+0.12`."""
     return Number(value, None, digits, signed=True).text()
+
+
+def settings_in_words(protocols: Iterable[str]) -> str:
+    """What the names of protocols in the list of claims mean."""
+    known = set(protocols)
+    lines = [f"- `{name}`: {text}" for name, text in SETTINGS.items() if name in known]
+    return "\n".join(["Each claim was checked under one or more protocols:\n", *lines]) if lines else ""

@@ -35,14 +35,14 @@ OPENINGS = {
 
 SMOOTHED_OPENINGS = {**OPENINGS, "best": f"{OPENINGS['best']} and vanilla smoothed"}
 PLAIN_OPENINGS = {**OPENINGS, "best": f"{OPENINGS['best']} and vanilla not smoothed"}
-"""The same for comparisons with the vanilla of tables A to C, and with that of Table D."""
+"""Openings for comparisons with the vanilla of tables A to C, and with that of Table D."""
 
 EXACT = ("global-exact-both", "gated-exact-simplex", "gated-exact-penalty", "gated-exact-both")
 PENALTIES = ("global", "gated")
 
 
 def _strong(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Those without a penalty, or with one no weaker than the paper's."""
+    """The records without a penalty, or with a penalty at least as strong as the paper's."""
     return [r for r in records if r["method"]["mu"] is None or r["method"]["mu"] >= PAPER_GRID]
 
 
@@ -84,7 +84,8 @@ def gated_keeps_the_fit(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def weakly_gated_keeps_the_fit(table: str, openings: Mapping[str, str], shelf: Shelf, protocol: str) -> Claim | None:
-    """The same with smaller strengths: those of Table B, or of D, where vanilla is not smoothed and all start alike."""
+    """Gated keeps the fit with smaller strengths: those of Table B, or of D, where vanilla is not smoothed and all
+    start alike."""
     return _keeps_the_fit(shelf.chosen(table), f"{openings[protocol]}, {WEAK}")
 
 
@@ -144,8 +145,8 @@ def smaller_strengths_rescue_global(shelf: Shelf, protocol: str) -> Claim | None
         strength = rows[name]["global"].method["mu"]
         found[name] = ([after >= before / 2], f"{signed(before)} to {signed(after)} (mu {strength:g})")
     return judged(
-        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting is the grid: {WEAK}, at least half of its "
-        "loss against vanilla is gone.",
+        f"{SMOOTHED_OPENINGS[protocol]}, much of global's underfitting comes from the grid of strengths: {WEAK}, at "
+        f"least half of its loss against vanilla is gone.",
         found,
         f"Global minus vanilla, from {PAPER_GRID:g} up and with all strengths",
         _same_start(records, rows),
@@ -194,7 +195,8 @@ def penalties_beat_smoothing(shelf: Shelf, protocol: str) -> Claim | None:
 def exact_updates_help(shelf: Shelf, protocol: str) -> Claim | None:
     """Solving the paper's own objective, instead of its surrogate."""
     return judged(
-        f"{OPENINGS[protocol]}, exact penalty or exact simplex beat the surrogate with plain normalisation.",
+        f"{OPENINGS[protocol]}, the exact penalty or the exact simplex scores better than the surrogate with plain "
+        f"normalisation.",
         _wins(rows_with(shelf, "table-d", "gated", "gated-exact-both"), EXACT, PENALTIES),
         "Best exact variant minus best surrogate, both by validation",
     )
@@ -241,7 +243,7 @@ def low_data_helps(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def low_data_helps_beside_stopping(shelf: Shelf, protocol: str) -> Claim | None:
-    """The same, once vanilla may be smoothed and the epoch is chosen by validation too."""
+    """Penalties help on scarce data, even if vanilla may be smoothed and validation chooses the epoch."""
     means = {label: _improvements(shelf, label) for label in PENALTIES}
     if not all(means.values()):
         return None
@@ -254,7 +256,7 @@ def low_data_helps_beside_stopping(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def _improvements(shelf: Shelf, label: str) -> dict[float, float]:
-    """Of the test NLL over vanilla's, by share of the training rows: the mean over data sets."""
+    """The improvement of the test NLL over vanilla by share of the training rows: mean over data sets."""
     means: dict[float, float] = {}
     for fraction in shelf.study("table-a").fractions if "table-a" in shelf.options else ():
         rows = [row for row in shelf.chosen("table-a", fraction).values() if {label, "vanilla"} <= row.keys()]
@@ -274,7 +276,7 @@ def falls(measure: str, unit: str, text: str, shelf: Shelf, protocol: str) -> Cl
     for name, row in rows.items():
         falls = [improvement(row[label], row["vanilla"])[measure] for label in PENALTIES]
         found[name] = ([fall > 0 for fall in falls], " and ".join(unit.format(fall) for fall in falls))
-    numbers = "Lower than vanilla's by, global and gated"
+    numbers = "Reduction against vanilla, by global and by gated"
     return judged(f"{SMOOTHED_OPENINGS[protocol]}, {text}", found, numbers, mixed_starts(rows, "vanilla", *PENALTIES))
 
 
@@ -298,7 +300,7 @@ def usage_concentrates(shelf: Shelf, protocol: str) -> Claim | None:
 
 
 def _shares(shelf: Shelf, level: str, judge: Callable[[float, float], list[bool]]) -> Found:
-    """The shares of the nodes that hold so much of T and of t, judged by data set."""
+    """The shares of the nodes that hold this share of T and of t, judged by data set."""
     found = {}
     for name, measured in _curvatures(shelf).items():
         total, local = (float(np.mean([m[by]["fractions"][level] for m in measured])) for by in ("total", "local"))
@@ -307,14 +309,13 @@ def _shares(shelf: Shelf, level: str, judge: Callable[[float, float], list[bool]
 
 
 def shallow_nodes_dominate(shelf: Shelf, protocol: str) -> Claim | None:
-    """The trace sits in the upper half of the depths."""
+    """The trace is mostly in the upper half of the depths."""
     found = {}
     for name, measured in _curvatures(shelf).items():
         share = float(np.mean([upper_half(m["depth"]) for m in measured]))
         found[name] = ([share > 0.5], f"{share:.0%}")
     return judged(
-        f"{_in_the_last_model(protocol)}, the trace sits in early partitions: the upper half of the depths holds more "
-        "than half of it.",
+        f"{_in_the_last_model(protocol)}, the upper half of the depths holds more than half of the trace.",
         found,
         "Share of the upper half, vanilla",
     )

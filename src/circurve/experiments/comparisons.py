@@ -1,4 +1,4 @@
-"""Numbers to stand beside ours: those of the paper, other published ones, and a Chow-Liu tree as a baseline.
+"""Numbers to compare with ours: those of the paper, other published ones, and a Chow-Liu tree as a baseline.
 
 Of published numbers only those that were checked at their source are listed: those in `published.tsv`, computed from
 the logs that their authors published, and the best column of the paper's own table. Better ones may have been published
@@ -110,7 +110,7 @@ FRACTIONS = {
 """Data set -> (vanilla, global, best gated) at 25, 50 and 100 % of the training data (tab:summary)."""
 
 LARGE, SMALL = ("nltcs", "plants", "baudio"), ("dna", "bbc")
-"""Of the data sets that claims are judged on, those with many training rows and those with few."""
+"""The data sets that claims are judged on: those with many training rows and those with few."""
 
 KEPT, CLEAR, CLOSE = 0.05, 0.5, 0.1
 """Nats: no loss to speak of, a clear gain, near the paper."""

@@ -132,7 +132,7 @@ def depth_data(options: ReproduceOptions, records: list[RunRecord], progress: Pr
     notes = []
     for dataset, panel in panels.items():
         upper = [upper_half(shares) for shares in panel["share"]]
-        notes.append(f"{dataset}: {sum(upper) / len(upper):.0%} of the trace lies in the upper half of the partitions.")
+        notes.append(f"{dataset}: {sum(upper) / len(upper):.0%} of the trace is in the upper half of the partitions.")
     return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
 
 
@@ -197,7 +197,7 @@ def _label(by: str, q: float) -> str:
 
 
 def _change(run: Chosen | None, base: Chosen, seed: int) -> float | None:
-    """None where one of the two is not known."""
+    """The change of the test score of one seed; None if one of the two scores is not known."""
     if run is None or seed not in run.seeds:
         return None
     ours, theirs = (item.values("test_ll")[item.seeds.index(seed)] for item in (run, base))
@@ -222,27 +222,29 @@ def _datasets(records: list[RunRecord]) -> list[str]:
 FIGURES: dict[str, FigureSpec] = {
     "fig-1": FigureSpec(
         "Training and test log-likelihood by epoch",
-        "Mean log-likelihood by epoch: of test rows after it (full), of training rows during it (dashed), each batch "
-        "scored just before its M-step; without a penalty and with the global one at the strength chosen by "
-        "validation; bands span the seeds. The paper reads: the penalty narrows the gap between the two only by "
-        "lowering both, which is underfitting, not better generalisation.",
+        "Mean log-likelihood by epoch: of test rows after the epoch (solid), and of training rows during the epoch "
+        "(dashed), each batch scored just before its M-step. One line is without a penalty, one with the global "
+        "penalty at the strength chosen by validation; bands show the range over seeds. The paper concludes: the "
+        "penalty narrows the gap between the two only by lowering both, which is underfitting, not better "
+        "generalisation.",
         training_study,
         training_data,
         lambda data: training_curves(data["panels"]),
     ),
     "fig-2": FigureSpec(
         "Concentration of the Hessian trace",
-        "Share of the trace held by the sum nodes with the largest contribution T^, largest first; marks show which "
-        "share of the nodes holds 90, 99 and 99.99 % of it, the diagonal is an even spread. The paper reads: fewer "
-        "than a tenth of the nodes hold practically all of the trace.",
+        "Share of the trace held by the sum nodes with the largest contribution T^, largest first. Marks show which "
+        "share of the nodes holds 90, 99 and 99.99 % of it; the diagonal is an even spread. The paper concludes: "
+        "fewer than a tenth of the nodes hold practically all of the trace.",
         partial(anatomy_study, "fig-2"),
         concentration_data,
         lambda data: concentration(data["panels"], "total"),
     ),
     "fig-3": FigureSpec(
         "Concentration of local curvature",
-        "Share of the sum of local curvatures held by the sum nodes with the largest t^, largest first, with the curve "
-        "of T^ to compare (thin). The paper reads: t^ is spread over far more nodes than T^, so that much of the "
+        "Share of the sum of local curvatures held by the sum nodes with the largest t^, largest first, with the "
+        "curve of T^ for comparison (thin). The paper concludes: t^ is spread over far more nodes than T^, so that "
+        "much of the "
         "concentration of the trace comes from how the nodes are used.",
         partial(anatomy_study, "fig-3"),
         concentration_data,
@@ -250,18 +252,20 @@ FIGURES: dict[str, FigureSpec] = {
     ),
     "fig-4": FigureSpec(
         "The Hessian trace by depth",
-        "Share of the trace in each tenth of the range of sum depths (or at each depth, where there are no more than "
-        "ten), from the root down; whiskers span the seeds. The middle one of an odd number counts half to the upper "
-        "half. The paper reads: contributions gather near the root, where flow has not been divided yet.",
+        "Share of the trace in each tenth of the range of sum depths (or at each depth, if there are at most ten), "
+        "from the root down; whiskers show the range over seeds. If their number is odd, the middle one counts half "
+        "to the upper half. The paper concludes: contributions are concentrated near the root, where flow has not "
+        "been divided yet.",
         partial(anatomy_study, "fig-4"),
         depth_data,
         lambda data: depth_profile(data["panels"], "total"),
     ),
     "fig-5": FigureSpec(
         "Penalising only the top nodes",
-        "Change of test log-likelihood against the model without a penalty, when the penalty acts on all sum nodes or "
-        "on the given share with the largest T^ or t^, at the same strength; whiskers span the seeds. The paper reads: "
-        "fewer nodes by T^ makes the fit worse, fewer nodes by t^ keeps it.",
+        "Change of test log-likelihood compared with the model without a penalty, if the penalty acts on all sum "
+        "nodes or only on the given share with the largest T^ or t^, at the same strength; whiskers show the range "
+        "over seeds. The paper concludes: penalising fewer nodes by T^ makes the fit worse, penalising fewer nodes "
+        "by t^ keeps it.",
         selection_study,
         selection_data,
         lambda data: node_selection(data["panels"], data["fractions"]),
@@ -270,10 +274,10 @@ FIGURES: dict[str, FigureSpec] = {
         "Use, local curvature and contribution in one circuit",
         "The sum nodes of a trained circuit, the root framed, coloured by (a) use F^2, (b) local curvature t^ and (c) "
         "contribution T^. A block has a cell for each unit of the node, most used first; in large circuits a disc "
-        "stands for the mean over its units. (d) F^2 against t^ of every unit, coloured by T^; along a dashed line the "
-        "product F^2 t^ is constant. A is much used and flat, B hardly used and sharp, C both used and sharp. The "
-        "paper reads: the sharpest nodes are little used and add little, while the trace comes from nodes near the "
-        "root that are used most.",
+        "shows the mean over its units. (d) F^2 against t^ of every unit, coloured by T^; along a dashed line the "
+        "product F^2 t^ is constant. A is used a lot but flat, B is hardly used but sharp, C is both used and sharp. "
+        "The paper concludes: the sharpest nodes are used little and add little, while the trace comes from nodes "
+        "near the root that are used most.",
         lambda _: None,
         decomposition_data,
         draw_decomposition,
@@ -283,10 +287,10 @@ FIGURES: dict[str, FigureSpec] = {
         "The two-dimensional example, three Gaussians with a ring of noise: train NLL, test NLL and the exact trace of "
         "the Hessian over the plane of the first two principal components of all iterates, in brackets their shares of "
         "the variance, with the three trainings from one start (star). Coordinates are square roots of the sum weights "
-        "and means and log standard deviations of the inputs, so that each point of the plane is a valid circuit. The "
-        "numbers are those of the trained models themselves, which lie beside the plane. The paper reads: without a "
-        "penalty training ends where the surface is sharp and test rows fare worse, the global penalty ends flat and "
-        "underfits, and the gated one keeps the fit at a lower trace.",
+        "and means and log standard deviations of the inputs, so that each point of the plane is a valid circuit. "
+        "The numbers are those of the trained models themselves, which are not exactly in the plane. The paper "
+        "concludes: without a penalty, training ends where the surface is sharp and test scores are worse; the "
+        "global penalty ends in a flat place and underfits; the gated one keeps the fit at a lower trace.",
         lambda _: None,
         landscape_data,
         draw_landscape,

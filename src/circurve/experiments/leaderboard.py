@@ -91,7 +91,7 @@ def leaderboard_records(
 def check_options(options: ReproduceOptions) -> None:
     """Refuse what has no effect here."""
     if options.protocol != RECORD_PROTOCOL:
-        raise OptionError(f"{LEADERBOARD} has a protocol of its own, {RECORD_PROTOCOL}; leave out {options.protocol!r}")
+        raise OptionError(f"{LEADERBOARD} has its own protocol, {RECORD_PROTOCOL}; leave out {options.protocol!r}")
     plain = ReproduceOptions()
     for name in ("mu", "gate", "max_runs"):
         if getattr(options, name) != getattr(plain, name):
@@ -105,7 +105,9 @@ def _jobs(options: ReproduceOptions) -> list[Job]:
     for name in _datasets(options):
         data = load_study_data(name, options.data_dir)
         if any(job.data.name == data.name for job in jobs):
-            raise OptionError(f"datasets: two of them are called '{data.name}'; records go by that name")
+            raise OptionError(
+                f"datasets: two of them have the name '{data.name}', and records are stored by name; rename one of them"
+            )
         known = digest(data)
         for seed in seeds_for(options):
             facts = {"results": RESULTS_VERSION, "data": known, "recipe": describe_recipe(recipe), "seed": seed}
@@ -195,7 +197,7 @@ def _ensemble_options(recipe: RecordRecipe, single: UnitsChoice, seed: int) -> E
 
 
 def _best_pseudocounts(single: UnitsChoice, count: int) -> tuple[float, ...]:
-    """Those of the best single circuits by validation likelihood, of any size; the best one first."""
+    """The pseudocounts of the best single circuits by validation likelihood, of any size; the best one first."""
     best: dict[float, float] = {}
     for result in (result for tried in single.path for result in tried.results if not result.failed):
         pseudocount, found = result.run.method.pseudocount, result.valid_ll

@@ -274,16 +274,17 @@ def _base(line: Line) -> float:
 
 INTRODUCTION = """# Leaderboard
 
-The best test log-likelihoods that one command reaches on binary data sets, beside published ones. This page is made
-from the result records beside it by `python docs/make_leaderboard.py`; every number and every sentence is computed from
-them.
+The best test log-likelihoods that one command reaches on binary data sets, compared with published ones. This page is
+made from the result records next to it by `python docs/make_leaderboard.py`; every number and every sentence is
+computed from them.
 """
 
 
-def leaderboard_page(folder: Path, link: str) -> str:
+def leaderboard_page(folder: Path, link: str, remark: str = "") -> str:
     """The page; `folder` is what `circurve reproduce leaderboard --out FOLDER` left, `link` how the page refers to it.
 
-    Records in folders inside it, such as FOLDER/cpu, add their times: they were made on other hardware.
+    Records in folders inside it, such as FOLDER/cpu, add their times: they were made on other hardware. remark: what
+    a reader has to know of the times.
     """
     records = _latest(_read(folder))
     if not records:
@@ -299,6 +300,7 @@ def leaderboard_page(folder: Path, link: str) -> str:
         picture,
         folded(report.notes),
         "## Seconds for one seed",
+        remark,
         markdown_table(_times([*lines, *leaderboard_lines(others)])),
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
@@ -310,7 +312,7 @@ def _read(folder: Path) -> list[Record]:
 
 
 def _latest(records: Sequence[Record]) -> list[Record]:
-    """Of each data set and seed the last record: an earlier one was made with another recipe, or other data."""
+    """The last record of each data set and seed: an earlier one was made with another recipe, or other data."""
     return list({(record["dataset"], record["seed"]): record for record in records}.values())
 
 

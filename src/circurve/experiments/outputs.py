@@ -117,7 +117,7 @@ def targets_of(names: Sequence[str]) -> tuple[str, ...]:
         if name not in known:
             raise OptionError(f"no table or figure '{name}'; there are {', '.join(known)}")
     if LEADERBOARD in names and set(names) != {LEADERBOARD}:
-        raise OptionError(f"{LEADERBOARD} has a protocol of its own: reproduce it in a call of its own")
+        raise OptionError(f"{LEADERBOARD} has its own protocol: run it in a separate call")
     return tuple(dict.fromkeys(name for given in names for name in several.get(given, (given,))))
 
 
@@ -139,15 +139,15 @@ def reproduce(
 ) -> Outputs:
     """Train what is needed and write the files of each table and figure into `options.out`.
 
-    resume: go on with the records that are there; without it, a folder with records is refused. tell: called with each
-    table and figure as soon as its files are written. progress: called with a line now and then.
+    resume: continue with the records in the folder; without it, a folder with records is refused. tell: called with
+    each table and figure as soon as its files are written. progress: called with a line of text from time to time.
     """
     targets = targets_of(targets)
     if targets == (LEADERBOARD,):
         return _leaderboard(options, resume=resume, command=command, tell=tell, progress=progress)
     if options.protocol == RECORD_PROTOCOL:
         raise OptionError(
-            f"protocol {RECORD_PROTOCOL} is that of {LEADERBOARD}; {targets[0]} has {', '.join(PROTOCOLS)}"
+            f"protocol {RECORD_PROTOCOL} is only for {LEADERBOARD}; for {targets[0]} use {', '.join(PROTOCOLS)}"
         )
     outputs = Outputs()
     known = [] if resume else read_records(options.out / FILE_NAME)
@@ -209,8 +209,8 @@ def _occupied(folder: Path, records: Sequence[Record], targets: Sequence[str]) -
     there = sorted({record["study"] for record in records})
     found = f"{folder} holds {len(records)} runs of {', '.join(there)}"
     if set(there) <= set(targets):
-        return OptionError(f"{found}: add --resume to go on with them, or name another folder with --out")
-    return OptionError(f"{found}: name another folder with --out, or add --resume to keep them and work beside them")
+        return OptionError(f"{found}: add --resume to continue them, or name another folder with --out")
+    return OptionError(f"{found}: name another folder with --out, or add --resume to keep them and add to them")
 
 
 @dataclass(frozen=True)

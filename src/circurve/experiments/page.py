@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from circurve.experiments import claims
-from circurve.experiments.claim import Check, Claim, best_of, rows_with, signed
+from circurve.experiments.claim import TERMS, Check, Claim, best_of, rows_with, settings_in_words, signed
 from circurve.experiments.claims import PENALTIES
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
 from circurve.experiments.records import Record
@@ -47,7 +47,7 @@ UNSMOOTHED, BEST = ("paper", "paper-own"), ("best",)
 LAST = (*UNSMOOTHED, "smoothed")
 ALL = (*LAST, *BEST)
 
-FIT, PENALTY_EFFECTS, ANATOMY = "Fit", "What the penalties do", "Where the trace sits"
+FIT, PENALTY_EFFECTS, ANATOMY = "Fit", "What the penalties do", "Where the trace is"
 
 
 @dataclass(frozen=True)
@@ -64,52 +64,83 @@ class ListedClaim:
 
 
 CLAIMS = (
-    ListedClaim(FIT, "our vanilla is the paper's", claims.vanilla_matches, UNSMOOTHED),
-    ListedClaim(FIT, "the best method by validation reaches the paper", claims.best_reaches_the_paper, BEST),
-    ListedClaim(FIT, "gated keeps the fit of vanilla", claims.gated_keeps_the_fit, ALL),
+    ListedClaim(FIT, "vanilla reaches the paper's scores on the large data sets", claims.vanilla_matches, UNSMOOTHED),
     ListedClaim(
         FIT,
-        "gated keeps the fit if weaker penalties are allowed",
+        "the method that validation chooses scores at least as well as every method of the paper",
+        claims.best_reaches_the_paper,
+        BEST,
+    ),
+    ListedClaim(
+        FIT,
+        "with the paper's strengths, gated scores as well as vanilla on the large data sets",
+        claims.gated_keeps_the_fit,
+        ALL,
+    ),
+    ListedClaim(
+        FIT,
+        "with weaker penalties, gated scores as well as vanilla on the large data sets",
         partial(claims.weakly_gated_keeps_the_fit, "table-d", claims.PLAIN_OPENINGS),
         ALL,
     ),
     ListedClaim(
         FIT,
-        "weakly gated keeps the fit of smoothed vanilla",
+        "with weaker penalties, gated scores as well as smoothed vanilla on the large data sets",
         partial(claims.weakly_gated_keeps_the_fit, "table-b", claims.SMOOTHED_OPENINGS),
         BEST,
     ),
-    ListedClaim(FIT, "gated clearly helps on the small sets", claims.gated_helps_small_sets, ALL),
-    ListedClaim(FIT, "global underfits", claims.global_underfits, ALL),
-    ListedClaim(FIT, "weaker penalties undo most of global's loss", claims.smaller_strengths_rescue_global, ALL),
-    ListedClaim(FIT, "gated is above global", claims.gated_beats_global, ALL),
-    ListedClaim(FIT, "vanilla, stopped early, reaches every column", claims.early_stopping_wins, UNSMOOTHED),
-    ListedClaim(FIT, "a penalty beats the best pseudocount", claims.penalties_beat_smoothing, ALL),
-    ListedClaim(FIT, "exact updates beat the surrogate", claims.exact_updates_help, ALL),
-    ListedClaim(FIT, "global helps on scarce data and harms on plenty", claims.low_data_helps, LAST),
-    ListedClaim(FIT, "penalties still help on scarce data", claims.low_data_helps_beside_stopping, BEST),
     ListedClaim(
-        PENALTY_EFFECTS, "sharpness falls", partial(claims.falls, "sharpness", "{:.0f} %", SHARPNESS_FALLS), ALL
+        FIT, "gated scores clearly better than vanilla on the small data sets", claims.gated_helps_small_sets, ALL
+    ),
+    ListedClaim(FIT, "with the paper's strengths, global underfits the large data sets", claims.global_underfits, ALL),
+    ListedClaim(
+        FIT, "weaker penalties undo at least half of global's loss", claims.smaller_strengths_rescue_global, ALL
+    ),
+    ListedClaim(FIT, "gated scores better than global", claims.gated_beats_global, ALL),
+    ListedClaim(
+        FIT,
+        "vanilla, stopped early, scores at least as well as every method at its last epoch",
+        claims.early_stopping_wins,
+        UNSMOOTHED,
+    ),
+    ListedClaim(
+        FIT, "a penalty scores better than vanilla with the best pseudocount", claims.penalties_beat_smoothing, ALL
+    ),
+    ListedClaim(
+        FIT, "exact updates score better than the approximate ones of the paper", claims.exact_updates_help, ALL
+    ),
+    ListedClaim(FIT, "global helps if rows are scarce, and harms with all rows", claims.low_data_helps, LAST),
+    ListedClaim(FIT, "both penalties help if rows are scarce", claims.low_data_helps_beside_stopping, BEST),
+    ListedClaim(
+        PENALTY_EFFECTS,
+        "both penalties make the model less sharp",
+        partial(claims.falls, "sharpness", "{:.0f} %", SHARPNESS_FALLS),
+        ALL,
     ),
     ListedClaim(
         PENALTY_EFFECTS,
-        "the degree of overfitting falls",
+        "both penalties reduce overfitting, the gap between training and validation scores",
         partial(claims.falls, "dof_points", "{:.2f} points", OVERFITTING_FALLS),
         ALL,
     ),
     ListedClaim(
-        ANATOMY, "less than 10 % of the nodes hold T, more than 60 % hold t", claims.trace_is_concentrated, ALL
+        ANATOMY,
+        "less than 10 % of the nodes hold almost all of T, but almost all of t needs more than 60 %",
+        claims.trace_is_concentrated,
+        ALL,
     ),
-    ListedClaim(ANATOMY, "T is more concentrated than t", claims.usage_concentrates, ALL),
-    ListedClaim(ANATOMY, "the trace sits in the upper half", claims.shallow_nodes_dominate, ALL),
+    ListedClaim(ANATOMY, "T is concentrated in fewer nodes than t", claims.usage_concentrates, ALL),
+    ListedClaim(
+        ANATOMY, "the upper half of the circuit holds more than half of the trace", claims.shallow_nodes_dominate, ALL
+    ),
 )
 """Each claim about our records."""
 
-OF_THE_PAPER_ALONE = "the paper's two tables agree"
+OF_THE_PAPER_ALONE = "two tables of the paper agree with each other"
 
 
 def check_claims(shelves: Mapping[str, Shelf]) -> list[Claim]:
-    """All claims that the records of the protocols say anything about, each with its group, line and protocol."""
+    """All claims that can be checked with the records of the protocols, each with its group, line and protocol."""
     found = []
     for listed in CLAIMS:
         for name in listed.protocols:
@@ -129,7 +160,7 @@ KINDS = (
     "Holds",
     "Holds only without smoothing",
     "Holds only with smoothing",
-    "Holds for the last epoch, not where validation chooses it",
+    "Holds for the last epoch, but not if validation chooses the epoch",
     "Holds in part",
     "Does not hold",
 )
@@ -144,12 +175,12 @@ def opening(claims: Sequence[Claim], shelves: Mapping[str, Shelf]) -> str:
     for line, found in by_line.items():
         verdicts = {protocol: claim.holds for protocol, claim in found.items()}
         kinds[kind_of(verdicts)].append(f"- {line[0].upper()}{line[1:]}{_told(verdicts)}")
-    parts = ["## Findings"]
+    parts = ["## Findings", TERMS, settings_in_words(shelves)]
     for kind, lines in kinds.items():
         parts += [f"**{kind}**", "\n".join(lines)] if lines else []
     advice = _advice(shelves)
-    parts += ["**What we would advise**", "\n".join(f"- {line}" for line in advice)] if advice else []
-    return "\n\n".join([*parts, _details(claims)])
+    parts += ["**What we recommend**", "\n".join(f"- {line}" for line in advice)] if advice else []
+    return "\n\n".join(filter(None, [*parts, _details(claims)]))
 
 
 def kind_of(verdicts: Mapping[str, bool | None]) -> str:
@@ -167,7 +198,7 @@ def kind_of(verdicts: Mapping[str, bool | None]) -> str:
     if plain and smoothed and all(smoothed) and not any(plain):
         return "Holds only with smoothing"
     if plain and best and all([*plain, *smoothed]) and best == [False]:
-        return "Holds for the last epoch, not where validation chooses it"
+        return "Holds for the last epoch, but not if validation chooses the epoch"
     return "Holds in part"
 
 
@@ -195,15 +226,15 @@ def _advice(shelves: Mapping[str, Shelf]) -> list[str]:
         if gaps:
             told = ", ".join(f"{name} {signed(gap)}" for name, gap in gaps.items())
             found.append(
-                "Before any penalty, choose a small pseudocount and the epoch by validation: with both, the better of "
-                f"global and gated minus plain EM is {told} (protocol `best`, Table D)."
+                f"Before you try a penalty, choose the epoch and a small pseudocount by validation. With both, the "
+                f"better of global and gated minus plain EM is: {told} (protocol `best`, Table D)."
             )
     for protocol in WITHOUT:
         if protocol in shelves:
             found += _stopping(rows_with(shelves[protocol], "table-b", "vanilla", "gated"), protocol)
             break
     structures = _structure_advice(shelves)
-    helps = [f"Curvature is worth a try here. {o.text()}." for o in study_lines(shelves).values() if o.helps]
+    helps = [f"Try a curvature penalty in this case. {o.text()}." for o in study_lines(shelves).values() if o.helps]
     return [*found, *structures, *helps]
 
 
@@ -216,8 +247,8 @@ def _stopping(rows: Rows, protocol: str) -> list[str]:
         return []
     told = ", ".join(f"{name} {signed(gap)}" for name, gap in gaps.items())
     return [
-        "If you train plain EM without smoothing, stop it by validation: at its best epoch it is, against the best of "
-        f"our columns at the last one, {told} (protocol `{protocol}`)."
+        f"If you train without smoothing, stop by validation. Plain EM at its best epoch, minus the best method at "
+        f"its last epoch: {told} (protocol `{protocol}`)."
     ]
 
 
@@ -228,8 +259,9 @@ def _structure_advice(shelves: Mapping[str, Shelf]) -> list[str]:
     better = [name for name, line in lines.items() if line["gap"] > TIE]
     nodes = float(np.mean([line["nodes shared"] / line["nodes own"] for line in lines.values()]))
     return [
-        f"Leaves that share their parent's latent need {1 - nodes:.0%} fewer sum nodes on average, and are the better "
-        f"model on {', '.join(better) or 'none'} of {', '.join(lines)} (vanilla, by more than {TIE:g} nats)."
+        f"Circuits in which leaves share the hidden variable of their parent need {1 - nodes:.0%} fewer sum nodes on "
+        f"average, and score better on {', '.join(better) or 'none'} of {', '.join(lines)} (vanilla, by more than "
+        f"{TIE:g} nats)."
     ]
 
 
@@ -318,20 +350,21 @@ def _study_line(report: Report) -> StudyLine:
 
 INTRODUCTION = f"""# Reproduction
 
-The tables and figures of *{PAPER_TITLE}* by {PAPER_AUTHORS},
-computed again, with what goes beyond them. This page is made from the result records beside it by
-`python docs/make_reproduction.py`; every verdict and every number is computed from them.
+We computed the tables and figures of *{PAPER_TITLE}*
+by {PAPER_AUTHORS}
+again, and added experiments of our own. `python docs/make_reproduction.py` makes this page from the result records next
+to it; every verdict and every number is computed from them.
 """
 
 
 def load_shelves(folder: Path) -> dict[str, Shelf]:
-    """FOLDER/PROTOCOL for every protocol, each made by `circurve reproduce --out`; those not there are left out."""
+    """FOLDER/PROTOCOL for every protocol, each made by `circurve reproduce --out`; missing ones are left out."""
     shelves = {protocol: Shelf.load(folder / protocol) for protocol in PROTOCOLS}
     return {protocol: shelf for protocol, shelf in shelves.items() if shelf.records}
 
 
 def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> str:
-    """The page; figures lie in `folder`/PROTOCOL, and `link` is how the page refers to that folder."""
+    """The page. Figures are in `folder`/PROTOCOL, and `link` is how the page refers to that folder."""
     parts = [INTRODUCTION, opening(check_claims(shelves), shelves), both_structures(shelves), _studies(shelves)]
     for protocol, shelf in shelves.items():
         parts.append(f"## Protocol {protocol}")
@@ -342,17 +375,17 @@ def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> 
 
 
 def _studies(shelves: Mapping[str, Shelf]) -> str:
-    """Where curvature helps after fair tuning: a line for each study; nothing where none was run."""
+    """Where curvature helps after fair tuning: a line for each study; empty if none was run."""
     lines = study_lines(shelves)
     if not lines:
         return ""
     title = "## Where curvature helps after fair tuning"
-    about = "Against tuned plain EM (or, for rules that stop it, its last epoch), over data sets and cases:"
+    about = "Compared with tuned plain EM (stopping rules: with its last epoch); counts are data sets and cases:"
     return "\n\n".join([title, about, "\n".join(f"- {line.text()}" for line in lines.values())])
 
 
 def _figure(folder: Path, link: str, name: str) -> str:
-    """A figure with its caption, findings and origin; nothing where it was not drawn."""
+    """A figure with its caption, findings and origin; empty if it was not drawn."""
     path = folder / f"{name}.json"
     if not path.exists():
         return ""

@@ -52,7 +52,7 @@ HELD_OUT = 0.1
 """The share of the rows that is held out for validation or test where there are no such rows."""
 
 MEASURED_SETTINGS = ("rows", "variables", "parameters")
-"""What the settings of a record hold beside those of the study."""
+"""What the settings of a record contain in addition to those of the study."""
 
 RESULTS_VERSION = 2
 """Raised with every change of the package that changes results: older records then no longer count as known."""
@@ -99,7 +99,7 @@ class Fleet:
         return self.data.name if self.fraction == 1 else f"{self.data.name} {self.fraction:.0%}, seed {self.rows_seed}"
 
     def cost(self, runs: int) -> float:
-        """Proportional to the arithmetic of training so many of its runs with one circuit size."""
+        """Proportional to the arithmetic of training this many of its runs with one circuit size."""
         return float(runs * self.epochs * self.rows * self.data.train.shape[1])
 
 
@@ -155,7 +155,9 @@ def plan_study(study: Study, known: Mapping[str, Dataset] | None = None) -> list
         loaded = [study.variant.change(data) for data in loaded]
     for data in loaded:
         if sum(other.name == data.name for other in loaded) > 1:
-            raise OptionError(f"datasets: two of them are called '{data.name}'; records go by that name")
+            raise OptionError(
+                f"datasets: two of them have the name '{data.name}', and records are stored by name; rename one of them"
+            )
     return [fleet for data in loaded for fleet in _plan_dataset(study, data)]
 
 
@@ -216,7 +218,8 @@ def describe_environment(command: str | None, device: str) -> Record:
 
 
 def portable_command(words: Sequence[str]) -> str:
-    """A command line as one string; of absolute paths only the last part is kept, the rest says nothing elsewhere."""
+    """A command line as one string; of absolute paths only the last part is kept, because the rest has no meaning on
+    other machines."""
     return " ".join(Path(word).name if os.path.isabs(word) else word for word in words)
 
 

@@ -2,7 +2,7 @@
 
 A run's id is a hash of all that determines its result, so that a run is known by its id wherever it was trained, and no
 run is recorded twice. A process that is killed while it writes leaves at most a torn last line, which the next one cuts
-off. A line ends with the checksum of all that stands before it: a digit that changed leaves a perfectly good record.
+off. A line ends with the checksum of the text before it: a record with a changed digit would otherwise look valid.
 Lines of earlier versions have none, and are taken as they are.
 """
 
@@ -97,7 +97,7 @@ CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\n?$')
 """The end of a line that has a checksum: that of the line without it."""
 
 BYTES_PER_MARK = 56
-"""What a comma, a colon or a bracket of a line stands for in memory."""
+"""What a comma, a colon or a bracket of a line takes in memory."""
 
 SCORES = ("final", "best", "history")
 """What the record of a failed run does not hold."""
@@ -158,7 +158,9 @@ class RecordFile:
         for line, record in enumerate(self.records, 1):
             for name, kind in (failed if is_failed(record) else FIELDS).items():
                 if not isinstance(record.get(name), kind):
-                    raise FileFormatError(f"{self.path}: line {line} is no whole result record: {name!r} is missing")
+                    raise FileFormatError(
+                        f"{self.path}: line {line} is an incomplete result record: {name!r} is missing"
+                    )
 
     def __enter__(self) -> RecordFile:
         with _named_errors(self.folder):
@@ -192,7 +194,7 @@ class RecordFile:
         new = {record["id"]: dict(record) for record in records}
         known = [name for name in new if name in self.by_id]
         if known or len(new) < len(records):
-            raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is recorded already")
+            raise FileFormatError(f"{self.path}: run {known[0] if known else 'twice'} is already recorded")
         content = b"".join(line_of(record) for record in records)
         with _named_errors(self.path):
             while content:  # one turn, unless the system takes only a part
@@ -203,7 +205,7 @@ class RecordFile:
 
 
 def significant(value: float | None, digits: int = 6) -> float | None:
-    """With so many digits; None for what is not finite, which JSON does not have."""
+    """Rounded to this many digits; None for a number that is not finite, which JSON cannot express."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
@@ -232,14 +234,14 @@ def _parse(content: bytes, path: Path) -> tuple[list[Record], int]:
 def _record(line: bytes, place: str) -> Record | None:
     """The record of a line; None if it holds none, an error if it holds one that was changed."""
     try:
-        record = parse_json(line, trust=True)  # the file as a whole was held against its size
+        record = parse_json(line, trust=True)  # the size of the whole file was checked
     except ValueError:
         return None
     if not isinstance(record, dict) or not isinstance(record.get("id"), str):
         return None
     if (found := CHECKSUM.search(line)) is not None:
         if int(found[1], 16) != zlib.crc32(line[: found.start()] + b"}"):
-            hint = "take the line out, and its run is trained again"
+            hint = "remove the line, and its run is trained again"
             raise FileFormatError(f"{place} does not match its checksum: it was damaged or changed by hand; {hint}")
         record.pop("crc32", None)
     return record

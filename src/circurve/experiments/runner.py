@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Display:
-    """A bar for the study and one for the fleet at work; does nothing where nobody is looking."""
+    """A progress bar for the study and one for the current fleet; shows nothing without a terminal."""
 
     def __init__(
         self, name: str, costs: Sequence[float], known: int, shown: bool | None = None, console: Console | None = None
@@ -90,7 +90,7 @@ class Display:
             self._whole(event.epoch / event.epochs)
 
     def measure(self, number: int, count: int) -> None:
-        """The curvature of one of so many runs is being measured."""
+        """The curvature of run `number` of `count` is being measured."""
         if self.bar is not None:
             self.bar.update(self.part, note=f"measuring curvature, run {number} of {count}")
 
@@ -166,7 +166,7 @@ def run_study(
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
 
     data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
-    None shows it to people only. On Ctrl-C the fleet at work is given up and KeyboardInterrupt goes on; all that was
+    None shows it to people only. On Ctrl-C the current fleet is given up and KeyboardInterrupt is raised; all that was
     recorded stays. engine: "ray" trains fleets as tasks of a Ray cluster, as many at once as it holds; each is recorded
     when it is known, and one whose worker is lost is trained again.
     """
@@ -231,7 +231,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
 
 
 def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display: Display) -> list[FitResult | Failure]:
-    """Of each run its result, or why it failed."""
+    """The result of each run, or why it failed."""
     data = work.fleet.data
     runs = [Run(run.setting.method, run.seed, init=run.setting.init) for run in work.train]
     try:
@@ -311,7 +311,7 @@ def _scores(source: FitResult | EpochRecord, sharpness: float | None) -> Record:
 
 
 def describe_curvature(curv: Curvature) -> Record:
-    """Where the trace sits: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
+    """Where the trace is: concentration of T^ and t^, profile over depth, and how often T^ and t^ disagree."""
     profile = depth_profile(curv, "total", DEPTH_BINS)
     return {
         "trace": significant(curv.trace),

@@ -55,10 +55,10 @@ class Protocol:
     """The strengths of global and gated to choose from."""
 
     pseudocounts: tuple[float, ...] = (0.0,)
-    """Of vanilla, to choose from."""
+    """The pseudocounts of vanilla to choose from."""
 
     penalty_pseudocount: float = 0.0
-    """Of global and gated."""
+    """The pseudocount of global and gated."""
 
     leaves: Leaves = "own"
     """Whether a variable without children in the tree has a latent of its own or hangs on its parent's."""
@@ -78,7 +78,7 @@ class Protocol:
     """Whose scores count: the last epoch's, or those of each run's epoch with the best validation log-likelihood."""
 
     def epochs_for(self, rows: int) -> int:
-        """How long to train on so many rows."""
+        """How many epochs to train on this many rows."""
         return self.small_epochs if rows < self.small_rows else self.epochs
 
     @property
@@ -107,10 +107,10 @@ PAPER = Protocol("paper", leaves="shared")
 """The paper prints neither batch, step nor epochs; these give its vanilla column. Its structure is PyJuice's."""
 
 PAPER_OWN = replace(PAPER, name="paper-own", leaves="own")
-"""The same with a latent for every variable."""
+"""The protocol `paper` with a latent for every variable."""
 
 SMOOTHED = replace(PAPER, name="smoothed", pseudocounts=(0.1,), penalty_pseudocount=0.1)
-"""The same as `paper` with every M-step smoothed: no weight falls to the floor."""
+"""The protocol `paper` with every M-step smoothed: no weight falls to the floor."""
 
 BEST = Protocol(
     "best",
@@ -166,7 +166,7 @@ class ReproduceOptions:
     """A first look: few units, epochs, seeds and strengths."""
 
     max_runs: int | None = None
-    """The most runs to train at once; None goes by the size of the circuit."""
+    """The most runs to train at once; None decides by the size of the circuit."""
 
     engine: Engine = "local"
     """"ray" trains fleets as tasks of a Ray cluster; the records are the same."""
@@ -179,7 +179,7 @@ class ReproduceOptions:
                 check_count(name, getattr(self, name), at_least=1)
         for name in ("datasets", "seeds", "mu", "gate"):
             if getattr(self, name) == ():
-                raise OptionError(f"{name} must name at least one")
+                raise OptionError(f"{name} must list at least one")
         for seed in self.seeds or ():
             check_count("seeds", seed, at_least=0)
         for mu in self.mu or ():
@@ -241,7 +241,7 @@ class Study:
     data_dir: Path | None = None
     device: str = "auto"
     max_runs: int | None = None
-    """The most runs of a fleet; None goes by the size of the circuit."""
+    """The most runs of a fleet; None decides by the size of the circuit."""
 
     variant: Variant | None = None
     """A change of all its data sets."""
@@ -250,21 +250,21 @@ class Study:
     """What is measured on the models beyond their scores: those of each run's best epoch by validation."""
 
     anatomy: bool = True
-    """Whether to measure where the trace of each model sits."""
+    """Whether to measure where the trace of each model is."""
 
     def __post_init__(self) -> None:
         for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
-                raise OptionError(f"study {self.name}: {name} must name at least one")
+                raise OptionError(f"study {self.name}: {name} must list at least one")
         named = {str(describe_setting(setting)): setting.method for setting in self.settings}
         for setting in self.settings:
             if named[str(describe_setting(setting))] != setting.method:
                 raise OptionError(
-                    f"study {self.name}: {setting.method!r} stands for two methods; give their functions names"
+                    f"study {self.name}: {setting.method!r} is the text of two methods; give their functions names"
                 )
         for fraction in self.fractions:
             if not 0 < fraction <= 1:
-                raise OptionError(f"study {self.name}: fractions must lie in (0, 1], not {fraction!r}")
+                raise OptionError(f"study {self.name}: fractions must be above 0 and at most 1, not {fraction!r}")
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -297,7 +297,7 @@ def make_study(
 
 
 def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAULT_DATASETS) -> tuple[str, ...]:
-    """Those that the user names; else the preferred ones, of which a folder need not hold all.
+    """Those that the user names, otherwise the preferred ones; a folder need not contain all of these.
 
     A folder with none of them is taken whole; a first look without a folder takes the embedded data.
     """

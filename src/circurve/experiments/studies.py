@@ -49,7 +49,7 @@ PAIR, QUICK_PAIR = (0.003, 0.03), (0.03,)
 STRENGTHS = {"global": (0.001, 0.01), "gated": (0.01, 0.1), "geometric": (0.001, 0.01)}
 
 SHARES = (0.01, 0.1)
-"""Of the training rows, where data are scarce."""
+"""The shares of the training rows in the study of scarce data."""
 
 CORRUPTED_ROWS, CORRUPTED_CELLS = 0.2, 0.5
 
@@ -160,7 +160,7 @@ RULES: dict[str, Callable[[History], int]] = {
     "smallest trace": smallest_trace,
     "likelihood minus trace": penalised_likelihood,
 }
-"""Those that need no validation rows, by name."""
+"""The stopping rules that need no validation rows, by name."""
 
 
 BY_VALIDATION = "validation"

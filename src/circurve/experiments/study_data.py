@@ -59,7 +59,8 @@ a sum has as many units as child units, unit k gives LOYALTY of its weight to ch
 in the tree depend on one another."""
 
 PARAMETERS, ROWS = 2, 3
-"""The streams of a seed; training uses 0 and 1, so that a run of the same seed knows nothing of the truth."""
+"""The streams of a seed; training uses 0 and 1, so that a run with the same seed is independent of the true
+parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,7 @@ def _draw(node: Input, parameters: Tensor, at: Tensor, source: torch.Generator) 
 
 
 RARE_KEPT = 10
-"""Of the rows with the rarer value, `selected` keeps one in so many."""
+"""Of the rows with the rarer value, `selected` keeps one in this many."""
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,7 @@ def _with(models: Models, params: Params) -> Models:
 
 
 def _ensembles(runs: Sequence[PlannedRun], valid: Floats, test: Floats) -> list[Record]:  # (R, N) both
-    """Of each run the ensemble that it is in: of one label, one run of each setting, all of different seeds.
+    """The ensemble of each run: of one label, one run of each setting, all of different seeds.
 
     Setting c with the seed at place s belongs to ensemble (s - c) mod the number of seeds: as many ensembles as seeds,
     and no run in two of them. Weights are found by EM on the validation rows.

@@ -164,7 +164,7 @@ def _report(  # noqa: PLR0913 - what a report is made of
     base: str = BASE,
     case_head: str = "",
 ) -> Report:
-    """base: the label that others are held against; case_head: what the first column is, where there are cases."""
+    """base: the label that others are compared with; case_head: what the first column is, where there are cases."""
     sentences = []
     for (case, label), outcomes in _outcomes(lines, base).items():
         against = "tuned plain EM" if base == BASE else base
@@ -188,8 +188,19 @@ def _report(  # noqa: PLR0913 - what a report is made of
 def _candidates(study: Study) -> str:
     counts = {label: sum(setting.label == label for setting in study.settings) for label in study.labels}
     if len(set(counts.values())) == 1:
-        return f"Every method has {next(iter(counts.values()))} candidates."
+        return f"Every method has {next(iter(counts.values()))} candidates.{_other_pseudocounts(study)}"
     return f"Candidates: {', '.join(f'{label} {count}' for label, count in counts.items())}."
+
+
+def _other_pseudocounts(study: Study) -> str:
+    """A warning where plain EM may choose a pseudocount that a penalised method does not have."""
+    by_label = {label: {s.method.pseudocount for s in study.settings if s.label == label} for label in study.labels}
+    if all(by_label[BASE] <= found for found in by_label.values()):
+        return ""
+    return (
+        " Plain EM has more pseudocounts to choose from, and penalties have strengths instead. Where plain EM chose a"
+        " pseudocount that penalties do not have, part of the difference comes from that."
+    )
 
 
 def report_plain(title: str, about: str, study: Study, records: Sequence[RunRecord]) -> Report:
@@ -294,7 +305,7 @@ def report_stopping(study: Study, records: Sequence[RunRecord]) -> Report:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table of the paper, or beside it: the study that it needs, and what it says about the records."""
+    """One table, of the paper or in addition to it: the study that it needs, and how it summarises the records."""
 
     study: Callable[[ReproduceOptions], Study]
     report: Callable[[Study, Sequence[RunRecord]], Report]
@@ -335,4 +346,4 @@ STUDIES = {
     "study-stopping": _models("study-stopping", report_stopping),
     "study-weights": _models("study-weights", report_weights),
 }
-"""Those by the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""
+"""The studies of the protocol `fair`; study-clean, -test-noise, -ensembles, -stopping and -weights share their runs."""

@@ -61,7 +61,7 @@ class Chosen:
         return self.spread(name).mean
 
     def pairs(self, other: Chosen, name: str) -> list[tuple[float, float]]:
-        """A score of each run beside that of the other's run with the same seed, over the seeds that both have."""
+        """Pairs of the scores of two methods for the same seed, over the seeds that both have."""
         others = dict(zip(other.seeds, other.values(name), strict=True))
         return [(a, others[s]) for s, a in zip(self.seeds, self.values(name), strict=True) if s in others]
 
@@ -133,7 +133,7 @@ class Paired:
     mean: float
     std: float | None
     p: float | None
-    """Of the two-sided paired t-test; None for fewer than two common seeds."""
+    """The p-value of the two-sided paired t-test; None for fewer than two common seeds."""
 
     seeds: int
 

@@ -84,10 +84,10 @@ class Report:
 
     columns: tuple[str, ...]
     values: tuple[Record, ...] = field(repr=False)
-    """The same numbers unrounded, one row for each, for the CSV file."""
+    """The numbers without rounding, one row for each, for the CSV file."""
 
     findings: tuple[str, ...] = ()
-    """What came out, in sentences; each stands alone."""
+    """The findings, in sentences that can be read separately."""
 
 
 def mark_best(numbers: Sequence[Number]) -> list[Number]:

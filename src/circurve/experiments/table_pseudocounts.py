@@ -117,7 +117,7 @@ CLAIMS: dict[str, tuple[Test, str]] = {
     ),
     f"global is the paper's within {CLOSE:g} (large sets)": (
         lambda case: _near(case, "global"),
-        "The paper's global column lies lower than the penalty alone leads to.",
+        "The paper's global column is lower than the penalty alone explains.",
     ),
 }
 """Claim -> how to test it on a case, and why it holds or does not."""
@@ -147,7 +147,7 @@ def report_pseudocounts(study: Study, records: Sequence[RunRecord]) -> Report:
         "Every method has one strength: nothing is chosen by validation log-likelihood.",
         "The reason after a claim is our explanation, not a measurement.",
         f"Claim by pseudocount: on how many data sets it holds, of those it is about. Global and gated: mu = {MU:g}. "
-        "The pseudocount is for each sum node and batch, shared out among its edges; it is the same for all methods of "
+        "The pseudocount is for each sum node and batch, divided among its edges; it is the same for all methods of "
         "a column. Concentration, depth and reversals are those of vanilla.",
         "Reversals: the share of pairs of nodes that T and t put in opposite orders.",
         *provenance(records),
@@ -224,7 +224,7 @@ def _anatomy_table(cases: Sequence[Case]) -> Table:
         *("data set", "pseudocount", "nodes of\n99.99 % of T", "of t", "nodes of\n99 % of T", "of t"),
         *("T in the\nupper half", "reversals", "largest t", "sharpness"),
     )
-    return Table(heads, tuple(rows), "Where the trace sits after plain EM")
+    return Table(heads, tuple(rows), "Where the trace is after plain EM")
 
 
 def _values(case: Case) -> Record:

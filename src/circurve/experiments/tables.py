@@ -143,7 +143,7 @@ class _Line:
 
 
 def report_b(study: Study, records: Sequence[RunRecord]) -> Report:
-    """The paper's table of test log-likelihoods (B), or of data fractions (C), ours beside it."""
+    """The paper's table of test log-likelihoods (B), or of data fractions (C), with our numbers next to it."""
     heads = ("data set", "rows") if study.name == "table-c" else ("data set",)
     lines = _lines(records, len(heads) > 1)
     tables = (
@@ -166,7 +166,7 @@ def report_b(study: Study, records: Sequence[RunRecord]) -> Report:
 
 
 def _lines(records: Sequence[RunRecord], shares: bool) -> list[_Line]:
-    """shares: with the share of the training rows, and beside the paper's table of them."""
+    """shares: with the share of the training rows, and compared with the paper's table of them."""
     cases: dict[tuple[str, float], dict[str, Chosen]] = {}
     for chosen in choose_all(records):
         cases.setdefault((chosen.dataset, chosen.fraction), {})[chosen.label] = chosen

@@ -179,7 +179,7 @@ class Reading:
     """One way to read the paper."""
 
     column: str
-    """Whose numbers of the paper stand beside it: global or gated."""
+    """Which column of the paper it is compared with: global or gated."""
 
     method: Global | Gated
     text: str
@@ -208,7 +208,7 @@ READINGS = {
     "global+data": Reading("global", Global(MU, mu_scale="data"), "the same against the counts of all rows"),
     "global+smoothed": Reading("global", Global(MU, pseudocount=0.1), "the same with a pseudocount of 0.1"),
 }
-"""Label -> what it stands for."""
+"""Label -> what it means."""
 
 READINGS_COLUMNS = (
     *("dataset", "reading", "mean", "std", "seeds", "mu", "minus_vanilla", "p_value"),
@@ -227,7 +227,7 @@ def study_readings(options: ReproduceOptions) -> Study:
 
 
 def report_readings(study: Study, records: Sequence[RunRecord]) -> Report:
-    """Each reading's difference to plain EM beside that of the paper, and which one comes nearest to it."""
+    """Each reading's difference to plain EM compared with that of the paper, and which one is nearest to it."""
     rows = choose_rows([record for record in records if not is_failed(record)])
     values = tuple(
         _reading_values(name, label, row) for name, row in rows.items() for label in READINGS if label in row
@@ -301,7 +301,7 @@ def _findings(values: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _table(rows: dict[str, dict[str, Chosen]], values: Sequence[Record]) -> Table:
-    """A line for each reading, a column for each data set; the paper's own line stands above those of its column."""
+    """A line for each reading, a column for each data set; the paper's own line is above those of its column."""
     shown: dict[tuple[str, str], Record] = {(v["reading"], v["dataset"]): v for v in values}
     lines: list[tuple[Cell, ...]] = [
         (

@@ -4,7 +4,7 @@ Figure 6 is one circuit, drawn by use, by local curvature and by contribution, a
 two-dimensional example: three trainings from one start, on the plane in which they move most.
 
 Coordinates of that plane are free to take any value: s = sqrt(theta) for each sum weight, the mean m and the log
-standard deviation log(v) / 2 for each Gaussian input. A point stands for the parameters
+standard deviation log(v) / 2 for each Gaussian input. A point represents the parameters
 
     theta_nc = s_nc^2 / sum_c' s_nc'^2,    m,    v = exp(2 log sd),
 
@@ -53,7 +53,8 @@ PREFERRED = "nltcs"
 """The paper does not say which circuit it draws; this one is small enough to see every unit."""
 
 MAX_UNITS = 20_000
-"""Larger circuits are drawn with the mean of each node in the trees, and so many of their units in the plane."""
+"""Larger circuits are drawn with the mean of each node in the trees, and with at most this many of their units in the
+plane."""
 
 
 def decomposition_data(options: ReproduceOptions, records: list[RunRecord], progress: Callable[[str], None]) -> Record:
@@ -339,7 +340,7 @@ def to_coordinates(params: Params) -> Array:  # -> (R, P)
 
 
 def from_coordinates(points: Array, like: Params) -> Params:  # (N, P) -> a fleet of N runs
-    """The parameters that points stand for, shaped, placed and typed as those of `like`."""
+    """The parameters that points represent, with the shapes, device and type of those of `like`."""
     count = len(points)
     layers = [*like.weights, *(layer[..., 0] for layer in like.inputs), *(layer[..., 1] for layer in like.inputs)]
     sizes = [layer[0].numel() for layer in layers]

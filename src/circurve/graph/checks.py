@@ -36,7 +36,7 @@ def topological_order(roots: Sequence[Node], nodes: Sequence[Node] | None = None
         _walk(root, order)
     for node in nodes or ():
         if node not in order:
-            raise StructureError(f"{name_of(node, nodes or ())}: no root reaches it")
+            raise StructureError(f"{name_of(node, nodes or ())}: it is not below any root")
     return tuple(order)
 
 
@@ -55,7 +55,7 @@ def _walk(root: Node, done: dict[Node, None]) -> None:
             done[node] = None
             stack.pop()
         elif child in path:
-            raise StructureError(f"{name_of(child)}: it is among its own descendants (a cycle)")
+            raise StructureError(f"{name_of(child)}: it is its own descendant (a cycle)")
         elif child not in done:
             stack.append(child)
 
@@ -86,13 +86,13 @@ def check_scopes(order: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[in
     for root in roots[1:]:
         if scopes[root] != first:
             raise StructureError(
-                f"{name_of(root, order)} and {name_of(roots[0], order)} are both roots, but differ in variables "
+                f"{name_of(root, order)} and {name_of(roots[0], order)} are both roots, but have different variables: "
                 f"{_variables(scopes[root] ^ first)}"
             )
     variables = first.bit_length()
     if first.bit_count() != variables:
         absent = ~first & ((1 << variables) - 1)
-        raise StructureError(f"no input has variables {_variables(absent)}: number the columns from 0 without gaps")
+        raise StructureError(f"no input has variables {_variables(absent)}: number the variables from 0 without gaps")
     return tuple(sizes), variables
 
 
@@ -106,7 +106,7 @@ def _scope(node: Node, scopes: dict[Node, int], order: Sequence[Node]) -> int:
             if other != scope:
                 raise StructureError(
                     f"{name_of(node, order)} is not smooth: children {name_of(node.children[0], order)} and "
-                    f"{name_of(child, order)} differ in variables {_variables(scope ^ other)}"
+                    f"{name_of(child, order)} have different variables: {_variables(scope ^ other)}"
                 )
         elif isinstance(node, Product):
             if scope & other:

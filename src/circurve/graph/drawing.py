@@ -19,8 +19,8 @@ MAX_DRAWN = 150
 
 GAP, ROW, MARGIN = 24.0, 78.0, 26.0
 RADIUS, HALF_BOX = 15.0, 13.0
-BESIDE = 44.0
-"""Room for the number of units beside a node."""
+COUNT_WIDTH = 44.0
+"""Space for the number of units next to a node."""
 
 LETTER = 7.0
 """The width of a letter, about."""
@@ -84,10 +84,10 @@ def _label(node: Node, names: Sequence[str] | None) -> str:
 
 
 def _width(node: Node, label: str) -> float:
-    """Of its shape with the text beside or in it."""
+    """The width of a node's shape, with the text in it or next to it."""
     if isinstance(node, Input):
-        return max(len(label) * LETTER + 16, BESIDE)
-    return 2 * (RADIUS + BESIDE / 2)
+        return max(len(label) * LETTER + 16, COUNT_WIDTH)
+    return 2 * (RADIUS + COUNT_WIDTH / 2)
 
 
 def _levels(nodes: Sequence[Node], roots: Sequence[Node]) -> dict[Node, int]:

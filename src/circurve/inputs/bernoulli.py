@@ -60,7 +60,7 @@ class Bernoulli(Family):
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:
         """logit p = 4 (u - u') with u, u' uniform, whatever the column holds.
 
-        Units that start around the mean of a sparse column are nearly alike, and EM ends in a worse optimum.
+        Units that start around the mean of a sparse column are nearly alike, and EM finds a worse optimum.
         """
         draw = torch.rand(2, units, 1, generator=generator, dtype=torch.float64)
         return torch.sigmoid(4 * (draw[0] - draw[1]))

@@ -65,7 +65,7 @@ class Categorical(Family):
         return wrong_whole_value(column, self.states - 1)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """Probabilities lie in [0, 1] and sum to one."""
+        """Probabilities are from 0 to 1 and sum to one."""
         error = (parameters.sum(-1) - 1).abs()
         wrong_sum = None if bool((error <= 1e-4).all()) else "the probabilities of a unit do not sum to one"
         return wrong_probability(parameters) or wrong_sum
@@ -75,7 +75,7 @@ class Categorical(Family):
         return parameters.clamp_min(SMALLEST_FREE[parameters.dtype]).log()
 
     def from_free(self, free: Tensor) -> Tensor:
-        """The softmax, with nothing below SMALLEST_FREE."""
+        """The softmax, with a minimum of SMALLEST_FREE."""
         return torch.softmax(free, dim=-1).clamp_min(SMALLEST_FREE[free.dtype])
 
     def initialize(self, column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:

@@ -56,7 +56,7 @@ def wrong_whole_value(column: np.ndarray, largest: int = LARGEST_WHOLE) -> str |
 def wrong_probability(parameters: Tensor) -> str | None:
     """Say that a probability is none, or None."""
     inside = (parameters >= 0) & (parameters <= 1)
-    return None if bool(inside.all()) else "a probability lies outside [0, 1]"
+    return None if bool(inside.all()) else "a probability is not between 0 and 1"
 
 
 def to_logit(probability: Tensor) -> Tensor:

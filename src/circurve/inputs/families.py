@@ -71,7 +71,7 @@ def register_family(kind: Own) -> Own:
     known = FAMILIES.get(given.name)
     if known is not None and (given.name in BUILT_IN or _full_name(known) != _full_name(given)) and known is not given:
         raise OptionError(
-            f"the name {given.name!r} of {given.__qualname__} is taken by {_full_name(known)}: give it another one"
+            f"the name {given.name!r} of {given.__qualname__} is used by {_full_name(known)}: choose another name"
         )
     FAMILIES[given.name] = given
     return kind
@@ -118,8 +118,8 @@ def family_from_json(document: Mapping[str, Any]) -> Family:
     name, options = document["name"], {key: value for key, value in document.items() if key != "name"}
     kind = FAMILIES.get(name) if isinstance(name, str) else None
     if kind is None:
-        own = "; if it is one of your own, call circurve.register_family first"
-        raise FileFormatError(f"unknown input family {shortened(name)}; known are {', '.join(sorted(FAMILIES))}{own}")
+        own = "; if it is your own family, call circurve.register_family first"
+        raise FileFormatError(f"unknown input family {shortened(name)}; there are {', '.join(sorted(FAMILIES))}{own}")
     expected = {f.name: f for f in fields(cast("Any", kind))}
     unknown = sorted(options.keys() - expected.keys())
     missing = sorted(key for key, f in expected.items() if f.default is MISSING and key not in options)

@@ -54,16 +54,17 @@ class Family(ABC):
         return self
 
     def check_units(self, units: int) -> str | None:
-        """Say why an input of this family cannot have so many units, or None; only Indicator minds."""
+        """Why an input of this family cannot have this many units; None if it can. Only Indicator restricts the
+        number."""
         return None
 
     @abstractmethod
     def check_values(self, column: np.ndarray) -> str | None:
-        """Say what is wrong with the observed values of a column (no missing ones in it), or None if all fit."""
+        """What is wrong with the observed values of a column (without missing ones); None if all fit."""
 
     @abstractmethod
     def check_parameters(self, parameters: Tensor) -> str | None:  # (..., P)
-        """Say what is wrong with parameters, or None."""
+        """What is wrong with parameters; None if nothing is."""
 
     @abstractmethod
     def to_free(self, parameters: Tensor) -> Tensor:  # (..., P) -> (..., Q)
@@ -138,7 +139,8 @@ class Family(ABC):
 
     @abstractmethod
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """log P_k(low_n <= x <= high_n), (R, G, K, N), in the dtype of the parameters; LOG_ZERO where that is zero.
+        """log P_k(low_n <= x <= high_n), (R, G, K, N), in the dtype of the parameters; LOG_ZERO for a probability of
+        zero.
 
         parameters: (R, G, K, P); low, high: (R or 1, G, N), floating, -inf and inf for open ends. A family with finite
         support returns `common.support_log_mass(...)`.

@@ -21,7 +21,7 @@ LARGEST = 1e18
 """Values and means stay within +-LARGEST, so that squares of differences are finite in float32."""
 
 SMALLEST_VARIANCE, LARGEST_VARIANCE = 1e-30, 1e30
-"""No variance lies beyond: far from the ends of float32."""
+"""The range of variances: far from the ends of float32."""
 
 NEAREST = 1e-6
 """How close to `min_variance`, as a share of it, a variance may be for gradient descent: log 0 has no derivative."""
@@ -83,12 +83,13 @@ class Gaussian(Family):
         """Means within +-LARGEST, variances positive and finite."""
         mean, variance = parameters[..., 0], parameters[..., 1]
         if not bool((mean.abs() <= LARGEST).all()):
-            return f"a mean lies outside [-{LARGEST:g}, {LARGEST:g}]"
+            return f"a mean is not between -{LARGEST:g} and {LARGEST:g}"
         positive = (variance >= SMALLEST_VARIANCE) & variance.isfinite()
         return None if bool(positive.all()) else f"a variance is not finite or below {SMALLEST_VARIANCE:g}"
 
     def to_free(self, parameters: Tensor) -> Tensor:
-        """The mean, and the logarithm of how far the variance lies above `min_variance`, at least NEAREST times it."""
+        """The mean, and the logarithm of the distance of the variance from `min_variance`, at least NEAREST times
+        it."""
         mean, variance = parameters.unbind(-1)
         above = (variance - self.min_variance).clamp_min(NEAREST * self.min_variance)
         return torch.stack([mean, above.log()], dim=-1)
@@ -135,7 +136,7 @@ class Gaussian(Family):
         """Mix the unit's distribution with that of its data, share a of them, and take the mixture's moments.
 
         m~ and v~ are the moments of the data, and a = step uses / (uses + pseudocount): the pseudocount acts as
-        that many observations of the unit's present distribution. With d = m~ - m,
+        that many observations of the unit's current distribution. With d = m~ - m,
 
             m' = m + a d,    v' = (1-a) v + a v~ + a (1-a) d^2,
 

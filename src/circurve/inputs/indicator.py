@@ -1,4 +1,4 @@
-"""Indicator inputs: each unit stands for one value of the column."""
+"""Indicator inputs: each unit represents one value of the column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Indicator"]
 
 @dataclass(frozen=True)
 class Indicator(Family):
-    """Units that stand for one value each: p_k(x) = 1 if x = values[k], else 0; no parameters.
+    """Units that represent one value each: p_k(x) = 1 if x = values[k], else 0; no parameters.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Indicator(Family):
         return wrong_whole_value(column)
 
     def check_parameters(self, parameters: Tensor) -> str | None:
-        """There are none; but the axis before the last must be the units."""
+        """There are no parameters, but the axis before the last must be the units."""
         if parameters.dim() < 2:
             return f"indicator parameters need the axes (units, 0), not {tuple(parameters.shape)}"
         return self.check_units(parameters.shape[-2])
@@ -92,7 +92,7 @@ class Indicator(Family):
         return x.new_empty((*x.shape[:-1], 0, x.shape[-1]))
 
     def received(self, statistics: Tensor) -> Tensor:
-        """Zero: without features nothing is known, and there is nothing to move."""
+        """Zero: without features there are no statistics and no parameters to change."""
         return statistics.new_zeros((*statistics.shape[:-1], 1))
 
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class Indicator(Family):
         return parameters.new_zeros(parameters.shape[:-1])
 
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """0 where the unit's value lies in the interval, LOG_ZERO elsewhere."""
+        """0 if the unit's value is in the interval, LOG_ZERO otherwise."""
         value = tensor_of(self.values, low).unsqueeze(-1)  # (K, 1)
         outside = (value < low.unsqueeze(-2)) | (value > high.unsqueeze(-2))  # (R or 1, G, K, N)
         return (outside.to(parameters.dtype) * LOG_ZERO).expand(*parameters.shape[:3], -1)

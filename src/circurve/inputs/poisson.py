@@ -28,7 +28,7 @@ SMALL_MASS = 1e-12
 """Intervals of less mass are added up term by term: a difference of two gamma functions has lost too many digits."""
 
 TAIL_TERMS = 256
-"""Terms of such a sum. An interval of less mass than SMALL_MASS lies at least 7 standard deviations from the rate, or
+"""Terms of such a sum. An interval of less mass than SMALL_MASS is at least 7 standard deviations from the rate, or
 is narrow; for rates up to 1000 each term is then at most 0.82 of the one before: what is left out is below 1e-20."""
 LARGEST_LOG_RATE = 60.0
 """Gradient descent keeps the rate between exp(-60) and exp(60), well within float32."""
@@ -91,7 +91,7 @@ class Poisson(Family):
     def maximize(self, parameters: Tensor, statistics: Tensor, pseudocount: Tensor, step: Tensor) -> Tensor:
         """rate~ = (total + pseudocount rate) / (uses + pseudocount), at least RATE_FLOOR.
 
-        The pseudocount acts as that many observations of the unit's present distribution.
+        The pseudocount acts as that many observations of the unit's current distribution.
         """
         uses, total = statistics[..., :1], statistics[..., 1:]  # (R, G, K, 1)
         weight = uses + pseudocount
@@ -114,8 +114,8 @@ class Poisson(Family):
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """A difference of regularised incomplete gamma functions, in float64: P(x <= h) = Q(h + 1, rate).
 
-        The difference is taken in the tail where the interval lies. Where it is too small for that, the probabilities
-        are added up from the end next to the rate, each from the one before.
+        The difference is taken in the tail that contains the interval. Where it is too small for that, the
+        probabilities are added up from the end next to the rate, each from the one before.
         """
         rate = parameters[..., :1].double()  # (R, G, K, 1)
         first = low.double().ceil().clamp_min(0).unsqueeze(-2)

@@ -1,6 +1,6 @@
 """Circurve models as PyJuice circuits.
 
-PyJuice wants sums and products in turns, and units in blocks whose size is a power of two. So
+PyJuice needs sums and products in turn, and units in blocks whose size is a power of two. So
 
 - products of products become one product of all their factors;
 - a sum of sums gets a product of one factor in between, and a root that is not a sum a sum that passes it on;
@@ -73,7 +73,7 @@ class _Export:
         self.factors = _factors(circuit)
         self.size = _block_size(circuit)
         self.made: dict[Node, Any] = {}  # inputs and sums
-        self.products: dict[Node, Any] = {}  # what stands for a node below a sum
+        self.products: dict[Node, Any] = {}  # what represents a node below a sum
 
     def root(self) -> Any:
         for node in self.circuit.nodes:
@@ -139,7 +139,7 @@ class _Export:
 
 
 def _factors(circuit: Circuit) -> dict[Node, list[_Factor]]:
-    """For each node the factors of the product that stands for it below a sum: itself, unless it is a product."""
+    """For each node the factors of the product that represents it below a sum: itself, unless it is a product."""
     found: dict[Node, list[_Factor]] = {}
     for node in circuit.nodes:
         if not isinstance(node, Product):

@@ -35,7 +35,7 @@ def family_from(distribution: Any, units: int, parameters: Array | None, label: 
     name = type(distribution).__name__
     if name not in READERS:
         known = ", ".join(READERS)
-        raise StructureError(f"{label}: the distribution {name} has no counterpart in Circurve; {known} have one")
+        raise StructureError(f"{label}: the distribution {name} does not exist in Circurve; it has {known}")
     width = int(distribution.num_parameters())
     if parameters is None and width:
         raise ParameterError(f"{label}: no parameters yet; call init_parameters on the root, or compile the circuit")
@@ -53,7 +53,7 @@ def family_to(family: Family, parameters: Array, distributions: Any, label: str)
     writer = WRITERS.get(type(family))
     if writer is None:
         known = ", ".join(kind.__name__ for kind in WRITERS)
-        raise StructureError(f"{label}: {family!r} has no counterpart in PyJuice; {known} have one")
+        raise StructureError(f"{label}: {family!r} does not exist in PyJuice; it has {known}")
     return writer(family, parameters, distributions, label)
 
 

@@ -56,7 +56,7 @@ def from_pyjuice(root: Any, untie: bool = False) -> Model:
             raise
         problem = f"{type(error).__name__}: {cut(str(error))}"
         raise StructureError(
-            f"the circuit of PyJuice is not whole: its edges or parameters do not fit ({problem})"
+            f"the PyJuice circuit is incomplete: its edges or parameters do not fit together ({problem})"
         ) from error
 
 
@@ -68,7 +68,7 @@ def _children_first(root: Any) -> list[Any]:
         node = stack[-1]
         child = None if node in done else next(path.setdefault(node, iter(node.chs)), None)
         if child in path:
-            raise StructureError(f"{child!r}: it is among its own descendants (a cycle)")
+            raise StructureError(f"{child!r}: it is its own descendant (a cycle)")
         if child is not None:
             stack.append(child)
             continue
@@ -127,7 +127,9 @@ class _Import:
 
     def _sum(self, node: Any, label: str) -> Node:
         if hasattr(node, "external_params"):
-            raise StructureError(f"{label}: its parameters come from outside for each sample; Circurve has no such sum")
+            raise StructureError(
+                f"{label}: its parameters are given from outside for each sample; Circurve has no such sum"
+            )
         weights = _weights(node, self._owner(node, label), label)
         children = [self.nodes[child] for child in node.chs]
         if len(children) == 1 and weights.passes_on and self._only_carries(node):
@@ -137,7 +139,7 @@ class _Import:
         return made
 
     def _only_carries(self, node: Any) -> bool:
-        """Whether a sum stands where PyJuice puts the ones it adds: below products of a single child."""
+        """Whether a sum is in a place where PyJuice puts the sums it adds: below products of a single child."""
         parents = self.parents[node]
         return bool(parents) and all(parent.is_prod() and len(parent.chs) == 1 for parent in parents)
 
@@ -145,8 +147,8 @@ class _Import:
         """The node that holds a node's parameters."""
         if node.is_tied() and not self.untie:
             raise StructureError(
-                f"{label}: it shares its parameters with another node, which Circurve's nodes cannot; "
-                "untie=True gives each a copy"
+                f"{label}: it shares its parameters with another node, which is not possible in Circurve; pass "
+                f"untie=True to give each node a copy"
             )
         return node.get_source_ns()
 

@@ -41,7 +41,7 @@ def needs_choice(run: Run) -> bool:
 
 
 def candidates(run: Run) -> list[Run]:
-    """The runs that stand for a run: itself, or one for each strength and gate to choose from."""
+    """The runs to train for a run: itself, or one for each strength and gate to choose from."""
     method = run.method
     if isinstance(method, Vanilla):
         return [run]
@@ -118,6 +118,6 @@ def _warn_of_edge(best: FitResult, name: str) -> None:
         if mu == edge:
             further = ", ".join(f"{factor * edge:g}" for factor in more)
             warn_user(
-                f"{name}: mu='auto' chose {mu:g}, the {kind} strength that it tries, and one beyond may be better: "
-                f"try mu=Grid(({further}))"
+                f"{name}: mu='auto' chose {mu:g}, the {kind} strength that it tries; a strength outside this range "
+                f"may be better: try mu=Grid(({further}))"
             )

@@ -1,6 +1,6 @@
 """A member grown for a mixture that is there: EM for one more component with all others fixed.
 
-Beside a mixture p, a new member q with share a is the best for rows of weights c_n where
+Given a mixture p, a new member q with share a is the best for rows of weights c_n where
 
     L(a, q) = sum_n c_n log((1 - a) p(x_n) + a q(x_n))
 
@@ -41,7 +41,7 @@ __all__ = ["grow", "responsibilities"]
 Floats = NDArray[np.float64]
 
 SECOND_STEP = cosine(0.05, 0.005)
-"""The step of the second round, which goes on from the first one's member."""
+"""The step of the second round, which continues from the member of the first round."""
 
 SECOND_SHARE = 4
 """The second round has the epochs of the first divided by this."""
@@ -60,7 +60,7 @@ def responsibilities(mixture: Floats, member: Floats | float, share: float) -> F
 
 
 def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: EnsembleOptions) -> FitResult:
-    """One more member for a mixture of so many; two rounds of EM, each stopped by the held-out rows."""
+    """One more member for a mixture of `members` members; two rounds of EM, each stopped by the held-out rows."""
     assert rows.valid is not None
     note(f"member {plan.number}: grown on weighted rows, {plan.units} units", rows.progress)
     known = {name: _log_prob(mixture, table) for name, table in (("train", rows.train), ("valid", rows.valid))}

@@ -5,7 +5,7 @@
     DIR/epoch-000100.safetensors
     DIR/units-8/...                    a part: a training of its own within a longer one
 
-Files are written whole or not at all. Their tensors are those of the state; everything else stands as JSON in the
+Files are written whole or not at all. Their tensors are those of the state; everything else is JSON in the
 metadata entry `checkpoint`, with checksums of both. Nothing in them can run code.
 """
 
@@ -40,7 +40,7 @@ __all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints"]
 FORMAT, VERSION = "circurve checkpoint", 1
 
 KEPT = 2
-"""So many checkpoints are kept: should the last one be damaged, there is the one before."""
+"""How many checkpoints are kept: if the last one is damaged, the one before is used."""
 
 FACTS = "training.json"
 NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
@@ -49,7 +49,7 @@ NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
 def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[[], Facts]) -> None:
     """Make a folder that of this training; refuse one that belongs to another. None is no folder: nothing happens.
 
-    For trainings of several parts, whose checkpoints are in folders within it.
+    For trainings of several parts, whose checkpoints are in subfolders.
     """
     if folder is not None:
         _claim_together(Path(folder), {"function": function, **facts()})
@@ -113,7 +113,7 @@ def _read_facts(folder: Path) -> Facts | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
-        raise FileFormatError(f"{path} is damaged, or no file of Circurve; delete the folder to start again")
+        raise FileFormatError(f"{path} is damaged, or not a file of Circurve; delete the folder to start again")
     if document.get("version") != VERSION:
         raise FileFormatError(f"{path} was written by another version of Circurve; delete the folder to start again")
     return dict(facts)
@@ -139,7 +139,7 @@ class Checkpoints:
         return time.monotonic() - self._last >= (self.every.seconds or 0.0)
 
     def save(self, state: TrainerState) -> bool:
-        """Write a state and remove all but the newest ones. Without space or memory for it: a warning, and False.
+        """Write a state and remove all except the newest ones. Without space or memory for it: a warning, and False.
 
         Of several workers the first one writes.
         """
@@ -150,9 +150,13 @@ class Checkpoints:
             replace_file(self._path(state.epoch), _encoded(state))
         except (FileAccessError, MemoryError) as error:
             if not self._failed:
-                kept = "there is none before it" if self.saved is None else f"that of epoch {self.saved} is kept"
+                kept = (
+                    "there is no earlier checkpoint"
+                    if self.saved is None
+                    else f"the checkpoint of epoch {self.saved} is kept"
+                )
                 reason = str(error) or type(error).__name__
-                warn_user(f"no checkpoint after epoch {state.epoch}: {reason}; {kept}, and training goes on")
+                warn_user(f"no checkpoint after epoch {state.epoch}: {reason}; {kept}, and training continues")
             self._failed, self._last = True, time.monotonic()
             return False
         self.saved, self._last, self._failed = state.epoch, time.monotonic(), False
@@ -170,13 +174,15 @@ class Checkpoints:
                 state, environment = _decoded(path, device)
             except FileFormatError as error:
                 if place == len(epochs) - 1:
-                    raise FileFormatError(f"{error}; no other checkpoint is whole: delete {self.folder}") from error
-                warn_user(f"{error}; going back to the checkpoint of epoch {epochs[place + 1]}")
+                    raise FileFormatError(
+                        f"{error}; there is no other complete checkpoint: delete {self.folder}"
+                    ) from error
+                warn_user(f"{error}; using the earlier checkpoint of epoch {epochs[place + 1]}")
                 continue
             self.saved = state.epoch
             changed = differences(environment, _environment(device))
             if changed and not state.done:
-                warn_user(f"checkpoint {self.folder}: {'; '.join(changed)}; results agree to rounding only")
+                warn_user(f"checkpoint {self.folder}: {'; '.join(changed)}; results may differ by rounding")
             return state
         return None
 
@@ -184,13 +190,13 @@ class Checkpoints:
         return self.folder / f"epoch-{epoch:06}.safetensors"
 
     def _epochs(self) -> list[int]:
-        """Of the checkpoints that are there, newest first."""
+        """The epochs of the existing checkpoints, newest first."""
         found = (NAME.fullmatch(name) for name in os.listdir(self.folder))
         return sorted((int(match[1]) for match in found if match is not None), reverse=True)
 
 
 def _environment(device: torch.device) -> Facts:
-    """On what the last bits of a result depend, beside the training itself."""
+    """What the last bits of a result depend on, in addition to the training itself."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     facts = {"device": name, "torch": torch.__version__, "circurve": __version__, "platform": sys.platform}
     facts["workers"] = str(workers())

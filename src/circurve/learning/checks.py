@@ -43,4 +43,4 @@ def check_count(name: str, value: object, at_least: int) -> None:
 def check_step(value: object) -> None:
     """Refuse a step size outside (0, 1]."""
     if not is_number(value) or not 0 < value <= 1:  # type: ignore[operator]
-        raise OptionError(Argument("step_size"), f" must lie in (0, 1], not {value!r}")
+        raise OptionError(Argument("step_size"), f" must be above 0 and at most 1, not {value!r}")

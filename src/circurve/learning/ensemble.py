@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 SAME = 1e-6
 """Two mean log-likelihoods of one model that are relatively this close are those of the same rows."""
 
-ADVICE = "give valid= rows that no member was trained on, or weights='uniform'"
+ADVICE = "pass valid= with rows that no member was trained on, or weights='uniform'"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Candidate:
     name: str
     number: int
     train_ll: float | None = None
-    """Its mean log-likelihood on the rows that it was trained on, by which they are recognised."""
+    """The mean log-likelihood on the rows that the model was trained on, by which these rows are recognised."""
 
     epoch: int | None = None
     """The epoch of its training whose parameters it has."""
@@ -152,7 +152,7 @@ def ensemble_of(
         if weighting != "uniform":
             raise OptionError(f"weights={weighting!r} must be found on held-out rows: {ADVICE}")
         if size is not None and size < len(candidates):
-            raise OptionError(f"size={size} chooses members by held-out rows: {ADVICE.partition(',')[0]}")
+            raise OptionError(f"size={size} needs held-out rows to choose members: {ADVICE.partition(',')[0]}")
         return _unscored(candidates)
     scores = held_out_scores([candidate.model for candidate in candidates], valid, missing)
     refuse_training_rows(scores, candidates)
@@ -203,7 +203,7 @@ def _unscored(candidates: Sequence[Candidate]) -> Ensemble:
 
 
 def held_out_scores(models: Sequence[Model], valid: Any, missing: int | None = None) -> Scores:  # (M, N)
-    """Log-likelihoods of held-out rows; a value that training did not see counts as missing, with a warning."""
+    """Log-likelihoods of held-out rows; a value that was not seen in training counts as missing, with a warning."""
     given = as_table(valid, missing=missing)
     tables: list[tuple[Schema, Table]] = []
     rows = []

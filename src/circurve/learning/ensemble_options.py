@@ -21,26 +21,30 @@ __all__ = ["EnsembleKeywords", "EnsembleOptions", "split_options"]
 class EnsembleOptions:
     """Which members an ensemble has, and how they are mixed."""
 
-    members: int = option(8, "How many circuits are trained.")
-    units: int | tuple[int, ...] = option((32, 100), "States of each latent; members take them in turn.")
+    members: int = option(8, "How many circuits to train.")
+    units: int | tuple[int, ...] = option(
+        (32, 100), "Number of states of each hidden variable; members use several numbers in turn."
+    )
     trees: Literal["bootstrap", "same"] = option(
         "bootstrap",
-        "Chow-Liu trees of rows drawn at random with replacement, or one tree of all rows.",
+        "bootstrap: Chow-Liu trees of rows drawn with replacement; same: one tree of all rows.",
         python='With "bootstrap" the first tree is that of all rows too.',
     )
     weighting: Weighting = option("em", 'How weights are found: "em", "stacked" or "uniform" (`FleetResult.ensemble`).')
-    size: int | None = option(None, "Keep at most so many members, chosen by the likelihood of the held-out rows.")
+    size: int | None = option(None, "Keep at most this many members, chosen by the likelihood of the held-out rows.")
     boosted: int = option(
         0,
-        "So many of the members are grown one by one, on rows weighted by how badly the mixture so far explains them.",
+        "This many members are trained one after another, on rows weighted by how badly the mixture so far fits them.",
     )
-    joint_epochs: int = option(0, "Then train the whole mixture as one circuit for at most so many epochs.")
+    joint_epochs: int = option(0, "Then train the whole mixture as one circuit for at most this many epochs.")
     pseudocounts: float | tuple[float, ...] = option(
-        (SMOOTHING[0], SMOOTHING[-1]), "Added to each sum's counts in every step; members take them in turn."
+        (SMOOTHING[0], SMOOTHING[-1]), "Count added to each sum in every step; members use several numbers in turn."
     )
-    init: Initialization = option("prototypes", "Start around rows of the training data, or at random.")
-    folds: int = option(5, "With valid=False, the parts of the training rows that are held out in turn.")
-    seed: int = option(0, "Fixes all that is random; member i has the seed `seed` + i.")
+    init: Initialization = option(
+        "prototypes", "prototypes: place units around rows of the training data; random: start with random parameters."
+    )
+    folds: int = option(5, "With valid=False, the number of parts of the training rows; each part is held out once.")
+    seed: int = option(0, "Seed of all random numbers; member i has the seed `seed` + i.")
 
     def __post_init__(self) -> None:
         check_count("members", self.members, at_least=1)
@@ -48,7 +52,7 @@ class EnsembleOptions:
             given: Any = getattr(self, name)
             listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
             if not listed:
-                raise OptionError(f"{name} must name at least one, not {given!r}")
+                raise OptionError(f"{name} must list at least one, not {given!r}")
             for value in listed:
                 check_count(name, value, at_least=1) if kind is int else check_at_least_zero(name, value)
             object.__setattr__(self, name, listed)
@@ -60,9 +64,7 @@ class EnsembleOptions:
         for name, least in (("boosted", 0), ("joint_epochs", 0), ("folds", 2), ("seed", 0)):
             check_count(name, getattr(self, name), at_least=least)
         if self.boosted >= self.members:
-            raise OptionError(
-                f"boosted={self.boosted} of members={self.members}: at least one member must be there to improve on"
-            )
+            raise OptionError(f"boosted={self.boosted} must be less than members={self.members}")
 
     @property
     def all_units(self) -> tuple[int, ...]:

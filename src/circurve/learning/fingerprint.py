@@ -38,7 +38,7 @@ Facts: TypeAlias = dict[str, str]
 DIGEST = "sha256:"
 
 BLOCK = 1 << 26
-"""So many bytes of a table are digested at a time."""
+"""How many bytes of a table are digested at a time."""
 
 ELSEWHERE = ("device", "memory_budget", "checkpoint", "checkpoint_every")
 """Options that may change between two calls of one training."""
@@ -101,7 +101,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def text_digest(value: object) -> str:
-    """Of a value in words, where they would be long."""
+    """The digest of the description of a value, for long descriptions."""
     return DIGEST + hashlib.sha256(describe_value(value).encode()).hexdigest()
 
 
@@ -128,7 +128,7 @@ def _code_digest(code: Any) -> str:
 
 
 def circuit_digest(circuit: Circuit) -> str:
-    """Of the nodes with their families, masks and selections, and of the roots; names do not count."""
+    """The digest of the nodes with their families, masks and selections, and of the roots; names do not count."""
     position = {node: number for number, node in enumerate(circuit.nodes)}
     found = hashlib.sha256()
     for node in circuit.nodes:
@@ -151,7 +151,7 @@ def circuit_digest(circuit: Circuit) -> str:
 
 
 def _table_digest(source: RowSource) -> str:
-    """Of all that rows hold; of a stream also how it is shuffled. Batches that come as they like have a shape only."""
+    """The digest of all rows; for a stream also how it is shuffled. For batches of unknown order only the shape."""
     if isinstance(source, Table):
         return digest((source.values, source.observed, source.weights, source.labels, source.impossible))
     assert isinstance(source, Stream)
@@ -161,7 +161,7 @@ def _table_digest(source: RowSource) -> str:
 
 
 def digest(tensors: Iterable[Tensor | None]) -> str:
-    """Of the shapes, types and values of tensors."""
+    """The digest of the shapes, types and values of tensors."""
     found = hashlib.sha256()
     for tensor in tensors:
         if tensor is None:

@@ -51,11 +51,11 @@ def broken_steps(program: Program, params: Params, sums: EpochSums, methods: Seq
             found[place] = broken_parameter(program, params, place)
         elif count:
             samples = "1 training sample has" if count == 1 else f"{count} training samples have"
-            found[place] = f"no parameter is broken, but {samples} a log-probability of NaN"
+            found[place] = f"all parameters are finite, but {samples} a log-probability of NaN"
         elif isinstance(method, Gated) and math.isnan(sums.trace[place]):
-            found[place] = "no parameter is broken, but the curvature that its gates follow is NaN"
+            found[place] = "all parameters are finite, but the curvature that its gates follow is NaN"
         elif math.isnan(sums.train_ll(place)):
-            found[place] = "no parameter is broken, but the training log-likelihood is NaN"
+            found[place] = "all parameters are finite, but the training log-likelihood is NaN"
     return found
 
 
@@ -66,5 +66,5 @@ def broken_scores(scores: Mapping[str, Sequence[float]]) -> dict[int, str]:
         data = "validation" if name == "valid" else name
         for place, value in enumerate(values):
             if math.isnan(value):
-                found.setdefault(place, f"no parameter is broken, but the {data} log-likelihood is NaN")
+                found.setdefault(place, f"all parameters are finite, but the {data} log-likelihood is NaN")
     return found

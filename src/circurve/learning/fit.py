@@ -69,11 +69,11 @@ def fit(
     circuit : Circuit
         The structure, such as `hclt(data, units=32)`.
     train : array, tensor, list, data frame or Table
-        (N, V), NaN for missing; columns with names are put in order by them.
+        (N, V), NaN for missing; columns with names are ordered by name.
     valid : array, data frame, float or False, optional
-        Rows to choose by, or the share of the training rows to set aside, such as 0.1; False for none. None sets 10 %
-        aside if they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for
-        tables of at least 200 rows with fewer values than the circuit has parameters. `result.rows` lists the rows.
+        Rows to choose by, or the share of the training rows to hold out, such as 0.1; False for none. None holds 10 %
+        out if they are needed: for mu="auto", gate="auto", `by_overfitting`, patience and select="best", and for tables
+        of at least 200 rows with fewer values than the circuit has parameters. `result.rows` lists the rows.
     test : array or data frame, optional
         Rows to score only.
     weights, labels : array, optional
@@ -83,7 +83,7 @@ def fit(
     schema : Schema, optional
         What the columns mean. None is the circuit's own, or else the names of `train`. The model keeps it.
     unseen : {{"missing", "impossible", "error"}}, default "missing"
-        Values of `valid` and `test` that training did not see: "missing" leaves them out of the scores, with a
+        Values of `valid` and `test` that were not seen in training: "missing" leaves them out of the scores, with a
         warning; "impossible" makes the scores -inf; "error" refuses them.
     method : Vanilla, Global or Gated, default Vanilla()
         `Global(mu)` and `Gated(mu)` penalise curvature; mu="auto" chooses the strength by validation likelihood, with
@@ -112,7 +112,7 @@ def fit(
     DataError, OptionError
         If data or options do not fit; the message names the column or option.
     TrainingError
-        If parameters, statistics or likelihoods turn out not to be finite.
+        If parameters, statistics or likelihoods become infinite or NaN.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     Raises
     ------
     TrainingError
-        If all runs break. A single one that breaks stops with `result.failed` and a warning, and the others go on.
+        If all runs fail. A single run that fails stops with `result.failed` and a warning, and the others continue.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     check_validation(runs, settings, refit, possible=valid is not False)
     rows = prepare_source(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
     if refit and isinstance(rows, Stream):
-        raise OptionError("refit joins training and validation rows, which needs them in memory; not for streams")
+        raise OptionError("refit joins training and validation rows, which must be in memory; it cannot use a stream")
     held = hold_out(rows, circuit, runs, settings, valid)
     if "valid" in held.parts and progress is not False:
         say(held, rows)
@@ -279,7 +279,7 @@ def _refit(
     again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
-        warn_user(f"{failed}: {again.failure.reason}; it keeps what was chosen")
+        warn_user(f"{failed}: {again.failure.reason}; the model chosen before is kept")
         return replace(winner, stopped=again.stopped, failure=again.failure)
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped, rows=winner.rows)
@@ -313,7 +313,7 @@ def _same_structure(start: Model, circuit: Circuit) -> Program:
     if not isinstance(start, Model):
         raise OptionError(f"start must be a Model, not {type(start).__name__}")
     if start.circuit is not circuit:
-        raise OptionError("start: the model has another circuit; pass its own, model.circuit")
+        raise OptionError("start: the model has another circuit; pass model.circuit as the circuit")
     return start.program
 
 

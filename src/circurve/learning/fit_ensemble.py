@@ -47,7 +47,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
 
     Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
     validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
-    Joint training goes on with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
+    Joint training continues with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
     if it does not help. It and boosted members need validation rows. Ctrl-C ends the training and mixes the members
     that exist (`ensemble.stopped == "interrupted"`).
 
@@ -60,7 +60,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     train : array, tensor, list, data frame or Table
         As `fit` takes it.
     valid : array, data frame, float or False, optional
-        Held-out rows, or the share of the training rows to set aside; None is 10 %. False holds each of `folds` parts
+        Held-out rows, or the share of the training rows to hold out; None is 10 %. False holds each of `folds` parts
         of the training rows out in turn, weights the members by the rows that were held out, and trains them again on
         all rows for the median of their epochs: `folds` + 1 times the work.
     weights : array, optional
@@ -103,7 +103,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     table = align(table, schema, unseen="error")
     if valid is False:
         if chosen.boosted or chosen.joint_epochs:
-            raise OptionError("boosted and joint_epochs stop by validation rows: leave valid=False out")
+            raise OptionError("boosted and joint_epochs need validation rows: leave valid=False out")
         rows = Rows(table, None, schema, best_settings(training, table), callbacks, progress)
         claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
         return _cross_validated(rows, chosen)
@@ -147,7 +147,7 @@ def train_ensemble(rows: Rows, options: EnsembleOptions, pool: Sequence[Candidat
 def _any(trained: Trained) -> list[Candidate]:
     candidates = trained.candidates()
     if not candidates:
-        raise TrainingError("no member of the ensemble is left: all runs failed")
+        raise TrainingError("all runs of the ensemble failed")
     return candidates
 
 
@@ -204,7 +204,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     """Weights from rows that were held out in turn; then all members are trained again on all rows."""
     plans, count = plan_members(options), len(rows.train)
     if count < 2 * options.folds:
-        raise OptionError(f"{count} training rows are too few for folds={options.folds}: give valid=, or fewer folds")
+        raise OptionError(f"{count} training rows are too few for folds={options.folds}: pass valid=, or fewer folds")
     parts = np.array_split(np.random.default_rng(options.seed).permutation(count), options.folds)
     log_prob = np.full((len(plans), count), -np.inf)
     epochs: dict[tuple[int, int], list[int]] = {}
@@ -238,7 +238,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
 
 
 def _until(epoch: int) -> Callback:
-    """A callback that ends the training after so many epochs."""
+    """A callback that ends the training after this many epochs."""
 
     def stop(event: EpochEnd) -> bool:
         return event.epoch >= epoch

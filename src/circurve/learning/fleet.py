@@ -28,7 +28,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Fleet:
-    """All that a training knows between two epochs. Runs have numbers; active runs also have places, from 0 on.
+    """The whole state of a training between two epochs. Runs have numbers; active runs also have places, from 0 on.
 
     `kept`, `memories` and `best` are of the active runs, in the order of their places.
     """
@@ -74,7 +74,7 @@ class Fleet:
         )
 
     def without(self, finished: Mapping[int, Finished], steps: Steps | None) -> Fleet:
-        """The state once these active runs have stopped; `steps` go on with the others, None if there are none."""
+        """The state once these active runs have stopped; `steps` continue with the others; None if there are none."""
         places = [place for place, run in enumerate(self.active) if run not in finished]
         state = replace(
             self,

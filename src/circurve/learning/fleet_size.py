@@ -6,9 +6,9 @@ __all__ = ["MAX_RUNS", "MAX_WEIGHTS", "runs_at_once"]
 
 MAX_WEIGHTS = 100_000_000
 MAX_RUNS = 256
-"""A fleet has at most so many weights, and at most so many runs; one run is always allowed."""
+"""The largest number of weights of a fleet, and of its runs; one run is always allowed."""
 
 
 def runs_at_once(weights: int) -> int:
-    """The largest fleet of circuits with so many weights each."""
+    """The largest fleet of circuits with this many weights each."""
     return min(MAX_RUNS, max(1, MAX_WEIGHTS // max(1, weights)))

@@ -1,7 +1,8 @@
-"""Gates: from the curvature of all sum nodes to the share, in [0, 1], of the penalty that each one gets.
+"""Gates: functions that turn the curvature of all sum nodes into the share of the penalty, from 0 to 1, of each.
 
-A gate is a plain function of a `NodeCurvature`. The gates of this file work along the last axis, and so serve all runs
-of a fleet in one call; a user's own function is called for one run at a time with vectors, and its result is checked.
+A gate is a plain function of a `NodeCurvature`. The gates of this file work along the last axis, and so compute all
+runs of a fleet in one call; a user's own function is called for one run at a time with vectors, and its result is
+checked.
 
 Gates that put nodes in order (`rank`, `flow_local`, `top_fraction`) compare values rounded to about four digits, so
 that the order does not depend on a backend's last bits; see `rounded` in engine/numerics.py.
@@ -79,7 +80,8 @@ def log_norm(curvature: NodeCurvature) -> Tensor:
 
 
 def rank(curvature: NodeCurvature) -> Tensor:
-    """omega_n = the share of the other nodes with a smaller t^: evenly spread, blind to scale; ties share a rank."""
+    """omega_n = the share of the other nodes with a smaller t^: evenly spread, independent of scale; ties share a
+    rank."""
     return _rank(rounded(curvature.local))
 
 
@@ -97,13 +99,14 @@ def flow_local(curvature: NodeCurvature) -> Tensor:
 
 
 def unused_sharp(curvature: NodeCurvature) -> Tensor:
-    """omega_n = (1 - F^2_n / max F^2) t^_n / max t^: joint, for sharp nodes that hardly any sample relies on."""
+    """omega_n = (1 - F^2_n / max F^2) t^_n / max t^: joint, for sharp nodes that hardly any sample uses."""
     return (1 - _share_of_largest(curvature.flow_squared)) * _share_of_largest(curvature.local)
 
 
 @dataclass(frozen=True)
 class power:  # noqa: N801 - used like a function, printed like a record
-    """omega_n = (t^_n / max_m t^_m)^p: `max_norm` that spares nodes of middling curvature the more, the larger p."""
+    """omega_n = (t^_n / max_m t^_m)^p: like `max_norm`, but with a larger p, nodes of medium curvature get less
+    penalty."""
 
     p: float
 
@@ -124,7 +127,7 @@ class top_fraction:  # noqa: N801 - used like a function, printed like a record
 
     def __post_init__(self) -> None:
         if isinstance(self.q, bool) or not isinstance(self.q, int | float) or not 0 < self.q <= 1:
-            raise OptionError(f"top_fraction: q must lie in (0, 1], not {self.q!r}")
+            raise OptionError(f"top_fraction: q must be above 0 and at most 1, not {self.q!r}")
         if self.by not in ("local", "total"):
             raise OptionError(f"top_fraction: by must be 'local' or 'total', not {self.by!r}")
 
@@ -141,7 +144,7 @@ GATES: dict[str, Gate] = {gate.__name__: gate for gate in _PLAIN}
 
 
 def gate_name(gate: Gate | str) -> str:
-    """What `Gated(gate=...)` takes for this gate; a user's function goes by its own name."""
+    """What `Gated(gate=...)` takes for this gate; a user's function has its own name."""
     if isinstance(gate, str):
         return gate
     if isinstance(gate, power):
@@ -152,12 +155,12 @@ def gate_name(gate: Gate | str) -> str:
 
 
 def is_ours(gate: Gate) -> bool:
-    """Whether a gate is of this file: it then takes a whole fleet, and needs no check."""
+    """Whether a gate is from this file: it then computes a whole fleet at once, and needs no check."""
     return isinstance(gate, top_fraction | power) or any(gate is ours for ours in GATES.values())
 
 
 def apply_gate(gate: Gate, curvature: NodeCurvature) -> Tensor:  # (R, M) -> (R, M)
-    """Call a gate for a fleet: ours in one go, anybody else's run by run with a check of what comes back."""
+    """Call a gate for a fleet: a gate of this file in one call, any other run by run with a check of its result."""
     if is_ours(gate):
         return gate(curvature)
     parts = zip(curvature.local, curvature.total, curvature.flow_squared, strict=True)

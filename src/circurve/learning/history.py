@@ -85,7 +85,7 @@ Callback = Callable[[EpochEnd], bool | None]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run could not go on."""
+    """Why a run could not continue."""
 
     epoch: int  # the epoch in which it broke
     reason: str  # what broke first, such as "Sum 'root': a parameter is not finite"
@@ -105,9 +105,9 @@ class FitResult(_Scored):
     seconds: float  # of the whole fleet that the run was trained in
     sharpness: float | None  # mean trace of the Hessian over the training data; None unless `track=True`
     stopped: str  # why training ended: "epochs", "tolerance", "patience", "callback", "interrupted" or "failed"
-    # with mu="auto" or gate="auto": the results of all candidates, of which this one was chosen
+    # with mu="auto" or gate="auto": the results of all candidates, from which this one was chosen
     path: tuple[FitResult, ...] = field(default=(), repr=False)
-    # the numbers of the rows of the training table by what they were used for: "train" and, if set aside, "valid"
+    # the numbers of the rows of the training table by what they were used for: "train" and, if held out, "valid"
     rows: Mapping[str, NDArray[np.int64]] = field(default_factory=dict, repr=False, compare=False)
     # what broke, if `stopped` is "failed"; model and scores are then those of the last finite parameters
     failure: Failure | None = None
@@ -168,7 +168,7 @@ class FleetResult(Sequence[FitResult]):
         if by not in ("train_ll", "valid_ll", "test_ll"):
             raise OptionError(f"by must be 'train_ll', 'valid_ll' or 'test_ll', not {by!r}")
         if any(getattr(result, by) is None for result in self.results):
-            raise OptionError(f"by={by!r}, but the fleet was trained without that data")
+            raise OptionError(f"by={by!r}, but the fleet was trained without these rows")
         self.check_any_left()
         whole = [result for result in self.results if not result.failed]
         return max(whole, key=lambda result: float(getattr(result, by)))
@@ -183,7 +183,7 @@ class FleetResult(Sequence[FitResult]):
         weights: "em" gives the largest likelihood of these rows (a convex problem); "stacked" the same shrunk towards
         equal weights by as much as 5-fold cross-validation of these rows prefers, for when they are few; "uniform"
         gives all members the same weight, and needs no rows.
-        size: At most so many members, chosen one after the other by the likelihood of these rows.
+        size: The largest number of members, chosen one after the other by the likelihood of these rows.
         A member whose weight is below 0.001 is dropped, and the others are weighted again. Failed runs are left out.
         missing: a number that marks missing values in `valid`.
         """

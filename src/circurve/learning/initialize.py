@@ -23,10 +23,10 @@ Initialization: TypeAlias = Literal["random", "prototypes"]
 INITIALIZATIONS = ("random", "prototypes")
 
 ROWS = 20_000
-"""Inputs start from so many rows at most, evenly taken from all: enough for means and variances."""
+"""Inputs start from at most this many evenly spaced rows: enough for means and variances."""
 
 SHARE = 0.6
-"""How much of a prototype's distribution is its own row; the rest says nothing."""
+"""How much of a prototype's distribution is its own row; the rest is uninformative."""
 
 JITTER = 0.1
 """Units that share a row, or a value, still differ by about this much."""

@@ -54,11 +54,11 @@ class _Keeper:
 
 
 class Trainer:
-    """Trains a fleet. Runs that have stopped leave the fleet, so that the others go on faster.
+    """Trains a fleet. Runs that have stopped leave the fleet, so that the others continue faster.
 
     A run that breaks (a parameter, a statistic or a log-likelihood is not finite) leaves it too, with the parameters of
     its last whole epoch. The others repeat that epoch without it: a chunk with NaN can take another path through the
-    engine, and a run must not depend, not even in its last digit, on the runs beside it.
+    engine, and a run must not depend, not even in its last digit, on the other runs.
     """
 
     fleet: Fleet
@@ -113,7 +113,7 @@ class Trainer:
         self.fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
 
     def _resume(self, state: TrainerState) -> None:
-        """Go on from a state: with the same kind of backend, chunks, shuffles, gates and clock."""
+        """Continue from a state: with the same kind of backend, chunks, shuffles, gates and clock."""
         self.warned, self.started = state.warned, time.perf_counter() - state.seconds
         for seed, known in state.shuffles.items():
             self.shuffles[seed].set_state(known)
@@ -127,7 +127,7 @@ class Trainer:
         self.fleet = state.fleet(steps)
 
     def _state(self, epoch: int) -> TrainerState:
-        """All that decides how the training goes on after this epoch."""
+        """Everything that determines how the training continues after this epoch."""
         return TrainerState.of(epoch, self.fleet, self.shuffles, time.perf_counter() - self.started, self.warned)
 
     def _bind(self, params: Params, active: Sequence[int], backend: BackendName | None = None) -> Steps:
@@ -221,7 +221,7 @@ class Trainer:
         return reasons
 
     def _stop(self, reasons: Mapping[int, str | Failure], epoch: int) -> None:
-        """Put runs aside with the parameters of their best epoch, or of the given one; the others go on."""
+        """Stop runs, with the parameters of their best epoch or of the given one; the others continue."""
         if not reasons:
             return
         fleet, steps = self.fleet, None
@@ -239,7 +239,7 @@ class Trainer:
         self.fleet = fleet.without(finished, steps)
 
     def _fail(self, broken: Mapping[int, str], epoch: int) -> None:
-        """Put broken runs (place -> reason) aside; the others go back to the state before this epoch."""
+        """Stop failed runs (place -> reason); the others go back to the state before this epoch."""
         failures = {self.fleet.active[place]: Failure(epoch, reason) for place, reason in broken.items()}
         self.fleet.steps.plan.recall(self.fleet.memories)
         self._stop(failures, epoch - 1)
@@ -247,7 +247,9 @@ class Trainer:
             if len(self.runs) > 1:  # of a single run, the caller says it with an error
                 at = self.fleet.finished[run].epoch
                 source = "its initial parameters" if at == 0 else f"the parameters of epoch {at}"
-                warn_user(f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; it keeps {source}")
+                warn_user(
+                    f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; the run keeps {source}"
+                )
 
     def _interrupt(self, epoch: int) -> None:
         """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
@@ -274,7 +276,7 @@ class Trainer:
     def _warn(self, most: int) -> None:
         if most and not self.warned:
             self.warned = True
-            warn_user(f"{most} training samples have probability zero under the present parameters; EM leaves them out")
+            warn_user(f"{most} training rows have probability zero under the current parameters; EM ignores them")
 
     def _sharpness(self, params: Params, backend: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""

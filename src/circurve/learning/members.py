@@ -61,7 +61,7 @@ class Rows:
     test: Table | None = None
 
     def part(self, name: str) -> Rows:
-        """The same rows for one of several trainings, with checkpoints in a folder of its own."""
+        """The rows for one of several trainings, with its own folder of checkpoints."""
         return replace(self, settings=self.settings.part(name))
 
     def facts(self) -> Facts:

@@ -19,20 +19,24 @@ from circurve.learning.schedules import Schedule, by_overfitting
 
 __all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "describe"]
 
-PSEUDOCOUNT = "Added to each sum's counts in every step."
+PSEUDOCOUNT = "Count added to each sum in every step, to smooth its weights."
 MU = "Strength of the penalty of global and gated."
-SIMPLEX = "Scale the solution of each weight to sum 1, or solve for all weights of a sum together."
-PENALTY = "The paper's penalty, or the true trace."
-MU_SCALE = "mu against the counts of a batch, against their mean, or against those of all training rows."
+SIMPLEX = (
+    "normalize: solve for each weight alone, then scale the weights of a sum; exact: solve for all of them together."
+)
+PENALTY = "surrogate: the penalty of the paper; exact: the true trace."
+MU_SCALE = (
+    "What mu is compared with. count: the counts of a batch; mean: their mean; data: the counts of all training rows."
+)
 """The help texts of options that several methods have."""
 
 MAX_PSEUDOCOUNT = 1e18
-"""The largest pseudocount: beside counts of any data, float32 can still add it up."""
+"""The largest pseudocount. Its sum with the counts of any data does not overflow float32."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Strengths of which the best by validation likelihood is chosen; mu="auto" has a grid and a rule of its own.
+    """Strengths to try; validation likelihood chooses the best. mu="auto" has its own grid and its own rule.
 
     Parameters
     ----------
@@ -78,7 +82,7 @@ class Vanilla(_Shown):
     ----------
     pseudocount : float, default 0
         Added to the counts of each sum node in every M-step, shared evenly among its children; inputs get the same
-        for each unit. Small numbers such as 0.01 smooth; 0.1 and more can blur in batches of 200.
+        for each unit. Small numbers such as 0.01 smooth; 0.1 and more can smooth too much in batches of 200.
 
     Examples
     --------
@@ -158,9 +162,9 @@ class Gated(_Shown):
         weights near zero can dominate them. "flow_weighted" and "geometric" are its arithmetic and geometric mean
         weighted by the node's flow, and "clipped" is its mean with ratios r_c / max(theta_c, ratio_floor).
     gate_memory : float, default 0
-        The weight of the past in a running mean of the curvature, below 1; 0 takes the gates from each batch alone.
+        The weight of earlier batches in a running mean of the curvature, below 1; 0 uses each batch alone.
     pseudocount, simplex, penalty, mu_scale, multiplier : as in `Global`
-        Their meaning and defaults are the same.
+        With the same meaning and defaults.
     ratio_floor : float, default 1e-4
         For estimator="clipped".
     gates_from : {"batch", "epoch", "first"}, default "batch"
@@ -179,31 +183,34 @@ class Gated(_Shown):
     """
 
     mu: Strength = field(metadata={"help": MU})
-    gate: Gate | str = field(default=max_norm, metadata={"help": "How gated shares out the penalty."})
-    estimator: Estimator = option("mean_trace", "The curvature that gates go by.")
+    gate: Gate | str = field(default=max_norm, metadata={"help": "How gated distributes the penalty over the sums."})
+    estimator: Estimator = option("mean_trace", "The estimate of curvature that gates use.")
     gate_memory: float = option(
-        0.0, "Weight of the past in the curvature that gates go by, below 1; 0 takes each batch alone."
+        0.0,
+        "Weight of earlier batches in the curvature that gates use, from 0 to below 1; 0 uses the current batch only.",
     )
     pseudocount: float = option(0.0, PSEUDOCOUNT)
     simplex: Literal["normalize", "exact"] = option("normalize", SIMPLEX)
     penalty: Literal["surrogate", "exact"] = option("surrogate", PENALTY)
     mu_scale: Literal["count", "mean", "data"] = option("count", MU_SCALE)
     multiplier: float = 1.0
-    ratio_floor: float = option(RATIO_FLOOR, "Floor of the weights inside the ratios of the estimator clipped.")
+    ratio_floor: float = option(RATIO_FLOOR, "Smallest weight in the ratios of the estimator clipped.")
     gates_from: Literal["batch", "epoch", "first"] = option(
-        "batch", "Gates of each batch, of the whole epoch before, or of the first epoch."
+        "batch", "batch: gates of each batch; epoch: gates of the previous epoch; first: gates of the first epoch."
     )
 
     def __post_init__(self) -> None:
         _check_regularised(self)
         check_choice("estimator", self.estimator, ESTIMATORS)
         if not is_number(self.ratio_floor) or not 0 < self.ratio_floor <= 1:
-            raise OptionError(Argument("ratio_floor"), f" must lie in (0, 1], not {self.ratio_floor!r}")
+            raise OptionError(Argument("ratio_floor"), f" must be above 0 and at most 1, not {self.ratio_floor!r}")
         if not is_number(self.gate_memory) or not 0 <= self.gate_memory < 1:
-            raise OptionError(Argument("gate_memory"), f" must lie in [0, 1), not {self.gate_memory!r}")
+            raise OptionError(Argument("gate_memory"), f" must be from 0 to below 1, not {self.gate_memory!r}")
         check_choice("gates_from", self.gates_from, ("batch", "epoch", "first"))
         if self.gate_memory and self.gates_from != "batch":
-            raise OptionError(f"gate_memory has no effect with gates_from={self.gates_from!r}; leave one of them out")
+            raise OptionError(
+                f"gate_memory has no effect with gates_from={self.gates_from!r}; leave one of the two out"
+            )
         if self.gate != "auto":
             object.__setattr__(self, "gate", as_gate(self.gate))
 

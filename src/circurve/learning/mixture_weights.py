@@ -46,7 +46,7 @@ LEAST_WEIGHT = 1e-12
 """A weight of zero could not grow again."""
 
 LINE_STEPS = 50
-"""EM steps for the share of one member beside a fixed mixture."""
+"""EM steps for the share of one member that is added to a fixed mixture."""
 
 FOLDS, SEED = 5, 0
 """How "stacked" splits the held-out rows."""
@@ -74,7 +74,7 @@ class Scores:
 
     @cached_property
     def largest(self) -> Floats:  # (N,)
-        """max_m l_mn; 0 for a row that no member explains, which says nothing about the weights."""
+        """max_m l_mn; 0 for a row that has probability zero in every member; it has no effect on the weights."""
         top = self.log_prob.max(axis=0)
         return np.where(np.isfinite(top), top, 0.0)
 
@@ -108,7 +108,7 @@ def find_weights(scores: Scores, weighting: Weighting, start: Floats | None = No
     """The weights of the members: they sum to one.
 
     em: the maximum of L. uniform: 1/M. stacked: the maximum of L(w) + a sum_m log(w_m) / M, that is, EM with a
-    pseudocount of a times the rows' weight shared out evenly. a is chosen among `SHRINKAGE` and infinity (uniform
+    pseudocount of a times the rows' weight, divided evenly. a is chosen among `SHRINKAGE` and infinity (uniform
     weights) by 5-fold cross-validation of the held-out rows: the fewer they are, the nearer the weights to uniform.
     """
     uniform = np.full(scores.members, 1 / scores.members)
@@ -152,7 +152,7 @@ def _on_simplex(weights: Floats) -> Floats:
 
 
 def _best_shrinkage(scores: Scores) -> float:
-    """The pseudocount with the best cross-validated likelihood; infinity stands for uniform weights."""
+    """The pseudocount with the best cross-validated likelihood; infinity means uniform weights."""
     rows = scores.log_prob.shape[1]
     folds = np.array_split(np.random.default_rng(SEED).permutation(rows), FOLDS)
     if rows < FOLDS:
@@ -187,7 +187,7 @@ def without_negligible(scores: Scores, weighting: Weighting, members: Sequence[i
 def forward_selection(scores: Scores, size: int, weighting: Weighting) -> list[int]:
     """At most `size` members: from the best single one on, the one that raises the likelihood most, while one does.
 
-    A candidate is tried with its best share beside the mixture so far (with uniform weights, with the share 1/(k+1));
+    A candidate is tried with its best share in the mixture so far (with uniform weights, with the share 1/(k+1));
     then all members so far are weighted again.
     """
     chosen = [int(np.argmax(scores.mean(scores.log_prob)))]

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 BLOCK = 1 << 18
-"""So many edges are updated at a time: what a CPU writes between two passes is then still in its cache."""
+"""How many edges are updated at a time, so that what a CPU writes between two passes is still in its cache."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def regularised_weights(sums: LayerSums, pseudocount: Tensor | None, penalty: Pe
     """theta~ of `Global` and `Gated` (see simplex.py), at least WEIGHT_FLOOR.
 
     The exact penalty is in force if the sums have second moments. Works in the precision of the counts: all terms of
-    the formulas are positive, so that nothing but rounding is lost.
+    the formulas are positive, so the only error is rounding.
     """
     used = _used(sums.counts.sum(-1, keepdim=True))
     multiplier = penalty.multiplier
@@ -143,7 +143,7 @@ def _used(flow: Tensor) -> Tensor | None:  # (R, G, K, 1)
 
 
 def _smoothed(counts: Tensor, mask: Tensor | None, pseudocount: Tensor) -> Tensor:  # (R, G, K, C)
-    """Counts with the pseudocount shared out among existing edges."""
+    """Counts with the pseudocount divided among existing edges."""
     pseudocount = pseudocount.to(counts.dtype)
     if mask is None:
         return counts + pseudocount / counts.shape[-1]

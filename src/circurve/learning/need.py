@@ -1,4 +1,4 @@
-"""The memory that a training cannot do without, known before it is taken."""
+"""The memory that a training needs, computed before it is allocated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from circurve.learning.options import PRECISIONS, Run, Settings
 __all__ = ["training_need"]
 
 COPIES = 4
-"""Of each run's parameters: the present ones, their statistics, the next ones, and those of the best epoch."""
+"""Copies of each run's parameters: the current ones, their statistics, the next ones, and those of the best epoch."""
 
 DRAWN = 8
 """Bytes of a starting parameter, drawn in float64."""
@@ -23,7 +23,7 @@ ROW_NUMBER = 8
 
 
 def training_need(program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]) -> Need:
-    """What training these runs takes beside the buffers of a chunk, which follow what is left."""
+    """What training these runs takes, without the buffers of a chunk, which are sized by the rest of the memory."""
     starts = len({(run.seed, run.init) for run in runs})
     curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)
     each = PRECISIONS[settings.precision].itemsize * (COPIES + curved) * len(runs)

@@ -23,14 +23,14 @@ LITERAL = re.compile(r"Literal\[(.*?)\]")
 """A choice in a type, which docstrings show as {'a', 'b'}."""
 
 AFTER = "refit"
-"""The options of training stand before this one, and those of a run before them."""
+"""The options of training come before this one, and those of a run before them."""
 
 
 def option(default: T, help: str, *, python: str = "", shown: str | None = None) -> T:
     """A field of a record of options.
 
-    help: one or two sentences for Python and the command line alike; python: more words for Python; shown: what stands
-    for the default where that is None.
+    help: one or two sentences for Python and the command line alike; python: more words for Python; shown: the text for
+    a default that is None.
     """
     made: T = field(default=default, metadata={"help": help, "python": python, "shown": shown})
     return made

@@ -38,13 +38,13 @@ class Run:
     method : Vanilla, Global or Gated, default Vanilla()
         How sum weights are estimated.
     seed : int, default 0
-        Fixes everything that is random.
+        Seed of all random numbers.
     step_size : float or schedule, optional
         How far a step goes; None takes that of the fleet.
     label : str, optional
         What messages and tables call the run; None is its number in the fleet.
     init : {"random", "prototypes"}, default "random"
-        Start at random, or with each unit around a row of the training data.
+        random: start with random parameters; prototypes: place each unit around a row of the training data.
 
     Examples
     --------
@@ -54,14 +54,14 @@ class Run:
     """
 
     method: Method = field(default_factory=Vanilla)
-    seed: int = option(0, "Fixes all that is random.")
+    seed: int = option(0, "Seed of all random numbers.")
     step_size: float | Schedule | None = None
     label: str | None = None
     """What messages and tables call the run; None is its number in the fleet."""
 
     init: Initialization = option(
         "random",
-        "Start at random, or with each unit around a row of the training data.",
+        "random: start with random parameters; prototypes: place each unit around a row of the training data.",
         python='"random" or "prototypes".',
     )
 
@@ -90,52 +90,55 @@ class Settings:
     batch_size: int | None = option(
         200,
         "Rows in each step, or all of them.",
-        python="None is full-batch EM. An epoch's rows are shared out evenly among its batches: a last batch of a few "
-        "rows would move the parameters as far as a whole one does.",
+        python="None is full-batch EM. The rows of an epoch are divided evenly into batches, because a last batch of "
+        "only a few rows would move the parameters as far as a full one.",
     )
     step_size: float | Schedule | None = option(
         None,
-        "How far a step goes, alpha: a number in (0, 1], or a schedule over the training.",
+        "Step size alpha: a number above 0 and at most 1, or a schedule over the training.",
         python="None is 0.1 for mini-batches and 1 for the full batch.",
         shown="0.1; 1 for full batches",
     )
-    tolerance: float | None = option(None, "Stop when an epoch raises the training log-likelihood by less.")
-    patience: int | None = option(None, "Stop after so many epochs in which the validation got no better.")
+    tolerance: float | None = option(None, "Stop when an epoch raises the training log-likelihood by less than this.")
+    patience: int | None = option(None, "Stop after this many epochs without a better validation log-likelihood.")
     select: Literal["best", "last"] | None = option(
         None,
-        "Keep the epoch of the best validation log-likelihood, or the last one.",
+        "best: keep the epoch with the best validation log-likelihood; last: keep the last epoch.",
         python='None is "best" with validation data, else "last".',
         shown="best with validation data",
     )
-    device: str | torch.device = option("auto", "Where to compute.", python='"auto" is CUDA where there is one.')
+    device: str | torch.device = option(
+        "auto", "Where to compute.", python='"auto" uses CUDA if there is a CUDA device.'
+    )
     precision: Literal["float32", "float64", "tf32"] = option(
         "float32",
-        "The numbers to compute with; tf32 is for GPUs.",
+        "Precision of the computation; tf32 is for GPUs.",
         python="tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32.",
     )
     backend: BackendName = option(
         "auto",
-        "Which code computes.",
-        python='"reference" is plain torch, "fused" insists on the CUDA kernels, "auto" takes the fastest that can '
+        "Which backend computes.",
+        python='"reference" is plain torch, "fused" is the CUDA kernels, "auto" selects the fastest that can '
         "compute the circuit.",
     )
     memory_budget: int | None = option(
         None,
-        "Bytes for parameters, data, shuffles and buffers.",
-        python="More is refused before it is taken. None is what is free, and a share of it for buffers.",
-        shown="what is free",
+        "Memory limit for parameters, data, shuffles and buffers.",
+        python="In bytes; checked before memory is allocated. None is the free memory, and a share of it for buffers.",
+        shown="free memory",
     )
     track: bool = option(False, "Measure sharpness and gates in every epoch.")
     checkpoint: str | PathLike[str] | None = option(
         None,
-        "A folder for checkpoints: the same call again continues from there.",
-        python="The result is that of a training without a break, bit by bit on the same device with as many threads; "
-        "a training that is done returns its result at once. Another training is refused.",
+        "A folder for checkpoints. The same call again continues from the last checkpoint.",
+        python="On the same device with as many threads, the result equals bit by bit that of a training without a "
+        "break. If the training is finished, the result is returned at once. A checkpoint of another training is an "
+        "error.",
     )
     checkpoint_every: str = option(
         "5min",
-        "How often a checkpoint is written, at the end of an epoch: a time (30s, 5min, 2h) or a number of epochs "
-        "(10 epochs).",
+        "How often to write a checkpoint: a time (30s, 5min, 2h) or a number of epochs (10 epochs). It is written at "
+        "the end of an epoch.",
     )
 
     def __post_init__(self) -> None:
@@ -160,11 +163,11 @@ class Settings:
         return cls(**options)
 
     def options(self) -> TrainingOptions:
-        """The same as keywords, for `fit` and `fit_fleet`."""
+        """The settings as keywords, for `fit` and `fit_fleet`."""
         return cast("TrainingOptions", {own.name: getattr(self, own.name) for own in fields(self)})
 
     def part(self, name: str) -> Settings:
-        """The same options for one of several trainings, whose checkpoints lie in a folder of their own."""
+        """The options for one of several trainings, with its own folder of checkpoints."""
         return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
 
     @property

@@ -49,26 +49,26 @@ def check_same_training(facts: Mapping[str, str], device: torch.device) -> None:
     _together(lambda: dist.all_gather(counts, own[:1]))
     if len({int(count) for count in counts}) > 1:
         raise OptionError(
-            "the workers of the process group train different things: the number of runs or tables differs"
+            "the workers of the process group have different arguments: the number of runs or tables differs"
         )
     found = [torch.zeros_like(own) for _ in range(workers())]
     _together(lambda: dist.all_gather(found, own))
     different = [name for place, name in enumerate(names, 1) if len({int(one[place]) for one in found}) > 1]
     if different:
         raise OptionError(
-            f"the workers of the process group train different things ({', '.join(different[:3])}): "
+            f"the workers of the process group have different arguments ({', '.join(different[:3])}): "
             "give all of them the same arguments"
         )
 
 
 def wait_for_workers() -> None:
-    """Go on when all workers are here."""
+    """Wait until all workers have reached this point."""
     if workers() > 1:
         _together(dist.barrier)
 
 
 class ParallelSteps(PlainSteps):
-    """Step by step, on any backend, with the samples of each batch shared out among the workers."""
+    """Step by step, on any backend, with the samples of each batch divided among the workers."""
 
     def _e_step(self, rows: Tensor | None) -> Statistics:
         if rows is None:
@@ -102,7 +102,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _mapped(value: Record, new: Iterator[Tensor | None]) -> Record:
-    """The same record with other tensors, taken in the order of `_tensors`; zeros in place of None."""
+    """A copy of the record with other tensors, in the order of `_tensors`; zeros instead of None."""
     found: Any = value
     if isinstance(value, Tensor):
         tensor = next(new)
@@ -121,7 +121,8 @@ def _together(work: Any) -> None:
         work()
     except RuntimeError as error:
         raise WorkerError(
-            f"worker {worker()} of {workers()} lost another worker, and the training ends ({_first_line(error)})",
+            f"worker {worker()} of {workers()} lost the connection to another worker; training stops "
+            f"({_first_line(error)})",
             "; with ",
             Argument("checkpoint"),
             " the same call continues, with any number of workers",

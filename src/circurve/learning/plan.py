@@ -79,7 +79,7 @@ class Plan:
         )
 
     def remember(self, earlier: Plan, kept: Sequence[int]) -> None:
-        """Take over the running curvature of a plan of which only the runs `kept` go on."""
+        """Take over the running curvature of another plan; only the runs `kept` continue."""
         for old in earlier.gated:
             for new in self.gated:
                 if old.key == new.key:

@@ -15,7 +15,7 @@ __all__ = ["note", "progress_bar"]
 
 
 def note(text: str, shown: bool | None) -> None:
-    """One line on standard error about what goes on, where a progress bar would be shown."""
+    """One line of progress on standard error, if a progress bar would be shown."""
     if _visible(shown):
         print(f"circurve: {text}", file=sys.stderr)
 

@@ -1,7 +1,7 @@
 """Parts of a fleet, or fleets of a study, as tasks of a Ray cluster.
 
 A task gets what it needs as one record, and asks for as many cores as torch uses here, or for a GPU. Ray runs a task
-again when its worker or node is lost; a part of a fleet depends on nothing but its record, so the result is the same.
+again when its worker or node is lost; a part of a fleet depends only on its record, so the result is the same.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_engine(engine: object, prepared: Mapping[str, RowSource], start: objec
     }
     wrong = next((name for name, given in refused.items() if given), None)
     if wrong is not None:
-        raise OptionError(f"engine='ray' does not go with {wrong}; use engine='local'")
+        raise OptionError(f"engine='ray' cannot be combined with {wrong}; use engine='local'")
     return "ray"
 
 
@@ -83,7 +83,7 @@ def train_on_ray(task: FleetTask, train: Callable[[FleetTask], FleetResult]) -> 
 
 
 def _cuts(count: int, parts: int) -> list[tuple[int, int]]:
-    """Where the parts of so many runs begin and end, as equal as can be."""
+    """Where the parts of a fleet of this many runs begin and end; parts are as equal as possible."""
     parts = max(1, min(parts, count))
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
@@ -124,7 +124,7 @@ def _result(ray: Any, task: Any, number: int) -> Any:
         error.cause.add_note(f"in a task of Ray: {error}")
         raise error.cause from None
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError) as error:
-        lost = f"part {number + 1} was lost {MAX_RETRIES + 1} times with its worker ({type(error).__name__})"
+        lost = f"the worker of part {number + 1} was lost {MAX_RETRIES + 1} times ({type(error).__name__})"
         raise TrainingError(f"{lost}; give workers more memory, or train fewer runs at once") from None
 
 

@@ -32,7 +32,7 @@ SMOOTHING = (0.003, 0.01, 0.03)
 """Pseudocounts for each sum and batch of 200 rows, to choose from or to mix."""
 
 BEST_EPOCHS, SMALL_EPOCHS, SMALL_ROWS = 150, 100, 5000
-"""Epochs, and those on fewer than SMALL_ROWS training rows: such a table is learned by heart sooner."""
+"""Epochs, and those on fewer than SMALL_ROWS training rows: EM memorises such a table sooner."""
 
 
 LARGE_ROWS, FEWEST_EPOCHS = 20_000, 20
@@ -40,7 +40,7 @@ LARGE_ROWS, FEWEST_EPOCHS = 20_000, 20
 
 
 def best_epochs(rows: int) -> int:
-    """How long to train on so many rows."""
+    """How many epochs to train on this many rows."""
     if rows < SMALL_ROWS:
         return SMALL_EPOCHS
     return max(FEWEST_EPOCHS, min(BEST_EPOCHS, BEST_EPOCHS * LARGE_ROWS // rows))
@@ -97,7 +97,7 @@ class RecordRecipe:
     joint: JointRecipe = JOINT
 
     def units_of_members(self, chosen: int) -> tuple[int, ...]:
-        """The numbers of units that members take in turn, if the best single circuit has so many."""
+        """The numbers of units that members use in turn, if the best single circuit has this many."""
         multiples = (max(1, round(factor * chosen)) for factor in self.member_multiples)
         return tuple(sorted({*self.member_units, *multiples}))
 

@@ -86,7 +86,7 @@ class warm_up:  # noqa: N801
     def __post_init__(self) -> None:
         check_at_least_zero("warm_up: value", self.value)
         if not is_number(self.until) or not 0 <= self.until <= 1:
-            raise OptionError(f"warm_up: until must lie in [0, 1], not {self.until!r}")
+            raise OptionError(f"warm_up: until must be from 0 to 1, not {self.until!r}")
 
     def __call__(self, progress: float) -> float:
         return self.value if progress >= self.until else self.value * progress / self.until

@@ -51,7 +51,7 @@ class Roots:
     degree: int
 
     def slope(self, multiplier: Tensor, theta: Tensor) -> Tensor:
-        """-d theta / d log lambda: of lambda theta^d = N theta^(d-1) + a constant, hence lambda theta >= N."""
+        """-d theta / d log lambda: of lambda theta^d = N theta^(d-1) + a constant, so lambda theta >= N."""
         scaled = multiplier * theta
         steepness = (self.degree * scaled).sub_(self.counts, alpha=self.degree - 1)
         return scaled.mul_(theta).div_(steepness.clamp_min_(LIMITS[theta.dtype].smallest_normal))
@@ -61,7 +61,8 @@ def quadratic(counts: Tensor, strength: Tensor) -> Roots:
     """theta = [N + sqrt(N^2 + 4 lambda m N)] / (2 lambda); counts: (..., C), strength m: (..., 1).
 
     Sums of positive terms only: no cancellation. The root of a product is taken as a product of roots: no underflow.
-    Each theta is at least N / lambda and at least sqrt(m N / lambda), and at most their sum: hence the start.
+    Each theta is at least N / lambda and at least sqrt(m N / lambda), and at most their sum; the start follows from
+    this.
     """
     part = counts.sqrt()
 
@@ -79,8 +80,8 @@ def cubic(counts: Tensor, part: Tensor) -> Roots:
     With theta = (N / lambda) y the equation is y^2 (y - 1) = kappa, kappa = w^3 lambda^2 / N^3 >= 0. Its left side
     grows strictly from 0 at y = 1 to infinity, so there is exactly one root y >= 1; Cardano's formula gives it as
     y = 1/3 + a + 1/(9 a), a^3 = 1/27 + kappa/2 + sqrt(kappa/2 (kappa/2 + 2/27)), again without cancellation.
-    Where the count vanishes beside the moment, theta = w / lambda^(1/3) + N / (3 lambda) to rounding.
-    Each theta is at least N / lambda and at least w / lambda^(1/3), and at most their sum: hence the start.
+    If the count vanishes next to the moment, theta = w / lambda^(1/3) + N / (3 lambda) to rounding.
+    Each theta is at least N / lambda and at least w / lambda^(1/3), and at most their sum; the start follows from this.
     """
     limits = LIMITS[counts.dtype]
     per_count = part / counts.clamp_min(limits.smallest_normal)

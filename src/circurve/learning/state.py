@@ -45,7 +45,7 @@ class Sizes:
 
     @classmethod
     def of(cls, steps: Steps) -> Sizes:
-        """Those that steps have now."""
+        """The current sizes of the steps."""
         scorer = steps.scorer
         return cls(steps.chunk, steps.backend.max_samples, scorer.chunk, scorer.backend.max_samples)
 
@@ -57,7 +57,8 @@ class Sizes:
 
 @dataclass(frozen=True)
 class TrainerState:
-    """All that decides how a training goes on after a whole epoch. Nothing in it is changed by later steps."""
+    """Everything that determines how a training continues after a complete epoch. Nothing in it is changed by later
+    steps."""
 
     epoch: int  # the last whole one
     seconds: float  # of training so far
@@ -103,7 +104,7 @@ class TrainerState:
         return not self.active
 
     def fleet(self, steps: Steps) -> Fleet:
-        """The fleet that goes on with these steps, which were made for `kept`."""
+        """The fleet that continues with these steps, which were made for `kept`."""
         kept = steps.snapshot()
         return Fleet(
             active=self.active,

@@ -27,7 +27,7 @@ class Totals:
     values: Tensor  # (ROWS, R) float64
 
     ROWS = 5
-    """Log-likelihood, weight, impossible samples, broken samples, trace."""
+    """Log-likelihood, weight, samples of probability zero, samples that give NaN, trace."""
 
     def add(self, sums: Statistics) -> None:
         """Another batch."""

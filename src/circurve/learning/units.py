@@ -38,7 +38,7 @@ Units: TypeAlias = int | Sequence[int] | Literal["auto"]
 """A number of units, those to choose from, or "auto" for `UNITS_GRID`."""
 
 WORSE_IN_A_ROW = 2
-"""So many sizes that are worse than the best one end the search."""
+"""The search ends after this many sizes that are worse than the best one."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def units_grid(units: Units) -> tuple[int, ...]:
         return UNITS_GRID
     listed = sorted(set(units)) if isinstance(units, Iterable) else [units]
     if not listed:
-        raise OptionError(f"units must name at least one number, not {units!r}")
+        raise OptionError(f"units must list at least one number, not {units!r}")
     for number in listed:
         check_count("units", number, at_least=1)
     return tuple(listed)
@@ -109,7 +109,7 @@ def choose_units(grid: Sequence[int], train: Callable[[int], Sequence[FitResult]
             break
     chosen = max(path, key=lambda tried: tried.valid_ll)  # the smallest of equals
     if chosen.best is None:
-        raise failure or TrainingError("all runs failed, with every number of units")
+        raise failure or TrainingError("all runs failed, for every number of units")
     result = chosen.best
     if result.stopped != "interrupted" and any(other.stopped == "interrupted" for other in path[-1].results):
         result = replace(result, stopped="interrupted")
@@ -162,7 +162,7 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     units : "auto", int or sequence of int, default "auto"
         "auto" is 4, 8, 16, 32, 64, 128, 256; or the numbers to choose from.
     valid : array, data frame or float, optional
-        Held-out rows, or the share of the training rows to set aside; None is 10 %.
+        Held-out rows, or the share of the training rows to hold out; None is 10 %.
     test : array or data frame, optional
         Rows to score only.
     weights, missing, schema : as in `fit`
@@ -172,7 +172,7 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     init : {{"prototypes", "random"}}, default "prototypes"
         Start around rows of the training data, or at random.
     seed : int, default 0
-        Fixes everything that is random.
+        Seed of all random numbers.
     callbacks, progress : as in `fit`
         What happens around the training.
     {settings}
@@ -198,7 +198,7 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     refuse_unknown(options, signature(fit_units).parameters, "fit_units")
     grid = units_grid(units)
     if valid is False:
-        raise OptionError("fit_units chooses by validation rows: leave valid=False out to set some aside")
+        raise OptionError("fit_units needs validation rows: leave valid=False out, and some rows are held out")
     table = as_table(train, weights=weights, missing=missing)
     schema = schema or infer_schema(table)
     held = held_out(align(table, schema, unseen="error"), valid, schema, missing)

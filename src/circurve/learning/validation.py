@@ -1,4 +1,4 @@
-"""Rows set aside for validation where none are given: when, how many, and which."""
+"""Rows held out for validation if none are given: when, how many, and which."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["FEWEST_ROWS", "HeldOut", "check_validation", "hold_out", "say", "set
 Source = TypeVar("Source", bound=RowSource)
 
 SHARE = 0.1
-"""Of the training rows, set aside unless a share is given."""
+"""The share of the training rows that is held out, unless a share is given."""
 
 FEWEST_ROWS, FEWEST_ROWS_UNASKED = 10, 200
 """Fewer rows are not split; without a need for validation rows, only tables of FEWEST_ROWS_UNASKED rows are."""
 
 SEED = 760_218_834
-"""Which rows are set aside does not depend on the seeds of the runs: all runs are compared on the same rows.
+"""Which rows are held out does not depend on the seeds of the runs: all runs are compared on the same rows.
 
-Nor should it depend on the data: rows that were themselves drawn with the seed of the split would be set aside by the
+Nor should it depend on the data: rows that were themselves drawn with the seed of the split would be held out by the
 numbers that made them, the smallest ones say. People do not choose this seed.
 """
 
@@ -69,9 +69,11 @@ def set_aside(train: Source, share: float = SHARE) -> HeldOut[Source]:
     if not 0 < share < 1:
         raise OptionError(f"valid must be data, a share of the training rows between 0 and 1, or False, not {share!r}")
     if isinstance(train, Stream) and train.reader.access == "sequence":
-        raise OptionError(f"rows of a {train.reader.name} cannot be set aside, their order may change: give valid=")
+        raise OptionError(
+            f"rows of a {train.reader.name} cannot be held out, because their order may change: pass valid="
+        )
     if count < FEWEST_ROWS:
-        raise OptionError(f"{count} training rows are too few to set some aside for validation: give valid=")
+        raise OptionError(f"{count} training rows are too few to hold some out for validation: pass valid=")
     kept, held, _ = split_rows(np.arange(count), valid=share, test=0.0, seed=SEED)
     assert held is not None
     parts = {"train": cast("Source", train.rows(kept)), "valid": cast("Source", train.rows(held))}
@@ -79,11 +81,11 @@ def set_aside(train: Source, share: float = SHARE) -> HeldOut[Source]:
 
 
 def say(held: HeldOut[Any], train: RowSource) -> None:
-    """One line on standard error about the rows that were set aside."""
+    """One line on standard error about the rows that were held out."""
     rows = len(held.rows["valid"])
     print(
-        f"circurve: {rows:,} of {len(train):,} training rows are set aside for validation (result.rows); "
-        "valid=False trains on all",
+        f"circurve: {rows:,} of {len(train):,} training rows are held out for validation (result.rows); pass "
+        f"valid=False to train on all rows",
         file=sys.stderr,
     )
 
@@ -91,10 +93,12 @@ def say(held: HeldOut[Any], train: RowSource) -> None:
 def check_validation(runs: Sequence[Run], settings: Settings, refit: bool, possible: bool) -> None:
     """Refuse what needs validation data where there can be none, and what a refit would take them away from."""
     if refit and any(_follows_validation(run) for run in runs):
-        raise OptionError("refit trains on the validation data too, but mu=by_overfitting(...) is driven by them")
+        raise OptionError(
+            "refit trains on the validation rows too, but mu=by_overfitting(...) needs them to measure overfitting"
+        )
     need = _need(runs, settings)
     if need is not None and not possible:
-        raise OptionError(f"{need}: give valid=, or leave valid=False out to set some rows aside")
+        raise OptionError(f"{need}: pass valid=, or leave valid=False out, and some rows are held out")
 
 
 def _need(runs: Sequence[Run], settings: Settings) -> str | None:

@@ -52,7 +52,7 @@ def circuit_panels(
     if isinstance(parents, Model | FitResult):
         parents, quantities, units, marks = _measured(parents, x)
     if quantities is None or units is None:
-        raise OptionError("circuit_panels needs quantities= and units= beside parents, or a Model with x=")
+        raise OptionError("circuit_panels needs parents, quantities= and units=, or a Model with x=")
     figure = Figure(figsize=(PAGE, PAGE * 1.06), layout="constrained")
     values = {name: [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in quantities[name]] for name in PANELS}
     drawing = lay_out(parents, values["flow_squared"], PAGE / 2)
@@ -105,7 +105,7 @@ def part_letters(ax: Axes) -> None:
 
 
 def _places(text: Text, ring: Circle) -> list[Array]:
-    """Where the letter stands, and the places around its ring, the nearest first."""
+    """The position of the letter, and the places around its ring, the nearest first."""
     centre = np.asarray(ring.center, dtype=np.float64)
     x, y = _at(text) - centre
     turned = [(math.cos(a) * x - math.sin(a) * y, math.sin(a) * x + math.cos(a) * y) for a in TURNS[1:]]

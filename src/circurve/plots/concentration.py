@@ -45,7 +45,7 @@ def concentration(
     x: Any = None,
 ) -> Figure:
     """One panel for each data set (or model): the share of the sum of T^ ("total"), t^ ("local", or the name of
-    an estimator, as "geometric") or F^2 ("flow") that the largest nodes hold. Marks, and the numbers beside them, show
+    an estimator, as "geometric") or F^2 ("flow") that the largest nodes hold. Marks, and the numbers next to them, show
     which share of the nodes holds 90, 99 and 99.99 %.
 
     panels: a `Model` or `FitResult` with the data `x` to measure it on, a `FleetResult` (a panel for each run), a
@@ -92,7 +92,7 @@ def _draw(ax: Axes, curves: Sequence[Points], by: By, width: float) -> None:
 
 
 def _mark(ax: Axes, curves: Sequence[Points], by: By) -> None:
-    """Marks on the curves, and which share of the nodes they stand for, below the diagonal, where no curve comes."""
+    """Marks on the curves, and the share of the nodes at each, below the diagonal, where there is no curve."""
     keys = []
     for level, marker in MARKERS.items():
         reached = 100 * float(np.mean([_reaches(curve, level) for curve in curves]))

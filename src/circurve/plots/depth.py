@@ -1,4 +1,4 @@
-"""Where in the circuit a quantity sits: its share by partitions of the sum depth."""
+"""Where in the circuit a quantity is: its share by partitions of the sum depth."""
 
 from __future__ import annotations
 

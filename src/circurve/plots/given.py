@@ -78,7 +78,7 @@ def curves_of(given: Any) -> Mapping[str, Mapping[str, ArrayLike]]:
         if result.history:
             grouped.setdefault(result.run.label or describe(result.run.method), []).append(result)
     if not grouped:
-        raise OptionError("there is no epoch to draw: the training ended before its first one")
+        raise OptionError("there is no epoch to draw: the training ended before the first epoch")
     return {label: _splits(members) for label, members in grouped.items()}
 
 
@@ -139,9 +139,7 @@ def scores_by_mu(fleet: FleetResult) -> tuple[str, Scores, dict[str, dict[float,
             label = describe(method).partition(",")[0]
             found.setdefault(label, {}).setdefault(float(method.mu), []).append(score)
     if not found:
-        raise OptionError(
-            "there is no strength to draw: the fleet has no run of Global(mu) or Gated(mu) that ended well"
-        )
+        raise OptionError("there is no strength to draw: the fleet has no run of Global(mu) or Gated(mu) that finished")
     levels = {label: np.array(scores) for label, scores in plain.items()}
     return split, levels, {label: {mu: np.array(s) for mu, s in by.items()} for label, by in found.items()}
 

@@ -36,8 +36,8 @@ def landscape(
 
     axes: two names and the coordinates along each, (X,) and (Y,). surfaces[name]: (Y, X). paths[method]: points (P, 2)
     in the order in which they were reached; a star marks the first, a symbol the last. ends[name][method]: the value
-    that a training really ended with, written beside its last point: the plane passes by the parameters themselves.
-    log: the surfaces with a logarithmic scale.
+    that a training really ended with, written next to its last point: the plane does not contain the parameters
+    themselves. log: the surfaces with a logarithmic scale.
     """
     if len(axes) != 2:
         raise OptionError(f"a landscape has two axes, not {len(axes)}")
@@ -104,7 +104,7 @@ def _path(ax: Axes, label: str, path: Array, number: int) -> None:
 
 
 def _end_values(ax: Axes, places: Mapping[str, Array], values: Mapping[str, float]) -> None:
-    """Numbers beside the ends of the paths, on the side with more room, moved up where they would cover each other."""
+    """Numbers next to the ends of the paths, on the side with more room, moved up where they would cover each other."""
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     least = bottom
     for label in sorted(values, key=lambda label: float(places[label][1])):

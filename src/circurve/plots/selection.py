@@ -35,7 +35,7 @@ def node_selection(
         changes, fractions = changes_of(panels)
         panels = {"": changes}
     if fractions is None:
-        raise OptionError("node_selection needs fractions= beside panels, or a FleetResult")
+        raise OptionError("node_selection needs panels and fractions=, or a FleetResult")
     figure, axes = grid_of_panels(len(panels))
     for ax, (name, series) in zip(axes, panels.items(), strict=True):
         entitle(ax, name)

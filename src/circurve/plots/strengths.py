@@ -19,10 +19,10 @@ __all__ = ["strengths"]
 WORDS = {"valid": "validation", "test": "test", "train": "training"}
 
 MAX_LABEL = 18
-"""With labels of at most so many letters, three fit beside one another."""
+"""The longest labels, in letters, with which three panels fit next to each other."""
 
 SHIFT = 0.1
-"""How far lines stand beside one another, so that none hides another."""
+"""The distance between lines, so that none hides another."""
 
 
 def strengths(fleet: FleetResult) -> Figure:

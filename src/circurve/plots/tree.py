@@ -44,12 +44,12 @@ FILLED = 0.9
 """The part of the distance between neighbours that a node may cover."""
 
 MARGIN = 1.13
-"""Panels reach so far from their middle: nodes lie within 1."""
+"""Half of the width of a panel; the coordinates of nodes are from -1 to 1."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A letter beside one unit of one node."""
+    """A letter next to one unit of one node."""
 
     letter: str
     node: int
@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True, eq=False)
 class TreeDrawing:
-    """Where everything lies: the same for all panels."""
+    """The layout, which is the same for all panels."""
 
     parents: NDArray[np.int64]
     place: Array  # (V, 2)
@@ -69,7 +69,7 @@ class TreeDrawing:
     """For each node, which unit comes first, second...: cells are filled row by row."""
 
     by_unit: bool
-    """Whether each unit has a cell of its own; else a disc stands for all units of a node."""
+    """Whether each unit has its own cell; otherwise one disc represents all units of a node."""
 
 
 def tree_panels(
@@ -90,7 +90,7 @@ def tree_panels(
         tree = measured_tree(parents, x)
         parents, panels = tree.parents, {title: tree.by_node(name) for name, title in TITLES.items()}
     if panels is None:
-        raise OptionError("tree_panels needs panels= beside parents, or a Model with x=")
+        raise OptionError("tree_panels needs parents and panels=, or a Model with x=")
     width = PAGE / max(len(panels), 1)
     figure = Figure(figsize=(PAGE, width + 0.55), layout="constrained")
     units = {name: [np.atleast_1d(np.asarray(v, dtype=np.float64)) for v in values] for name, values in panels.items()}
@@ -136,7 +136,8 @@ def draw_tree(ax: Axes, drawing: TreeDrawing, values: Sequence[Array], marks: It
 
 
 def log_colours(values: Array) -> LogNorm:
-    """A logarithmic scale that all but one in a hundred at either end lie on; those take the colour of the end."""
+    """A logarithmic scale without the lowest and the highest hundredth of the values, which get the colours of its
+    ends."""
     positive = values[values > 0]
     if not positive.size:
         return LogNorm(0.1, 1, clip=True)
@@ -145,7 +146,7 @@ def log_colours(values: Array) -> LogNorm:
 
 
 def colour_scale(ax: Axes, coloured: ScalarMappable, label: str = "") -> None:
-    """What the colours mean, below the panel; pointed ends stand for all beyond."""
+    """What the colours mean, below the panel; pointed ends include all values beyond."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     scale = figure.colorbar(
@@ -215,7 +216,7 @@ def _outline(drawing: TreeDrawing, node: int) -> Patch:
 
 
 def _letter(ax: Axes, drawing: TreeDrawing, mark: Mark) -> None:
-    """Ring the unit (or its node), and put the letter beside it, away from the middle of the tree."""
+    """Ring the unit (or its node), and put the letter next to it, away from the middle of the tree."""
     centre, radius = drawing.place[mark.node], 0.8 * drawing.size
     if drawing.by_unit:
         cell = drawing.size / _side(len(drawing.order[mark.node]))

@@ -1,6 +1,6 @@
-"""Where the nodes of a rooted tree lie on paper: around the root, generation by generation, and evenly spread.
+"""The layout of a rooted tree on paper: around the root, generation by generation, and evenly spread.
 
-First each generation gets a ring of its own around the root: leaves share the circle evenly and a parent stands in the
+First each generation gets a ring of its own around the root: leaves share the circle evenly and a parent is in the
 middle of its leaves, so that no two edges cross. That leaves most of the disc empty and crowds the rest, so the nodes
 are then pushed apart, until neighbours keep the distance that the size of the tree allows, while edges pull gently on
 both ends. Every walk is a loop: a chain may be any length.

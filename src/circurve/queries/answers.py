@@ -109,7 +109,7 @@ def _one_frame(sheets: Sequence[Sheet], runs: NDArray[Any]) -> Any:
 
 
 def _repeated(like: Any, times: int) -> Any:
-    """The frame so many times, so that each run has its index; anything else as it is."""
+    """The frame repeated for each run, with the index of the run; anything else unchanged."""
     frame = as_narwhals(like)
     return like if frame is None else nw.concat([frame] * times).to_native()
 

@@ -60,7 +60,9 @@ def joined(target: Target, first: Evidence, second: Evidence) -> Evidence:
     twice = (_says(target, a) & _says(target, b)).any(0)  # (V, N)
     if bool(twice.any()):
         column, row = (int(i) for i in twice.nonzero()[0])
-        raise DataError(f"{target.label(column)}, row {row + 1}: it is both asked for and given")
+        raise DataError(
+            f"{target.label(column)}, row {row + 1}: this column is both asked for and given; leave it out on one side"
+        )
     runs = max(len(a.x), len(b.x))
     x = torch.where(a.observed > 0, a.x, b.x).expand(runs, -1, -1)
     observed = torch.maximum(a.observed, b.observed).expand(runs, -1, -1)
@@ -87,7 +89,7 @@ def _stretched(evidence: Evidence, rows: int) -> Evidence:
 
 
 def _says(target: Target, evidence: Evidence) -> Tensor:  # (R or 1, V, N) bool
-    """The cells of which something is known."""
+    """The cells with evidence."""
     known = evidence.observed > 0
     if evidence.soft:
         known = known.clone()

@@ -24,7 +24,7 @@ Support = NDArray[np.bool_]
 def deterministic_runs(target: Target) -> Tensor:  # (R,) bool
     """For each run, whether no row has two child units of a sum with positive weight and positive value.
 
-    A sufficient test: two units exclude each other if there is a column of which they allow no common state. It stops
+    A sufficient test: two units exclude each other if there is a column in which they allow no common state. It stops
     at the first pair of units that no column tells apart.
     """
     known = [_is_deterministic(target, run) for run in range(target.runs)]

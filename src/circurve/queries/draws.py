@@ -1,6 +1,6 @@
 """Draws from tables of probabilities: one search for each draw, whatever the number of entries in a row.
 
-The cumulative probabilities of row i of a table are shifted by i, so that all rows lie on one increasing line, and a
+The cumulative probabilities of row i of a table are shifted by i, so that all rows form one increasing sequence, and a
 draw from row i is the first entry above i + u with u uniform in [0, 1). Entries of probability zero are never drawn.
 """
 

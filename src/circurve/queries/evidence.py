@@ -78,11 +78,11 @@ class Evidence:
         )
 
     def with_values(self, x: Tensor, observed: Tensor) -> Evidence:  # (R or 1, V, N)
-        """The same rows with other values and without likelihoods and intervals."""
+        """Evidence for the same rows with other values, without likelihoods and intervals."""
         return Evidence(x, observed, self.labels, first_row=self.first_row)
 
     def hide(self, columns: Sequence[int]) -> Evidence:
-        """The same rows with nothing known of some columns."""
+        """Evidence for the same rows without some columns."""
         observed = self.observed.clone()
         observed[:, list(columns)] = 0
         return replace(
@@ -93,7 +93,7 @@ class Evidence:
         )
 
     def to(self, dtype: torch.dtype) -> Evidence:
-        """The same in another precision."""
+        """The evidence in another precision."""
         return Evidence(
             self.x.to(dtype),
             self.observed.to(dtype),
@@ -120,13 +120,14 @@ def make_evidence(
     labels = None if rows.labels is None else rows.labels[0]
     if target.program.circuit.outputs > 1 and labels is None:
         raise DataError(
-            f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one each row belongs to"
+            f"the circuit has {target.program.circuit.outputs} outputs: pass labels= to say which one each row "
+            f"belongs to"
         )
     soft = {c: _as_likelihood(target, c, values, len(table)) for c, values in (likelihoods or {}).items()}
     bounds: dict[int, Interval] = {}
     for column, ends in (intervals or {}).items():
         if column in soft:
-            raise DataError(f"{target.label(column)} has both a likelihood and an interval: give one of them")
+            raise DataError(f"{target.label(column)} has both a likelihood and an interval: pass one of them")
         interval = _as_interval(target, column, ends, len(table))
         if target.states[column] is None:
             bounds[column] = interval
@@ -138,9 +139,11 @@ def make_evidence(
 
 
 def no_evidence(target: Target, rows: int = 1, labels: Tensor | None = None) -> Evidence:
-    """Rows of which nothing is known; labels (rows,) where the circuit has several outputs."""
+    """Rows without evidence; labels (rows,) where the circuit has several outputs."""
     if target.program.circuit.outputs > 1 and labels is None:
-        raise DataError(f"the circuit has {target.program.circuit.outputs} outputs: say with labels which one to use")
+        raise DataError(
+            f"the circuit has {target.program.circuit.outputs} outputs: pass labels= to say which one to use"
+        )
     zero = torch.zeros(1, target.variables, rows, dtype=target.dtype, device=target.device)
     return Evidence(zero, zero, labels)
 
@@ -157,7 +160,7 @@ def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likeli
             f"number for each of the {len(states)} states, ({len(states)},) or ({len(states)}, {rows})"
         )
     if not bool((values.isfinite() & (values >= 0)).all()):
-        raise DataError(f"{target.label(column)}: likelihoods are finite and >= 0")
+        raise DataError(f"{target.label(column)}: likelihoods must be finite and >= 0")
     return values
 
 
@@ -171,7 +174,9 @@ def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int)
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         ends = f"{float(low.expand(len(wrong))[row]):g} to {float(high.expand(len(wrong))[row]):g}"
-        raise DataError(f"{target.label(column)}, row {row + 1}: the interval from {ends} ends before it begins")
+        raise DataError(
+            f"{target.label(column)}, row {row + 1}: the interval from {ends} has its ends in the wrong order"
+        )
     return low, high
 
 
@@ -182,7 +187,8 @@ def _states_inside(target: Target, column: int, interval: Interval) -> Likelihoo
 
 
 def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
-    """A value and an interval, or a likelihood, of the same cell: one of them is a mistake. Open ones say nothing."""
+    """A value and an interval, or a likelihood, of the same cell: one of them is a mistake. Open intervals count as no
+    evidence."""
     says = {column: (likelihood != 1).any(0) for column, likelihood in evidence.likelihoods.items()}
     says |= {column: (low > -torch.inf) | (high < torch.inf) for column, (low, high) in evidence.intervals.items()}
     for column, restricted in says.items():
@@ -190,9 +196,7 @@ def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
         if bool(twice.any()):
             row = int(twice.nonzero()[0])
             kind = "an interval" if column in evidence.intervals else "a likelihood or an interval"
-            raise DataError(
-                f"{target.label(column)}, row {row + 1}: there is both a value and {kind}: give one of them"
-            )
+            raise DataError(f"{target.label(column)}, row {row + 1}: it has both a value and {kind}: pass one of them")
 
 
 def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> list[Tensor]:  # (R, G, K, N) each

@@ -7,7 +7,7 @@ With F_u the flow of the units of column v and f_u(x_v) their densities,
 so one pass up and one down give all cells of a row, in float64. Flow that was lost to rounding, and all of it in rows
 or units of probability zero, would be missing from that sum. Such cells get a pass of their own, in which the cell is
 left out: the flows of that pass are F_u / f_u(x_v) divided by their sum. These shares are those of the mixture
-p(x_v | x_-v), which has the mean, the variance and the tail (`tails.py`) that are returned beside it.
+p(x_v | x_-v), which has the mean, the variance and the tail (`tails.py`) that are returned with it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def _moments(
 
 
 def _left_out(target: Target, part: Evidence, unsure: Tensor, found: Tensor) -> Tensor:  # (R, V, N), (R, V, 4, N)
-    """The same with the cells that are unsure in some run computed by a pass each, in which the cell is left out."""
+    """The result, with each cell that is unsure in some run computed by a separate pass, in which the cell is left
+    out."""
     column, row = unsure.any(0).nonzero(as_tuple=True)  # (P,) each
     if not len(column):
         return found

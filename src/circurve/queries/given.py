@@ -1,8 +1,8 @@
 """Evidence by column name, as people write it: `{"age": 30, "income": (20, 40), "city": {"Rome": 0.7, "Oslo": 0.3}}`.
 
-    a value                what is known; None and NaN say nothing
+    a value                a known value; None and NaN are unknown
     a list or an array     one value for each row
-    (low, high)            the value lies between them, both included; None is an open end
+    (low, high)            the value is between them, both included; None is an open end
     {value: likelihood}    how probable each value makes what was seen, up to a factor; 0 for values left out
 
 A data frame or an array gives values only. A column that is not named is not known.

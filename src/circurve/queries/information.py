@@ -79,7 +79,9 @@ def _check_columns(target: Target, columns: Sequence[int]) -> list[int]:
     if not chosen or len(set(chosen)) != len(chosen):
         raise OptionError(f"columns must be a list of different columns, at least one, not {chosen!r}")
     if target.program.circuit.outputs > 1:
-        raise OptionError(f"the circuit has {target.program.circuit.outputs} outputs; information is of a single one")
+        raise OptionError(
+            f"the circuit has {target.program.circuit.outputs} outputs; information needs a circuit with one output"
+        )
     return chosen
 
 
@@ -99,7 +101,7 @@ def _rows(target: Target, columns: Sequence[int], states: Tensor) -> Evidence:  
 
 
 def _only(x: Tensor, columns: Sequence[int]) -> Evidence:  # (R or 1, V, N)
-    """Rows of which some columns are known."""
+    """Rows with some known columns."""
     observed = torch.zeros_like(x)
     observed[:, list(columns)] = 1
     return Evidence(x, observed)

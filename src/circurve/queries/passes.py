@@ -107,7 +107,7 @@ def require_possible(target: Target, evidence: Evidence, log_evidence: Tensor) -
         raise DataError(f"{where}: the probability of the evidence is not a number")
     culprit = next(_impossible_alone(target, evidence.rows(slice(row, row + 1)), run), None)
     if culprit is None:
-        raise DataError(f"{where}: the evidence contradicts itself: its probability is zero")
+        raise DataError(f"{where}: the evidence has probability zero")
     raise DataError(f"{where}: {culprit} has probability zero")
 
 

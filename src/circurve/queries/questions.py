@@ -113,7 +113,8 @@ class Questions:
         return self._probabilities(_with_share(found, asked), asked.single and known.single, log)
 
     def interval(self, ranges: Mapping[Any, tuple[Any, Any]], given: Any = None, *, log: bool = False) -> Any:
-        """Probability that columns lie in intervals, both ends included: `interval({"age": (30, 40)}, given=...)`.
+        """Probability that the values of columns are in intervals, both ends included: `interval({"age": (30, 40)},
+        given=...)`.
 
         Parameters
         ----------

@@ -40,7 +40,7 @@ RECORDED_BYTES = 1 << 27
 """Draws without evidence whose working set is at most this are recorded as a CUDA graph, which keeps that memory."""
 
 RUNS_AT_ONCE = 16
-"""Larger fleets draw in groups of so many runs."""
+"""Larger fleets draw in groups of this many runs."""
 
 TABLE_DRAWS = 2.0
 """Tables for each row of evidence are used from this many draws per unit of the widest sum on."""
@@ -147,7 +147,7 @@ def _with_tables(target: Target, given: Evidence, draws: int, random: _Random) -
         size = max(64, _block_size(target, _walk_bytes(target)) // part.size)
         for block in _blocks(draws, size):
             count = block.stop - block.start
-            # the last axis holds `count` draws of each row of evidence, which is an axis beside the runs
+            # the last axis holds `count` draws of each row of evidence, which is an axis next to the runs
             numbers = uniform_numbers(part.size, _groups(target), count, random.next())
             labels = None if part.labels is None else part.labels.repeat(target.runs)[:, None]
             x, units = _draw_block(target, tables, labels, numbers, random)

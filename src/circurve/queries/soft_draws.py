@@ -1,4 +1,4 @@
-"""Draws of a column of which a likelihood or an interval is known, from the active unit of each row."""
+"""Draws of a column with a likelihood or an interval as evidence, from the active unit of each row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["draw_inside"]
 BISECTIONS = 90
 SMALLEST_LEVEL = 2.0**-60
 REACH = 2.0**27
-"""How many standard deviations from its mean a unit's draw can lie: 1 / REACH^2 is the rounding of float64, and
+"""How many standard deviations a unit's draw can be from its mean: 1 / REACH^2 is the rounding of float64, and
 Chebyshev's inequality bounds all distributions."""
 
 

@@ -1,13 +1,13 @@
-"""How unusual a value is among those that its column could have had: the probability of all that are not more probable.
+"""How unusual a value is: the probability of all values of its column that are not more probable.
 
     tail(x) = P(p(X) <= p(x)),        X distributed as p(x_v | e).
 
 It is 1 for the most probable value, and at most t with probability t at most: in every column, whatever its unit and
-however many values it has. Of columns with finitely many values it is a sum. Of others it is a sum over the cells of a
-grid that the input units determine, on each of which the logarithm of the density is taken as linear: of a cell of mass
-m with densities a < b at its ends, the part that is at most as dense as p has the mass m (p - a) / (b - a). Masses are
-exact, so that only the places are approximate at which the density passes p; the error is about 0.01 of -log tail.
-Whole numbers have cells of their own as far as MAX_POINTS allow, and are exact then.
+however many values it has. For columns with finitely many values it is a sum. For others it is a sum over the cells of
+a grid that the input units determine; in each cell the logarithm of the density is assumed to be linear: of a cell of
+mass m with densities a < b at its ends, the part that is at most as dense as p has the mass m (p - a) / (b - a). Masses
+are exact, so only the places where the density crosses p are approximate; the error is about 0.01 of -log tail. Whole
+numbers have cells of their own as far as MAX_POINTS allow, and are exact then.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _plain_tail(tables: Sequence[Tensor], shares: Tensor, level: Tensor) -> Tens
 
 
 def _tail_in_logs(tables: Sequence[Tensor], shares: Tensor, level: Tensor) -> Tensor:  # (R, N) -> (R, N)
-    """The same from tables of logarithms, for tails that are smaller than the smallest floating number."""
+    """The tail from tables of logarithms, for tails that are smaller than the smallest floating number."""
     mass, *ends = (_mixed_logs(table, shares) for table in tables)  # (R, N, M) each
     least, most = _sorted_ends(mass, ends, nothing=LOG_ZERO)
     p = level.unsqueeze(-1)

@@ -37,7 +37,7 @@ class Target:
     params: Params
     backend: Backend = field(repr=False)
     memory_budget: int | None = None
-    """Bytes for what a query computes at once; None: a share of what is free."""
+    """Bytes for what a query computes at once; None: a share of the free memory."""
 
     columns: Names = None
     """The columns' names, for messages."""
@@ -77,7 +77,7 @@ class Target:
 
     @cached_property
     def exact(self) -> Target:
-        """The same in float64 with the reference backend: for differences that float32 would lose."""
+        """The target in float64 with the reference backend: for differences that float32 would lose."""
         params = self.params.to(dtype=torch.float64)
         return Target(self.program, params, Reference.of(self.program, params), self.memory_budget, self.columns)
 

@@ -53,7 +53,7 @@ class ReportOptions:
 
     surprising_rows: int = 10
     max_parameters: int = 300_000
-    """The page computes conditional distributions by itself for circuits of at most so many numbers."""
+    """The page computes conditional distributions itself for circuits of at most this many numbers."""
 
     max_weights: int = 120_000
     """Weights of sums that the page can list; of larger circuits it has the largest weights of the nodes that add most
@@ -102,7 +102,7 @@ def report(
 ) -> Report:
     """A page to look at: one self-contained HTML file about a model, which needs no network.
 
-    It opens with the three most important things to know, in words, and goes on with training curves, an explorer of
+    It opens with the three most important things to know, in words, and continues with training curves, an explorer of
     the circuit's curvature, every column's distribution against the data, conditional distributions, and the most
     surprising rows.
 
@@ -181,7 +181,7 @@ def _subject(given: Model | FitResult, data: Any, valid: Any, history: Histories
         if len(table) == len(kept) + len(aside):
             table, held = table.rows(kept), table.rows(aside)
     if not len(table):
-        raise DataError("report data: there is no row")
+        raise DataError("report data: there are no rows")
     return _Subject(model, table, held, result, history if history is not None else result)
 
 
@@ -226,7 +226,7 @@ def make_page(subject: _Subject, options: ReportOptions) -> Page:
 
 
 def _scored(subject: _Subject, part: str) -> dict[str, Scored]:
-    """The measured rows first; validation rows beside them, unless these are what is measured."""
+    """The measured rows first, then validation rows, unless these are the measured ones."""
     tables = {part: subject.data}
     if subject.valid is not None and part != "validation":
         tables["validation"] = subject.valid
@@ -312,6 +312,7 @@ def _notes(subject: _Subject) -> tuple[str, ...]:
     if subject.data.observed is not None:
         share = 1 - float(subject.data.observed.float().mean())
         notes.append(
-            f"{share:.1%} of the cells are missing, or hold values that training did not see; the model sums them out."
+            f"{share:.1%} of the cells are missing, or hold values that were not seen in training; the model sums "
+            f"them out."
         )
     return tuple(notes)

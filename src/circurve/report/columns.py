@@ -15,7 +15,7 @@ from circurve.schema import Column
 __all__ = ["column_infos", "column_name", "value_text"]
 
 MAX_LABELS = 2000
-"""Of a column with more states, the first so many have labels of their own."""
+"""Of a column with more states, only this many have their own label."""
 
 
 def column_name(column: Column, place: int) -> str:
@@ -24,7 +24,7 @@ def column_name(column: Column, place: int) -> str:
 
 
 def column_infos(model: Model, target: Target) -> tuple[ColumnInfo, ...]:
-    """What the page knows of each column."""
+    """What the page contains about each column."""
     infos = []
     for place, column in enumerate(model.schema.columns):
         states = target.states[place]

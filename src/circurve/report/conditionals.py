@@ -23,7 +23,7 @@ __all__ = ["conditionals"]
 Array = NDArray[np.float64]
 
 MAX_VALUES = 6
-"""Of one column with states; numbers take quantiles of the data."""
+"""The number of values tried for a column with states; numbers use quantiles of the data."""
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_CHANGED = 8

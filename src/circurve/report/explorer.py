@@ -1,4 +1,5 @@
-"""The sums of a circuit as a drawing needs them: which lies above which, what each is about, its units' numbers."""
+"""The sums of a circuit as a drawing needs them: which is above which, the columns of each, the numbers of its
+units."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ __all__ = ["explorer", "node_label", "sum_labels"]
 
 REVERSALS = 10
 TOP_CHILDREN = 8
-"""Of each unit whose weights are kept, where not all are."""
+"""How many children of each unit keep their weights, if not all do."""
 
 MAX_BOTH_ESTIMATES = 50_000
 """Sum units up to which a page holds two estimates of t."""
@@ -31,7 +32,7 @@ MAX_SELECTED = 200_000
 
 @dataclass(frozen=True)
 class SumGraph:
-    """The sums, the top first, and what lies directly below each."""
+    """The sums, the top first, and what is directly below each."""
 
     sums: tuple[Sum, ...]
     parents: tuple[int, ...]
@@ -67,7 +68,7 @@ def sum_graph(circuit: Circuit) -> SumGraph:
 
 
 def nearest(nodes: Sequence[Node]) -> tuple[list[Sum], list[int]]:
-    """The nearest sums below these nodes (or among them), and the columns of inputs that no sum lies above."""
+    """The nearest sums below these nodes (or among them), and the columns of inputs without a sum above."""
     sums: dict[Sum, None] = {}
     columns: dict[int, None] = {}
     seen: set[Node] = set()

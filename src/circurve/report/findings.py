@@ -15,7 +15,7 @@ from circurve.report.record import Finding
 __all__ = ["Evidence", "Score", "conclude", "sentences"]
 
 ERRORS = 2.0
-"""A gap of at most so many standard errors is put down to the draw of the rows."""
+"""A gap of at most this many standard errors is explained by the random choice of rows."""
 
 SLIGHT = 0.01
 """A gap of less than this share of the validation score is called slight, where all columns are discrete."""
@@ -50,7 +50,7 @@ class Evidence:
 
     measured: Score
     held_out: Score | None
-    """Of validation rows; only compared with training rows."""
+    """The score of validation rows; it is only compared with training rows."""
 
     discrete: bool
     """Whether all columns are discrete, so that log-likelihoods are below zero."""
@@ -105,7 +105,7 @@ def _fit(evidence: Evidence) -> Finding:
     left_out = _left_out(score)
     if held is None or gap is None:
         what = f"The {rows} score {_nats(score.mean)} on average{left_out}."
-        return Finding("fit", what, "Without validation rows, this says nothing about overfitting.")
+        return Finding("fit", what, "Without validation rows, we cannot tell whether the model overfits.")
     scores = (
         f"The {rows} score {_nats(score.mean)} on average{left_out}, the {held.rows:,} validation rows "
         f"{_nats(held.mean)}{_left_out(held)}"
@@ -197,7 +197,7 @@ def _against_overfitting(stopped_well: bool, smooth: str) -> Finding:
     """stopped_well: the history shows that no other epoch did better by validation."""
     then = (
         "In our measurements a small pseudocount (0.01) helped most, then fewer units. Gated(mu='auto') penalises the "
-        "sharpest nodes, and falls back on plain EM where that is as good by validation."
+        "sharpest nodes, and keeps plain EM if that is as good by validation."
     )
     if stopped_well:
         text = f"No other epoch did clearly better by validation, so an earlier stop would not help. {then}"

@@ -30,7 +30,7 @@ MAX_STATES = 24
 BINS = 24
 GRID_POINTS = 101
 MAX_NUMBERS = 120_000
-"""Of all marginals together; the best fits are left out where there are more."""
+"""The largest count of numbers in all marginals together; if there are more, the best fits are left out."""
 
 TAIL = 0.001
 """Grids reach from this quantile of the model to its opposite."""

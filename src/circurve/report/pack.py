@@ -1,4 +1,4 @@
-"""Records as JSON that can stand inside an HTML page, whatever strings the data hold."""
+"""Records as JSON that is safe inside an HTML page, whatever strings the data contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page as one HTML file: template, style, script and data in it, nothing from elsewhere."""
+"""A page as one HTML file: template, style, script and data in it; it loads nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _finding(finding: Finding) -> str:
 
 
 def render(page: Page) -> str:
-    """The HTML text. Strings of the data stand in escaped JSON, which the script writes as text, never as HTML."""
+    """The HTML text. Strings of the data are in escaped JSON, which the script writes as text, never as HTML."""
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     parts = {

@@ -23,7 +23,7 @@ MAX_GRID_COUNTS = 60
 
 
 def small_enough(model: Model, target: Target, limit: int) -> bool:
-    """Whether the page can compute with this circuit: few numbers, and inputs that it knows."""
+    """Whether the page can compute with this circuit: few numbers, and supported inputs."""
     inputs = [(_kind(node.family), target.states[node.variable]) for node in model.circuit.inputs]
     known = all(kind is not None and (kind == "table") == (states is not None) for kind, states in inputs)
     return known and _numbers(model.circuit, target) <= limit
@@ -81,7 +81,7 @@ def _node(
 
 
 def whole(values: NDArray[np.int64]) -> Whole:
-    """Whole numbers in the smallest type that the page knows."""
+    """Whole numbers in the smallest type that the page can read."""
     largest = int(values.max(initial=0))
     if largest < 1 << 8:
         return values.astype(np.uint8)

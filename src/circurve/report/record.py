@@ -104,10 +104,10 @@ class SumInfo:
     """A sum node, a vector of units."""
 
     name: str
-    """Its technical name, such as `sum 4`."""
+    """The technical name, such as `sum 4`."""
 
     label: str
-    """What it is about, in words: `Root`, `above age`."""
+    """A description in words: `Root`, `above age`."""
 
     units: int
     parent: int
@@ -117,7 +117,7 @@ class SumInfo:
     """The nearest sums below."""
 
     own: tuple[int, ...]
-    """The columns with inputs below it that no other sum lies between."""
+    """The columns with inputs below it and no other sum between."""
 
     scope_size: int
     depth: float | None
@@ -146,7 +146,7 @@ class ReversalInfo:
     used: int
     sharper: int
     usage_ratio: float | None
-    """None: the sharper one is not used at all."""
+    """None if the sharper unit is not used at all."""
 
     local_ratio: float
 
@@ -213,7 +213,7 @@ class SmallNode:
     kind: Literal["table", "gaussian", "poisson", "product", "sum"]
     units: int
     column: int
-    """Of an input; -1 for the others."""
+    """The column of an input; -1 for other nodes."""
 
     children: tuple[int, ...]
     select: tuple[Whole | None, ...] | None
@@ -278,7 +278,7 @@ class RowInfo:
 
     place: str
     log_prob: float | None
-    """None: probability zero."""
+    """None for probability zero."""
 
     cells: tuple[Cell, ...]
 
@@ -313,7 +313,7 @@ class Page:
     @property
     def plain(self) -> dict[str, Any]:
         """The page as JSON values."""
-        from circurve.report.pack import plain  # noqa: PLC0415 - it knows these records
+        from circurve.report.pack import plain  # noqa: PLC0415 - it imports these records
 
         found = plain(self)
         assert isinstance(found, dict)

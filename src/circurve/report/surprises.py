@@ -1,4 +1,4 @@
-"""The rows that a model finds most surprising, and the cells to blame."""
+"""The rows that a model finds most surprising, and the cells that cause it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Scored:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean."""
+        """The standard error of the mean."""
         rows = len(self.possible)
         return float(self.possible.std(ddof=1) / np.sqrt(rows)) if rows > 1 else float("inf")
 

@@ -15,7 +15,7 @@ Histories: TypeAlias = FitResult | FleetResult
 """What training returned: curves of one run or of several."""
 
 MAX_EPOCHS = 1000
-"""Of longer histories evenly spread epochs are kept."""
+"""The most epochs shown; longer histories are thinned evenly."""
 
 QUANTITIES: dict[str, Callable[[EpochRecord], float | None]] = {
     "train": lambda record: record.train_ll,

@@ -27,12 +27,14 @@ def schema_of(families: Families | Family) -> Schema | None:
 def as_families(families: Families | Family, variables: int | None = None) -> tuple[Family, ...]:
     """One family for each variable, from any of the forms of `Families`.
 
-    Where the number of `variables` is known from elsewhere (data), one family alone stands for all of them, and
+    If the number of `variables` is known from data, one family alone is used for all of them, and
     any other number of families is an OptionError.
     """
     if isinstance(families, Family):
         if variables is None:
-            raise OptionError(f"families={families!r} says nothing of how many: write ({families!r}, count)")
+            raise OptionError(
+                f"families={families!r} does not say how many columns there are: write ({families!r}, count)"
+            )
         return (families,) * variables
     if isinstance(families, Schema):
         families = families.families
@@ -57,7 +59,7 @@ def as_table_with_schema(
 ) -> tuple[RowSource, Schema]:
     """The data as a table or stream, and what its columns mean: `schema`, `families` of the numbers, or inferred."""
     if families is not None and schema is not None:
-        raise OptionError("give families= or schema=, not both: a schema has the families")
+        raise OptionError("pass families= or schema=, not both: a schema contains the families")
     if is_streamed(data):
         source = as_source(data, missing)
         if families is not None and schema is None and schema_of(families) is None:

@@ -39,7 +39,7 @@ def chow_liu_tree(
 
     Among trees of equal weight the choice depends on the order of the columns only, not on the machine. Computing the
     mutual information takes longest. Its matrix is never whole in memory: blocks of columns go one by one into a
-    spanning forest, which is O(V) beside one block.
+    spanning forest, which is O(V) in addition to one block.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ def chow_liu_tree(
     pseudocount : float, default 1
         Added to the counts of each pair of columns, spread evenly.
     bins : int, default 8
-        Real numbers are cut into so many parts of equal count.
+        Real numbers are divided into this many parts of equal count.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
     memory_budget : int, optional
-        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+        Memory limit for finding the tree, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def chow_liu(
     data : array, data frame or Table
         NaN marks a missing value.
     families : Family or sequence of Family, optional
-        In place of `schema`: the families of the numbers in the data.
+        Instead of `schema`: the families of the numbers in the data.
     tree : Tree or sequence of int, optional
         Parents of the variables, -1 at the root; None is `chow_liu_tree(data)`.
     missing : int, optional
@@ -116,7 +116,7 @@ def chow_liu(
     schema : Schema, optional
         What the columns mean; None is `infer_schema(data)`. In the circuit's own, every family is an `Indicator`.
     memory_budget : int, optional
-        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+        Memory limit for finding the tree, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------
@@ -174,6 +174,6 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
         problem = "not finitely many values" if support is None else f"{len(support)} values"
         raise OptionError(
             f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
-            "cut it into categories, leave it out, or use hclt"
+            f"divide it into categories, leave it out, or use hclt"
         )
     return tuple(support)

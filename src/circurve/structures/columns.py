@@ -67,7 +67,7 @@ def discretize(matrix: np.ndarray, columns: Columns, discrete: Sequence[bool], b
 
 
 def discretize_lazily(stream: Stream, columns: Columns, discrete: Sequence[bool], bins: int) -> Codes:
-    """The same for a stream, with quantiles from evenly spaced rows. Nothing is held but the edges of the bins."""
+    """The columns of a stream, with quantiles from evenly spaced rows. Only the edges of the bins are kept."""
     direct = columns.countable & np.asarray(discrete)
     binned = np.flatnonzero(~direct)
     edges: list[NDArray[np.float64] | None] = [None] * len(direct)

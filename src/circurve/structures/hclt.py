@@ -48,7 +48,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     units : int
         K, the states of each latent: the more, the finer the model, at a cost of K^2.
     families : Family or sequence of Family, optional
-        In place of `schema`: the families of the numbers in the data.
+        Instead of `schema`: the families of the numbers in the data.
     tree : Tree or sequence of int, optional
         Parents of the variables, -1 at the root; None is `chow_liu_tree(data, families)`.
     missing : int, optional
@@ -59,7 +59,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
         "own" gives every variable a latent; "shared" lets a variable without children in the tree use the latent of
         its parent.
     memory_budget : int, optional
-        Bytes for finding the tree; more is refused before it is taken. None is what is free.
+        Memory limit for finding the tree, in bytes; checked before memory is allocated. None is the free memory.
 
     Returns
     -------
@@ -131,8 +131,8 @@ def latent_tree(
 
         product_v(k) = p(x_v | k) prod_c sum_c(k),    sum_v(k) = sum_j p(Z_v = j | Z_parent = k) product_v(j),
 
-    and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its sum stands
-    on its input. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
+    and the root is sum_k p(Z_root = k) product_root(k). A variable without children needs no product: its input is the
+    child of its sum. With leaves="shared" it has no latent either, and sum_v(k) = p(x_v | Z_parent = k) is its input.
     Nodes are named after their columns, `sum age`, or by the columns' indices where these have no names.
     """
     names: Sequence[str | int] = (schema and schema.names) or range(len(tree))

@@ -43,13 +43,14 @@ MAX_PASSES = 10
 """Passes over a stream of blocks for a tree: with up to 4096 binary columns, that is."""
 
 SAMPLE_BYTES = 1 << 28
-"""Bytes of the rows that stand for a stream with more columns."""
+"""Bytes of the rows that are used instead of a whole stream, if it has more columns."""
 
 CANCELLED = 1e-4
 """A variance below this share of the second moment has lost digits to the mean; the pair is then taken by itself."""
 
 WIDEST, HUGE = 1e60, 1e150
-"""A column wider than so many spreads, or with larger numbers, is scaled by its range: moments stay within float64."""
+"""A column wider than this many spreads, or with larger numbers, is scaled by its range: moments stay within
+float64."""
 
 
 def mutual_information(
@@ -76,7 +77,7 @@ def mutual_information(
 
     Cost O(N (sum of states)^2) by matrix products, or O(N V^2) where columns have many states; memory beyond the
     result: a few hundred MB at most, and 2 N V bytes of codes unless all columns are binary or all are continuous.
-    More than the `memory_budget` in bytes, or than what is free, is refused before it is taken.
+    If more memory is needed than `memory_budget` in bytes, or than is free, it is refused before it is allocated.
     """
     blocks = InformationBlocks.of(data, families, pseudocount, bins, missing)
     blocks.need(whole=True).left(memory_budget)
@@ -98,7 +99,7 @@ class InformationBlocks:
     columns: tuple[slice, ...]
     information: BlockInformation
     features: int
-    """Of the widest block."""
+    """The number of features of the widest block."""
 
     rows: int
 
@@ -156,7 +157,7 @@ class InformationBlocks:
 def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
     """The data in memory; or a stream, which is read in each pass over a pair of blocks.
 
-    Where many passes would be needed, and rows cannot be had one by one, evenly spaced rows stand for all of them.
+    Where many passes would be needed, and single rows cannot be read, evenly spaced rows are used instead of all rows.
     """
     source = as_source(data, missing)
     if not isinstance(source, Stream):
@@ -166,7 +167,11 @@ def _matrix(data: object, missing: int | None) -> np.ndarray | Stream:
         say_stream(source, f"tree from all {len(source):,} rows")
         return source
     rows = min(len(source), max(1, SAMPLE_BYTES // source.row_bytes))
-    say_stream(source, f"tree from {rows:,} of {len(source):,} rows, evenly taken: it has too many columns for passes")
+    say_stream(
+        source,
+        f"tree from {rows:,} of {len(source):,} evenly spaced rows, because there are too many columns to read all "
+        f"rows",
+    )
     return np.concatenate([np.asarray(part) for part in sample_rows(source, rows)])
 
 
@@ -235,8 +240,8 @@ def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float)
     """Continuous columns: correlations over the rows where both are present.
 
     Columns are centred at their median and divided by their spread first. Neither feels an outlier, so one whose
-    partner is missing costs the pair no digits, and the mean lies within a standard deviation of the centre: moments
-    lose digits only where the rows of a pair are unlike the rest of the column, and such pairs are few.
+    partner is missing costs the pair no digits, and the mean is less than a standard deviation away from the centre:
+    moments lose digits only where the rows of a pair are unlike the rest of the column, and such pairs are few.
     """
     centre, scale = _units(columns)
 
@@ -267,7 +272,7 @@ def _gaussian(matrix: np.ndarray | Stream, columns: Columns, pseudocount: float)
 
 
 def _units(columns: Columns) -> tuple[Array, Array]:  # (V,) each
-    """A centre and a scale for each column: median and spread, or middle and half of the range where that is safer."""
+    """A centre and a scale for each column: median and spread, or middle and half of the range if they are safer."""
     middle = np.nan_to_num(columns.low / 2 + columns.high / 2)
     half = np.nan_to_num(columns.high / 2 - columns.low / 2)
     robust = (columns.spread > half / WIDEST) & (half < HUGE)
@@ -321,7 +326,8 @@ def _places(values: NDArray[np.int16], states: NDArray[np.int64]) -> NDArray[np.
 
 
 def _scatter_counts(codes: Codes, a: slice, b: slice) -> Array:
-    """The same counts as the product of indicators, by adding up one cell for each row and pair: O(N A B)."""
+    """The counts that the product of indicators gives, computed by adding up one cell for each row and pair: O(N A
+    B)."""
     states = codes.states[b]
     width = int(states.sum())
     tables = [np.zeros((int(s) + 1, width + 1), dtype=np.int64) for s in codes.states[a]]

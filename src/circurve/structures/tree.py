@@ -79,7 +79,7 @@ def _breadth_first(parents: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
         order += level
     if len(order) != len(parents):
         lost = sorted(set(range(len(parents))) - set(order))
-        raise StructureError(f"variables {lost[:8]} do not lead to the root: their parents form a cycle")
+        raise StructureError(f"variables {lost[:8]} are not connected to the root: their parents form a cycle")
     return np.array(order, dtype=np.int64), depth
 
 

@@ -56,7 +56,7 @@ class Fused:
 
     @property
     def records(self) -> bool:
-        """Whether steps can be recorded as CUDA graphs; not where Triton's interpreter stands in for a GPU."""
+        """Whether steps can be recorded as CUDA graphs; not if Triton's interpreter replaces a GPU."""
         return self.device.type == "cuda"
 
     def bytes_per_sample(self, backward: bool) -> int:

@@ -64,7 +64,7 @@ class TablePlan:
     sums: int | None
     groups: int
     units: int
-    """Of the sums if there are any, else of the inputs."""
+    """The units of the sums if there are any, otherwise of the inputs."""
 
     rows: int
     """The first row of its G x K columns by state, among all tables."""
@@ -143,7 +143,7 @@ class _Lists:
 
 
 class _Layout:
-    """Where each row of the program's value space lies, given which input layers are tables."""
+    """The position of each row of the program's value space, given which input layers are tables."""
 
     def __init__(self, program: Program, kept: set[int]) -> None:
         self.program, self.kept = program, kept
@@ -153,7 +153,7 @@ class _Layout:
         self.place = np.zeros(rows, dtype=np.int64)
         self.variable = np.full(rows, NOTHING, dtype=np.int64)
         self.hidden = np.zeros(rows, dtype=bool)
-        """Rows that nothing but their own table reads: inputs below a tabulated sum."""
+        """Rows that only their own table reads: inputs below a tabulated sum."""
 
         self.values, self.table_rows = 1, 0
         self.first: dict[int, int] = {}  # block -> first row

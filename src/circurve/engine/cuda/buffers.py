@@ -17,7 +17,7 @@ __all__ = ["Buffers"]
 class Buffers:
     """Tensors that the kernels read and write. Rows are (R, rows, stride); tables are (R, rows, columns).
 
-    The weights lie packed in `packed`, updated in place; `load` puts a `Params` there.
+    The weights are packed in `packed` and updated in place; `load` copies a `Params` there.
     """
 
     def __init__(self, program: Program, blueprint: Blueprint, runs: int, device: torch.device) -> None:

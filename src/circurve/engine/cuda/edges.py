@@ -18,7 +18,7 @@ BLOCK, SAMPLES = 32, 32
 
 
 class EdgeLauncher:
-    """Stands beside `Launcher`; layers without a mask never come here."""
+    """The counterpart of `Launcher` for layers with a mask."""
 
     def __init__(self, buffers: Buffers) -> None:
         from circurve.engine.cuda import edge_kernels  # noqa: PLC0415 - Triton is imported only when used
@@ -45,7 +45,7 @@ class EdgeLauncher:
         )
 
     def backward(self, plan: SumPlan, readers: Tensor, curvature: Tensor | None, tile: int) -> None:
-        """Flows of a layer's units and elements; curvature: (R, tiles of so many samples, kinds, M) or None."""
+        """Flows of a layer's units and elements; curvature: (R, tiles of samples, kinds, M) or None."""
         b, (g, k, c) = self.buffers, plan.shape
         tiles = parts(b.width, tile)
         block = min(BLOCK, power(k))

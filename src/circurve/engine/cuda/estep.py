@@ -24,7 +24,8 @@ class FusedSums:
         self.engine, self.request, self.running = engine, request, running
         runs, device = engine.runs, engine.device
         self.totals = torch.empty(4, runs, dtype=torch.float64, device=device)
-        """Log-likelihood, weight, impossible and broken samples; `running` adds them up over many E-steps."""
+        """Log-likelihood, weight, samples of probability zero and samples that give NaN; `running` adds them up over
+        many E-steps."""
 
         self.counts = engine.packing.empty(runs, device, engine.dtype)
         self.ratio = engine.packing.empty(runs, device, engine.dtype) if request.mean_ratio else []
@@ -96,7 +97,7 @@ class FusedSums:
                 engine.launch.leaf_units(plan, by_state, units)
         if not (asked.mean_ratio or asked.second_moment or asked.squared_ratio):
             return
-        engine.join()  # these sums have rows of other layers beside theirs
+        engine.join()  # these sums also contain rows of other layers
         rows = slice(plan.rows, plan.rows + plan.groups * plan.units)
         shape = (engine.runs, plan.groups, plan.units, engine.columns)
         leaves = engine.leaves[plan.inputs]

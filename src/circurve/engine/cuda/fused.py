@@ -1,4 +1,4 @@
-"""The passes of the fused kernels: forward and backward for a fleet, and what runs beside them."""
+"""The passes of the fused kernels: forward and backward for a fleet, and what runs at the same time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class FusedEngine(Buffers):
 
     @contextmanager
     def aside(self, branch: int = 0) -> Iterator[None]:
-        """Launch beside what follows and beside other branches, until `join`: small kernels do not fill a GPU."""
+        """Launch at the same time as what follows and as other branches, until `join`: small kernels do not fill a
+        GPU."""
         if self.device.type != "cuda":
             yield
             return

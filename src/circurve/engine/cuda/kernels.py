@@ -1,9 +1,9 @@
 """Triton kernels of the sum layers: forward, backward, and the sums over samples.
 
 Letters as in `reference/`: E elements, S scaled sums, m the largest log among the children of a group, F flow,
-A = F / S (`ratios`). All arrays are (run, row, sample) with a stride of NS samples, so every kernel serves all runs of
-a fleet: program (tile of samples, group, run). Where a group's elements fit into registers (up to `FUSED` units), one
-kernel does a whole layer; wider ones first write E (or A) and then multiply block by block.
+A = F / S (`ratios`). All arrays are (run, row, sample) with a stride of NS samples, so every kernel computes all runs
+of a fleet: program (tile of samples, group, run). Where a group's elements fit into registers (up to `FUSED` units),
+one kernel does a whole layer; wider ones first write E (or A) and then multiply block by block.
 
 Backwards, 1 / S is exp(m - log p). Where log-values can be very large (EXACT: some inputs have no table), that
 difference would lose its digits, and S itself is kept in `scaled_sums`.
@@ -138,7 +138,8 @@ def sums(
 ):  # fmt: skip
     """log p = log(W E) + m of a wide layer; program (tile of samples x block of units, group, run).
 
-    The product is done as E^T W^T: weights then lie in memory as tensor cores read their second operand.
+    The product is done as E^T W^T: weights are then in memory in the order in which tensor cores read their second
+    operand.
     """
     blocks = tl.cdiv(K, BK)
     tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
@@ -161,7 +162,7 @@ def sums(
 
 @triton.jit
 def _inverse_sum(values, scaled_sums, place, top, inside, EXACT: tl.constexpr):
-    """1 / S of a tile of units; `place`: where the units lie among all rows of the run."""
+    """1 / S of a tile of units; `place`: the place of the units among all rows of the run."""
     if EXACT:
         inverse = 1.0 / tl.load(scaled_sums + place, mask=inside, other=1.0)
     else:

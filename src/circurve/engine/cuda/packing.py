@@ -1,4 +1,5 @@
-"""Edges of all sum layers in a few tensors: one for each number of children, so that one launch serves many layers."""
+"""Edges of all sum layers in a few tensors: one for each number of children, so that one launch computes many
+layers."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from circurve.engine.program import Program
 __all__ = ["ALIGN", "Pack", "Packing"]
 
 ALIGN = 16
-"""Rows hold a multiple of so many numbers: loads of 16 bytes, aligned."""
+"""Rows have a multiple of this many numbers: loads of 16 bytes, aligned."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Pack:
 
 
 class Packing:
-    """Where the edges of each sum layer lie."""
+    """The place of the edges of each sum layer."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -68,7 +69,7 @@ class Packing:
         return [torch.zeros(runs, p.size, p.width, device=device, dtype=dtype) for p in self.packs]
 
     def empty(self, runs: int, device: torch.device, dtype: torch.dtype) -> list[Tensor]:
-        """The same, for kernels that write whole rows."""
+        """Uninitialised tensors, for kernels that write whole rows."""
         return [torch.empty(runs, p.size, p.width, device=device, dtype=dtype) for p in self.packs]
 
     def layers(self, packed: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -19,10 +19,10 @@ __all__ = [
 ]
 
 FUSED = 128
-"""Layers with at most so many units and children run in one kernel."""
+"""Layers with at most this many units and children run in one kernel."""
 
 AT_ONCE = 6
-"""Up to so many factors of an element are read at once."""
+"""Up to this many factors of an element are read at once."""
 
 TILE, SMALL_TILE = 32, 16
 """Samples in a tile, and where there is little work or much waiting for memory: the more programs the better."""
@@ -73,5 +73,5 @@ def cut(samples: int, programs: int) -> tuple[int, int]:
 
 
 def part_size(samples: int, count: int) -> int:
-    """The size of one of so many parts of the samples, a multiple of 64."""
+    """The size of one part, a multiple of 64, if the samples are divided into this many parts."""
     return parts(parts(samples, count), 64) * 64

@@ -33,9 +33,9 @@ def why_not(program: Program, device: torch.device, dtype: torch.dtype) -> str |
     Triton's interpreter (TRITON_INTERPRET=1) runs the kernels on a CPU, slowly, for tests.
     """
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"fused kernels are for CUDA devices, not for {device.type}"
+        return f"fused kernels need a CUDA device, not {device.type}"
     if dtype != torch.float32:
-        return "fused kernels work in float32"
+        return "fused kernels compute in float32 only"
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
     blueprint = blueprint_for(program)

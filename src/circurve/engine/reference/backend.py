@@ -53,7 +53,7 @@ class Reference:
         rows = program.roots - program.values.starts[blocks]
         self._outputs = list(zip(blocks.tolist(), rows.tolist(), strict=True))
         self.workspace = Workspace(runs, device, dtype)
-        """Memory of `statistics`, and of `log_prob` where nothing is differentiated; no result lies in it."""
+        """Memory of `statistics`, and of `log_prob` without gradients; it never contains a result."""
 
     @classmethod
     def of(cls, program: Program, params: Params) -> Reference:

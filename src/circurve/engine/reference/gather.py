@@ -25,7 +25,7 @@ class _Column:
     targets: int | Tensor | None  # all of them, the first ones, or a list
     blocks: Index  # of each source row, (n,)
     pieces: list[tuple[int, Tensor]]
-    """The source rows as consecutive pieces that each lie in one block: the block, and (R x n,) rows of it. Made at
+    """The source rows as consecutive pieces, each inside one block: the block, and (R x n,) rows of it. Made at
     once: a tensor that is made within a torch.func transform must not be kept."""
 
 
@@ -65,14 +65,14 @@ class Gather:
     def __call__(self, rows: Rows, memory: Memory, place: Tensor | None = None) -> Tensor:  # (R, targets, N)
         """The sum of each target's rows, written to `place` (R, targets, N) if it is given.
 
-        Without it the result is the block itself where one is exactly the targets, or lies in memory "gathered".
+        Without it the result is the block itself where one is exactly the targets, or is in the memory "gathered".
         """
         if self.whole is not None and place is None:
             return rows.blocks[self.whole]
         if rows.matrix is not None:
             samples = rows.matrix.shape[-1]
             total = place if place is not None else memory.take("gathered", self.runs, self.targets, samples)
-            assert total is not None, "rows in a matrix come with the workspace they lie in"
+            assert total is not None, "rows in a matrix need the workspace that contains them"
             return self._from_matrix(rows.matrix[: self._end], memory, total)
         joined = self._joined(self._columns[0], rows)
         for column in self._columns[1:]:
@@ -80,7 +80,7 @@ class Gather:
         return joined
 
     def _from_matrix(self, source: Tensor, memory: Memory, total: Tensor) -> Tensor:
-        """The sums, written to `total`. `source`: only rows that lie before `total`, since torch forbids an overlap."""
+        """The sums, written to `total`. `source`: only rows before `total`, since torch forbids an overlap."""
         samples = source.shape[-1]
         torch.index_select(source, 0, self._columns[0].rows, out=total.view(-1, samples))
         for column in self._columns[1:]:

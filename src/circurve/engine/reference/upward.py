@@ -6,7 +6,7 @@ Within a sum layer, with m_n the largest log-value among the children of a group
     S_kn = sum_c theta_kc E_cn      scaled sums, one batched matrix product
     log p_kn = log S_kn + m_n.
 
-A unit without weight for the largest child can come out *weak*: its own children nearly vanish beside m_n. Such
+A unit without weight for the largest child can come out *weak*: its own children nearly vanish next to m_n. Such
 entries need weights below `SAFE_WEIGHT` (exact zeros, masks). They are computed again in logs, with a maximum of their
 own; if no child with positive weight is possible, the unit has probability zero.
 """
@@ -105,7 +105,7 @@ def sum_values(weights: Tensor, children: Tensor, mask: Tensor | None, out: SumP
     """
     found = safe_sum_values(weights, children, out)
     sums, largest = found.sums, found.log_largest
-    if bool(sums.detach().amin() >= WEAK_SUM[sums.dtype]):  # False if a broken run makes the least sum NaN
+    if bool(sums.detach().amin() >= WEAK_SUM[sums.dtype]):  # False if a failed run makes the least sum NaN
         return found
     weak = sums.detach() < WEAK_SUM[sums.dtype]
     possible = (children.detach() > IMPOSSIBLE).to(sums.dtype)

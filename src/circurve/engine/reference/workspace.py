@@ -2,7 +2,7 @@
 
 Both kinds of memory have the same methods, which give the `out=` arguments of torch functions. Those of `FRESH` are
 None, and torch then makes a new tensor, which autograd can differentiate and a caller can keep.
-New memory costs a CPU a page fault for every 4 kB, which takes about as long as the arithmetic with so many numbers.
+New memory costs a CPU a page fault for every 4 kB, which takes about as long as the arithmetic on 4 kB of numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rows:
     """The rows of a space for N samples, by block."""
 
     blocks: dict[int, Tensor] = field(default_factory=dict)  # (R, rows, N) each
-    matrix: Tensor | None = None  # all blocks one below the other, (R x rows, N), if they lie in a workspace
+    matrix: Tensor | None = None  # all blocks one below the other, (R x rows, N), if they are in a workspace
     _places: dict[int, Tensor] = field(default_factory=dict, repr=False)
 
     def place(self, block: int, *shape: int) -> Tensor | None:  # (R, *shape, N)
@@ -58,7 +58,7 @@ class Fresh:
     """New memory for every tensor."""
 
     def take(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> None:
-        """None: torch is to make a new tensor."""
+        """None: torch makes a new tensor."""
 
     def rows(self, name: str, space: Space, samples: int) -> Rows:
         """An empty table of blocks."""

@@ -78,7 +78,7 @@ class LatentTree:
 
     @torch.no_grad()
     def log_values(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
-        """The same in float64, which large values need where they are compared."""
+        """Log-values in float64: differences of large values need the precision."""
         tree = self.bind(batch.size)
         tree.load_values(params)
         up = tree.upward(batch)
@@ -151,6 +151,6 @@ def collect(
 
 
 def parts_for(reference: Reference, batch: Batch, backward: bool, bytes_per_sample: int) -> Iterator[Batch]:
-    """A batch in parts for which the reference backend needs no more memory than so much for each of its samples."""
+    """A batch in parts, for which the reference backend needs no more than this much memory per sample of the batch."""
     memory = bytes_per_sample * batch.size
     return batch.parts(max(1, memory // reference.bytes_per_sample(backward)))

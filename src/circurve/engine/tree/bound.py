@@ -54,7 +54,7 @@ class BoundTree:
         """For each level, (G L, K, K)."""
 
         self.places = self._places(rows)
-        """Where the units of all levels lie among all sum units of the circuit."""
+        """The places of the units of all levels among all sum units of the circuit."""
 
         self.senders = self._senders()
         """For each sum but the root, level by level, the product that it is a message to, among those of all levels."""
@@ -96,7 +96,8 @@ class BoundTree:
         self._started = {}
 
     def load_values(self, params: Params) -> None:
-        """The same for an upward pass alone: nothing is done if these parameters are loaded and did not change."""
+        """Load parameters for an upward pass only: nothing is done if these parameters are loaded and did not
+        change."""
         if params is not self._params or versions_of(params) != self._versions:
             self.load(params)
 

@@ -173,7 +173,7 @@ class _Closing:
             self.leaves[number] = self.leaves[number] + found if number in self.leaves else found
 
     def _widest_tables(self) -> dict[int, StateTable]:
-        """The tables of the leaves; those with a column for missing values serve both kinds of chunks."""
+        """The tables of the leaves; those with a column for missing values are used for both kinds of chunks."""
         widest = max(self.tree.started, key=lambda tables: tables.plan.missing is not None)
         return widest.leaves
 

@@ -62,7 +62,7 @@ class TableSpan:
 
 @dataclass(frozen=True)
 class JointPlan:
-    """Where everything lies. A base row is one state of one factor."""
+    """The layout of the tables. A base row is one state of one factor."""
 
     shapes: tuple[TableShape, ...]
     spans: tuple[tuple[TableSpan, ...], ...]
@@ -72,7 +72,7 @@ class JointPlan:
     """The base rows of all factors by input layer, (G, states)."""
 
     missing: Tensor | None
-    """The state that stands for a missing value, for each variable, (V, 1, 1)."""
+    """The state that means a missing value, for each variable, (V, 1, 1)."""
 
     @property
     def rows(self) -> int:

@@ -4,10 +4,10 @@ A circuit is a latent tree if every node has one parent, every sum mixes the K u
 multiplies whole vectors of K units, each of them
 
     an input with few states, or a sum over such an input (a *leaf*): together the *factors* of the product,
-    the *message* of another sum, which stands on a product itself.
+    the *message* of another sum, which has a product as its child.
 
 Hidden Chow-Liu trees, hidden Markov models and mixtures of discrete variables are latent trees. The sums that are no
-leaves lie in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
+leaves are in levels by their distance from the root; each has a place in its level, and a product the place of its sum.
 Factors are tabulated a few at a time, by the joint states of their variables. *Tabulated* products have a single such
 table and no messages: they are a function of the states of a few variables. In each level they come last, after the
 *inner* products, which are all others.
@@ -34,7 +34,7 @@ one state more. (Measured: wider tables cost more than they save.)"""
 
 @dataclass(frozen=True)
 class Factor:
-    """K functions of one variable: input number `position` of input layer `layer`, or the leaf that stands on it."""
+    """K functions of one variable: input number `position` of input layer `layer`, or the leaf above it."""
 
     variable: int
     states: int
@@ -81,7 +81,7 @@ class Level:
     """Sums of one distance from the root, each with its product."""
 
     start: int
-    """How many sums lie in earlier levels."""
+    """The number of sums in earlier levels."""
 
     sums: tuple[tuple[int, int], ...]
     """The sum layer of the program and the position in it, for each place."""
@@ -93,7 +93,7 @@ class Level:
     """The factors of each product."""
 
     messages: tuple[tuple[Segment, ...], ...]
-    """The j-th message of each product that has so many: places here and in the next level."""
+    """The j-th message of each product that has j messages or more: places here and in the next level."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ def segments(pairs: Iterable[tuple[int, int]]) -> tuple[Segment, ...]:
 
 
 def packed(sizes: Iterable[int]) -> list[list[int]]:
-    """Factors with so many states each, in tables of at most MAX_JOINT_STATES joint states: the sizes in each table.
+    """Factors with these numbers of states, in tables of at most MAX_JOINT_STATES joint states: the sizes in each
+    table.
 
     A product without factors has one table of a single state.
     """
@@ -190,12 +191,12 @@ def _fits(node: Node, root: Sum) -> bool:
 
 
 def _messages(node: Sum) -> list[Sum]:
-    """The messages of the product that a sum stands on."""
+    """The messages of the product below a sum."""
     return [child for child in node.children[0].children if isinstance(child, Sum) and not _is_leaf(child)]
 
 
 def _inputs(node: Sum) -> list[Input]:
-    """The inputs of the factors of the product that a sum stands on."""
+    """The inputs of the factors of the product below a sum."""
     children = (child.children[0] if _is_leaf(child) else child for child in node.children[0].children)
     return [child for child in children if isinstance(child, Input)]
 
@@ -207,7 +208,7 @@ def _states(node: Input) -> int:
 
 
 def _is_tabulated(node: Sum) -> bool:
-    """True if the product that a sum stands on is tabulated, with missing values (more tables) and without."""
+    """True if the product below a sum is tabulated, with missing values (more tables) and without."""
     return not _messages(node) and len(packed(_states(each) + 1 for each in _inputs(node))) == 1
 
 

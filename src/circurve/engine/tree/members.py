@@ -39,7 +39,7 @@ class AlikeMembers:
     """M members with the same tree. Run r of member m is run r M + m of their fleet."""
 
     program: Program
-    """Of each of them."""
+    """The program of each member."""
 
     layout: TreeLayout
     sums: tuple[Place, ...]

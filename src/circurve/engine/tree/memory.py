@@ -1,8 +1,8 @@
 """Memory for the messages of a chunk of samples, cut once into the views that the passes read and write.
 
-The samples of a chunk are split into P parts, since threads share out a batch of matrix products one by one. There are
-L = R P such *run parts*, and N counts the samples of one. Groups lie before run parts, in shapes (G, L, K, N): then any
-segment of places of a level is contiguous memory.
+The samples of a chunk are split into P parts, since threads divide a batch of matrix products among themselves. There
+are L = R P such *run parts*, and N counts the samples of one. Groups come before run parts, in shapes (G, L, K, N):
+then any segment of places of a level is contiguous memory.
 
 Each level has two large blocks, and each block holds two quantities one after the other:
 
@@ -66,7 +66,7 @@ class InnerViews:
 
 @dataclass(frozen=True)
 class LevelViews:
-    """The blocks of a level, and where its tables, messages and inner products lie in them."""
+    """The blocks of a level, and the places of its tables, messages and inner products in them."""
 
     elements: Tensor  # (G L, K, N)
     by_sample: Tensor  # elements, (G L, N, K)
@@ -112,7 +112,7 @@ class Pool:
         self._kept: dict[str, Tensor] = {}
 
     def take(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
-        """The buffer of this name, made larger if need be. Who took a smaller one keeps that."""
+        """The buffer of this name, enlarged if necessary. Code that holds a smaller one keeps it."""
         kept = self._kept.get(name)
         if kept is None or len(kept) < size:
             kept = self._kept[name] = torch.empty(size, dtype=dtype)
@@ -139,7 +139,7 @@ class TreeMemory:
         self._marked = None if views is None or key is None or self.pool is not None else (views, key)
 
     def views(self, samples: int, plan: JointPlan) -> Views:
-        """Views for a chunk of so many samples, with tables laid out like this."""
+        """Views for a chunk of this many samples, with tables of this layout."""
         width, rows, key = (
             _width(-(-samples // self.parts)),
             plan.rows * self.run_parts,

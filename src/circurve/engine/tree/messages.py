@@ -5,7 +5,7 @@ With T_k(x) the product of the factors of a product and c its messages,
     E_k = T_k(x) prod_c S_ck        S_k = sum_j theta_kj E_j
 
 up to a scale for each sample: where the largest message of a sample leaves the middle of the floating range, all of
-them are divided by it and its logarithm is put aside. For curvature the elements of each product get length 1: then
+them are divided by it and its logarithm is stored. For curvature the elements of each product get length 1: then
 q = sum_j E_j^2 is 1 throughout. (Their sums S cannot become very small.)
 
 A logarithm or an exponential of everything with K units would cost more than the matrix products. Only where the
@@ -66,7 +66,7 @@ def _multiply(level: LevelViews, columns: Sequence[Tensor]) -> None:
 
 
 def _multiply_in_logs(level: LevelViews, columns: Sequence[Tensor], log_scale: Tensor) -> bool:
-    """The same, with inner products divided by their largest element; False if all elements of one are zero."""
+    """Multiply with inner products divided by their largest element; False if all elements of one are zero."""
     assert level.inner is not None
     for place, table in zip(level.spans, columns, strict=True):
         if place.span.whole:

@@ -1,4 +1,4 @@
-"""A mixture of latent trees on a CPU: each member is a latent tree, and the root shares out the flow among them.
+"""A mixture of latent trees on a CPU: each member is a latent tree, and the root divides the flow among them.
 
 A chunk goes up all members; the root computes the share of each member in each sample; each member sends its share
 down. The messages of all members are kept in between, so a chunk takes the memory of all of them together; for
@@ -93,7 +93,8 @@ class TreeMixture:
         return mixed_values(weights, by_column(self.layout.groups, values)).to(self.dtype)
 
     def _log_values(self, tree: LatentTree, group: AlikeMembers, params: Params, batch: Batch) -> Tensor:
-        """Of a group's members (R M, outputs, N), so many samples at once that they need the memory of one member."""
+        """Values of a group's members (R M, outputs, N), with fewer samples at once, so that they need the memory of
+        one member."""
         few = CACHE_BYTES // tree.bytes_per_sample(backward=False)
         parts = batch.parts(max(-(-batch.size // group.count), few, 1))
         return torch.cat([tree.log_values(params, group.batch(part)) for part in parts], dim=-1)

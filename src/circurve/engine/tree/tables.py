@@ -38,7 +38,7 @@ class JointSums:
             sums.zero_()
 
     def add(self, number: int, level: LevelViews) -> None:
-        """Another chunk's rows of level `number`, which lie in its block `elements`."""
+        """Another chunk's rows of level `number`, which are in its block `elements`."""
         for sums, place in zip(self.by_span[number], level.spans, strict=True):
             torch.baddbmm(sums, place.indicator, place.by_sample, out=sums)
 

@@ -56,7 +56,7 @@ def maximize(
     """The M-step of all sums with C children: the root of the surrogate penalty at a fixed multiplier, normalised.
 
     With n = N / T the counts of a row divided by their sum, m' = mu gate lambda scale / T in float64, and m = 0 for
-    plain EM, theta ~ n + sqrt(n) sqrt(n + 4 m'). All terms are positive, so float32 loses nothing but its rounding.
+    plain EM, theta ~ n + sqrt(n) sqrt(n + 4 m'). All terms are positive, so the only error is the rounding of float32.
 
     Runs whose form is not 0 are left to `maximize_exactly`. MASKED: some edges do not exist, those of weight zero.
     Step size and mu of batch `number` are alphas[number, r] and mus[number, r]; the gate of unit u is gates[r, u].

@@ -33,12 +33,13 @@ LEAST_DOUBLE = tl.constexpr(1e-300)
 LARGEST_DOUBLE = tl.constexpr(1e300)
 
 ORDINARY = tl.constexpr(1e-15)
-"""Strengths and multipliers between this and its inverse, beside totals of 1e-20 to 1e30, leave nothing to float64."""
+"""Strengths and multipliers between this and its inverse, with totals of 1e-20 to 1e30, do not need float64."""
 
 
 @triton.jit
 def _cube_root(x):
-    """Of a float32 number, good to rounding: Newton's iteration once, after the hardware's logarithm and exponential.
+    """The cube root of a float32 number, up to rounding: one Newton iteration, after the hardware's logarithm and
+    exponential.
 
     Subnormal numbers count as zero.
     """
@@ -48,7 +49,7 @@ def _cube_root(x):
 
 @triton.jit
 def _double_cube_root(x):
-    """Of a float64 number: one or a few for each row."""
+    """The cube root of a float64 number; called once or a few times for each row."""
     return tl.where(x > 0, tl.exp(tl.log(tl.maximum(x, LEAST_DOUBLE)) / 3), 0.0)
 
 
@@ -120,7 +121,7 @@ def maximize_exactly(
 ):  # fmt: skip
     """The M-step of runs with an exact form, for all sums with C children; the weights are moved in place.
 
-    All terms are positive, so float32 loses nothing but its rounding.
+    All terms are positive, so the only error is the rounding of float32.
 
     forms[r]: 1 solves for the multiplier of each node, 2 has the true trace as penalty, 3 both; runs of form 0 are left
     to the plain kernel. MASKED: some edges do not exist, those of weight zero. Program (block of sums, run).
