@@ -34,7 +34,7 @@ SHAPES = {
 """Columns, rows, held-out rows, hidden states."""
 
 NEAR = 4
-"""A column depends on one of so many columns before it."""
+"""How far before a column its parent is at most."""
 
 
 def tree_rows(columns: int, rows: int) -> np.ndarray:  # (N, V)

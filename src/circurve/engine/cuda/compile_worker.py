@@ -70,7 +70,7 @@ def _compile(kernel: Any, specialization: str, launcher: Any) -> None:
 
 
 def _fork_for_each(tasks: list[Any], processes: int) -> int:
-    """Run each task in a fork, so many at a time; 1 if one of them failed."""
+    """Run each task in a fork, at most `processes` at a time; 1 if one of them failed."""
     running, failed = 0, 0
     for task in tasks:
         if running == processes:
