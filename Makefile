@@ -59,6 +59,8 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/mixture.py --units 32,100 --name mixture_cuda $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/queries.py --device cuda --repeats 15 $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/scaling.py
+	PYTHONPATH=src $(GPU_RUN) benchmarks/cost_model.py --device cuda
+	PYTHONPATH=src $(GPU_RUN) benchmarks/forecast.py
 
 # An hour of damaged files for every loader; records go to stress/results.
 stress: $(STAMP)

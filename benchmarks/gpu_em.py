@@ -65,7 +65,7 @@ CHECKED = 512
 """Samples on which likelihoods and counts are compared."""
 
 COUNTS_CHECKED = 100_000_000
-"""Of larger circuits every second, third, ... sum is compared, so that about so many counts are."""
+"""Of larger circuits every second, third, ... sum is compared, so that about this number of counts is."""
 
 
 def our_sums(model: cc.Model, x: np.ndarray, every: int = 1) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -9,7 +9,7 @@ PyJuice need not be installed. `make_importable` takes folders and wheels, of Py
 Without numba a substitute lets its compiled loops run as plain Python: the steps are not affected, they run on the
 GPU, but compiling the circuit is slower, and is reported as such. The same goes for tqdm, a progress bar.
 
-The repository has CUDA kernels beside those in Triton. It compiles them when they are first needed, which takes
+The repository has CUDA kernels in addition to those in Triton. It compiles them when they are first needed, which takes
 minutes, `nvcc` and the headers of CUTLASS: `pip download --no-deps nvidia-cutlass`, unpack it, and set
 PYJUICE_CUTLASS_PATH to its folder `cutlass_library/source`. What is compiled stays in the folder TORCH_EXTENSIONS_DIR.
 The kernels are for blocks of a multiple of 128 units (64 for the parameters) and batches of a multiple of 64 (32).

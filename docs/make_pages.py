@@ -14,6 +14,7 @@ from comparison import span
 from gpu_pages import gpu_section
 from option_pages import options_page
 from pages import load, origin, table
+from scaling_pages import scaling_page
 from stream_pages import large_data_page
 
 DOCS = Path(__file__).parent
@@ -268,6 +269,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "performance.md": performance_page,
     "options.md": options_page,
     "large-data.md": large_data_page,
+    "scaling.md": scaling_page,
 }
 
 

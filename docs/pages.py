@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["load", "origin", "table"]
+__all__ = ["has", "load", "origin", "table", "wrapped"]
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 
+WIDTH = 120
+"""Characters of a line."""
+
 Row = dict[str, Any]
+
+
+def has(name: str) -> bool:
+    """Whether a result file is there."""
+    return (RESULTS / f"{name}.json").exists()
 
 
 def load(name: str) -> dict[str, Any]:
@@ -30,3 +39,9 @@ def origin(environment: Row) -> str:
     """Where numbers come from, in one line."""
     machine = environment.get("gpu") or f"{environment['cpu']}, {environment['threads']} threads"
     return f"`{environment['command']}` on {machine}, torch {environment['torch']}, Circurve {environment['circurve']}."
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """A paragraph in lines of at most WIDTH characters."""
+    words = " ".join(text.split())
+    return textwrap.fill(words, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

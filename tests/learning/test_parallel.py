@@ -94,6 +94,16 @@ def test_full_batches_and_batches_with_fewer_samples_than_workers(options, tmp_p
         assert_same_model(a, b, 1e-9)
 
 
+def test_workers_stop_early_in_the_same_epoch_as_one_process(tmp_path):
+    options = {"epochs": 60, "patience": 1, "step_size": 1.0}
+    one, found = train(**options), together(tmp_path, **options)
+    assert_equal_fleets(found[0], found[1])
+    assert all(result.stopped == "patience" for result in one)
+    assert [result.epoch for result in found[0]] == [result.epoch for result in one]
+    for a, b in zip(found[0], one, strict=True):
+        assert (a.train_ll, a.valid_ll) == pytest.approx((b.train_ll, b.valid_ll), rel=1e-12)
+
+
 def test_the_death_of_a_worker_is_one_error_and_one_process_continues(tmp_path):
     checkpoint = {"checkpoint": tmp_path / "runs", "checkpoint_every": "1 epoch"}
     found = together(tmp_path / "group", death=3, **checkpoint)

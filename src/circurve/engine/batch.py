@@ -70,10 +70,13 @@ class Batch:
             yield Batch(x, *others)
 
 
-def chunks(source: RowSource, size: int, dtype: torch.dtype) -> Iterator[Batch]:
-    """All rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape."""
-    rows = len(source)
-    parts = -(-rows // size)
-    even = -(-rows // max(parts, 1))
-    for start in range(0, rows, max(even, 1)):
-        yield Batch.rows(source, start, min(start + even, rows), dtype)
+def chunks(source: RowSource, size: int, dtype: torch.dtype, rows: range | None = None) -> Iterator[Batch]:
+    """Rows in order, at most `size` at a time, in parts as even as can be: buffers then keep their shape.
+
+    rows: consecutive ones; None is all of them.
+    """
+    chosen = range(len(source)) if rows is None else rows
+    parts = -(-len(chosen) // size)
+    even = -(-len(chosen) // max(parts, 1))
+    for start in range(chosen.start, chosen.stop, max(even, 1)):
+        yield Batch.rows(source, start, min(start + even, chosen.stop), dtype)

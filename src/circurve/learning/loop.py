@@ -22,10 +22,9 @@ from circurve.learning.initialize import generator
 from circurve.learning.options import Run, Settings
 from circurve.learning.plan import Plan
 from circurve.learning.rates import step_sizes, strengths
-from circurve.learning.score import Scorer
 from circurve.learning.state import TrainerState
 from circurve.learning.steps import Batches, EpochSums, Steps
-from circurve.learning.steps_choice import steps_for
+from circurve.learning.steps_choice import scorer_for, steps_for
 from circurve.model import Model
 
 __all__ = ["Trainer"]
@@ -296,7 +295,9 @@ class Trainer:
         ended = [self.fleet.finished[run] for run in range(len(self.runs))]
         params = stack([run.params for run in ended])
         backend = self._backend(params)
-        scorer = Scorer(backend, self.settings.memory_budget)
+        # an interrupt or a callback may have stopped this worker and not the others, which would not take part
+        alone = any(end.stopped in ("interrupted", "callback") for end in ended)
+        scorer = scorer_for(backend, self.settings.memory_budget, alone)
         scores = {name: scorer.score(params, samples) for name, samples in self.data.items()}
         none = [None] * params.runs
         sharpness = self._sharpness(params, backend) if self.settings.track else none

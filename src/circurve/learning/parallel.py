@@ -2,7 +2,7 @@
 
 All workers have the same data, draw the same batches, and move the same parameters: after one all-reduce for each step
 their statistics are equal to the last bit, and so is everything that follows from them. Statistics travel as float64,
-so that the sum over workers adds no rounding to speak of.
+so that the sum over workers adds no rounding to speak of. Workers share the rows that are scored in the same way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from circurve.engine import Statistics
+from circurve.data import RowSource, Stream
+from circurve.engine import Backend, Params, Statistics
 from circurve.errors import Argument, OptionError, WorkerError
+from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer, log_likelihood_sums
 from circurve.learning.steps import PlainSteps
 
-__all__ = ["ParallelSteps", "check_same_training", "wait_for_workers", "worker", "workers"]
+__all__ = ["ParallelSteps", "check_same_training", "shared_sums", "wait_for_workers", "worker", "workers"]
 
 Record = TypeVar("Record")
 
@@ -70,6 +73,12 @@ def wait_for_workers() -> None:
 class ParallelSteps(PlainSteps):
     """Step by step, on any backend, with the samples of each batch divided among the workers."""
 
+    def __init__(
+        self, backend: Backend, plan: Plan, train: RowSource, params: Params, memory_budget: int | None
+    ) -> None:
+        super().__init__(backend, plan, train, params, memory_budget)
+        self.scorer = Scorer(backend, memory_budget, shared_sums)
+
     def _e_step(self, rows: Tensor | None) -> Statistics:
         if rows is None:
             rows = torch.arange(len(self.train), device=self.params.device)[None]  # (1, N)
@@ -77,6 +86,19 @@ class ParallelSteps(PlainSteps):
         sums = super()._e_step(own if own.shape[1] else rows[:, :1])
         # in a batch of fewer samples than workers, some have no part
         return _added_up(sums if own.shape[1] else _mapped(sums, repeat(None)))
+
+
+def shared_sums(backend: Backend, params: Params, table: RowSource, chunk: int) -> Tensor:  # (2, R) float64
+    """The sums of `log_likelihood_sums` over all rows: each worker takes a part of them, and all get the same bits.
+
+    Batches of an iterable may come in another order on each worker, so each worker takes all of them.
+    """
+    if isinstance(table, Stream) and table.reader.access == "sequence":
+        return log_likelihood_sums(backend, params, table, chunk)
+    start, stop = (len(table) * number // workers() for number in (worker(), worker() + 1))
+    sums = log_likelihood_sums(backend, params, table, chunk, range(start, stop))
+    _together(lambda: dist.all_reduce(sums))
+    return sums
 
 
 def _added_up(sums: Statistics) -> Statistics:

@@ -8,11 +8,12 @@ from circurve.data import RowSource, Table
 from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
 from circurve.learning.graph_steps import GraphSteps
-from circurve.learning.parallel import ParallelSteps, workers
+from circurve.learning.parallel import ParallelSteps, shared_sums, workers
 from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer
 from circurve.learning.steps import PlainSteps, Steps
 
-__all__ = ["steps_for"]
+__all__ = ["scorer_for", "steps_for"]
 
 
 def steps_for(
@@ -32,3 +33,8 @@ def steps_for(
     if isinstance(backend, Fused) and isinstance(train, Table):
         return GraphSteps(backend, plan, train, params, memory_budget, scored)
     return PlainSteps(backend, plan, train, params, memory_budget)
+
+
+def scorer_for(backend: Backend, memory_budget: int | None, alone: bool) -> Scorer:
+    """Scores of this process alone, or of all workers together: then all of them must ask for the same scores."""
+    return Scorer(backend, memory_budget) if alone or workers() == 1 else Scorer(backend, memory_budget, shared_sums)
