@@ -45,6 +45,7 @@ GPU_PEER = $(if $(PYJUICE),--pyjuice $(PYJUICE))
 gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) -m pytest tests/test_gpu_arithmetic.py tests/engine/test_backend_contract.py tests/engine/test_extreme_inputs.py tests/engine/test_fused.py tests/learning/cuda tests/learning/test_graph_steps.py tests/learning/test_checkpoints_cuda.py tests/learning/test_failures.py
 	PYTHONPATH=src $(GPU_RUN) -m pytest -m gpu tests
+	PYTHONPATH=src $(GPU_RUN) benchmarks/first_fit.py
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_precision.py $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/curvature_overhead.py --name curvature_overhead_cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/method_cost.py --fleets 1,16,64 --name method_cost_cuda

@@ -66,9 +66,9 @@ BERNOULLI = {"P": 1, "BERNOULLI": True, "S": 2}
 CATEGORICAL = {"P": 5, "BERNOULLI": False, "S": 6}
 ROWS = {"C2": 128, "BR": 8}
 
-FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "KEEP": True, "EXACT": False}
+FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "EXACT": False}
 BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": 3, "EXACT": False}
-SUMS = {"BK": 64, "BC": 32, "BN": 128, "KEEP": True, "EXACT": False}
+SUMS = {"BK": 64, "BC": 32, "BN": 128, "EXACT": False}
 FLOWS = {"BK": 32, "BC": 128, "BN": 64}
 COUNTS = {"EXACT": False, "ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
 EDGES = {"BK": 32, "BC": 32, "EXACT": False}
@@ -121,7 +121,7 @@ VARIANTS = [
     Variant("small_kernels.by_state", {"S": 2, "S2": 2, "BK": 32, "BN": 64, "SPLITS": 2, "SQUARES": True}, DIVIDE),
     Variant("small_kernels.by_state", {"S": 6, "S2": 8, "BK": 32, "BN": 64, "SPLITS": 1, "SQUARES": True}, DIVIDE),
     Variant("edge_kernels.edge_logs", {**TREE, "BC": 32, "BN": 32}, NONE),
-    Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32, "KEEP": True, "EXACT": True}, EXP | LOG | MAX),
+    Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32, "EXACT": True}, EXP | LOG | MAX),
     Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN),
     Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 3, "EXACT": True}, EXP | LOG | DIVIDE | MIN),
     Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN),

@@ -11,7 +11,9 @@ from learning_helpers import binary_rows, parameters, small_circuit
 from torch.overrides import TorchFunctionMode
 
 from circurve import CircurveWarning, Examples, Gated, Global, Vanilla, chow_liu, fit_fleet, gates, hclt
+from circurve.engine.cuda.compile_ahead import _Launch
 from circurve.engine.cuda.estep import FusedSums
+from circurve.engine.cuda.sizes import PROGRAMS
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 from circurve.learning import FleetResult, Run
@@ -163,6 +165,41 @@ def test_runs_that_stop_leave_the_fleet():
     assert [len(result.history) for result in found] == [len(result.history) for result in wanted]
     assert len({len(result.history) for result in found}) > 1
     assert_same(found, wanted)
+
+
+NOT_CONSTANT = {"N", "NS", "K", "C", "CW", "J", "G", "M", "R", "V", "KEEP"}
+"""Arguments in capitals that kernels are not compiled for."""
+
+
+def test_a_rehearsal_launches_every_kernel_of_a_training(monkeypatch):
+    """So all of them can be compiled at once, before the first step."""
+    launched: dict[str, set[str]] = {"rehearsal": set(), "training": set()}
+    part = ["training"]
+    get, try_out = _Launch.__getitem__, GraphSteps._try_out
+
+    def note(self, grid):
+        def launch(**arguments) -> None:
+            constants = {name: value for name, value in arguments.items() if name.isupper()}
+            chosen = sorted((name, value) for name, value in constants.items() if name not in NOT_CONSTANT)
+            launched[part[0]].add(f"{self._kernel.__name__} {chosen}")
+            get(self, grid)(**arguments)
+
+        return launch
+
+    def rehearse_first(self) -> None:
+        part[0] = "rehearsal"
+        self._rehearse()
+        part[0] = "training"
+        try_out(self)
+
+    monkeypatch.setattr(_Launch, "__getitem__", note)
+    monkeypatch.setattr(GraphSteps, "_try_out", rehearse_first)
+    monkeypatch.setattr("circurve.engine.cuda.launch.BUSY_SHARE", 3 / PROGRAMS)  # batches are below, all rows are above
+    rows, held_out = binary_rows(200, variables=4), binary_rows(10, seed=1, variables=4)
+    options = {"backend": "fused", "device": DEVICE, "epochs": 1, "batch_size": 32}
+    fit_fleet(small_circuit(rows), rows, [Run()], valid=held_out, **options)
+    assert {name.split()[0] for name in launched["training"]} >= {"forward", "elements", "maximize"}
+    assert launched["training"] == launched["rehearsal"]
 
 
 @pytest.mark.skipif(DEVICE != "cuda", reason="graphs are recorded on a GPU")

@@ -20,8 +20,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.inputs import LOG_ZERO
-from circurve.inputs.common import FLOOR as INPUT_FLOOR
+from circurve.engine.limits import (
+    FLOAT32,
+    FLOAT32_MAX_TERM,
+    IMPOSSIBLE,
+    INPUT_FLOOR,
+    LOG_ZERO,
+    MIN_SAMPLE_WEIGHT,
+    MIN_STEP,
+    WEIGHT_FLOOR,
+    Limits,
+)
 
 __all__ = [
     "FLUSH",
@@ -49,12 +58,6 @@ __all__ = [
 
 # --- values and flows ---
 
-IMPOSSIBLE = LOG_ZERO / 2
-"""A log-value at or below this is the logarithm of zero, perhaps plus that of something possible.
-
-A product adds logarithms, so one impossible factor gives LOG_ZERO + x with x > IMPOSSIBLE for any x that data produce.
-"""
-
 FLUSH = {torch.float32: 1e-30, torch.float64: 1e-290}
 """Scaled elements and flows below this become zero, so that no product of them with a weight >= 1e-8 is subnormal.
 
@@ -71,13 +74,7 @@ Its inverse squared, at most 1e32 (1e280), times the number of children is finit
 SAFE_WEIGHT = 1e-16
 """A sum whose weights are all at least this is never weak: its largest element is 1, so S >= SAFE_WEIGHT."""
 
-MIN_SAMPLE_WEIGHT = 1e-37
-"""Samples of smaller weight are left out of sums that are divided by it: 1 / w must be finite in float32.
-
-What is quadratic in a flow F <= w is computed as (F / w) F, and (A / w) A with A = F / S: both factors are finite.
-"""
-
-MAX_TERM = {torch.float32: 1e36, torch.float64: 1e305}
+MAX_TERM = {torch.float32: FLOAT32_MAX_TERM, torch.float64: 1e305}
 """What one sample adds to a sum of t, T or F_nc^2 is cut off here, so that a hundred of them are finite.
 
 Weights of training are at least 1e-12, so that t <= 1e24 C; only weights made by hand, with sample weights of 1e8,
@@ -123,13 +120,6 @@ MESSAGES = {
 
 # --- the M-step ---
 
-WEIGHT_FLOOR = 1e-12
-"""The smallest weight that an M-step gives to an edge. A weight of exactly zero would stay zero for ever."""
-
-MIN_STEP = 1e-20
-"""A smaller positive step size counts as this one: MIN_STEP * WEIGHT_FLOOR >= tiny, so that a step towards a weight of
-at least WEIGHT_FLOOR cannot end at zero, even where the old weight is subnormal and flushed. A step of 0 stays 0."""
-
 MAX_COUNT = 1e30
 """Counts and pseudocounts of a row sum to less: the weight of a sample is at most 1e18, so a trillion samples fit. The
 inverse of the sum is a normal number: 1 / MAX_COUNT >= tiny."""
@@ -138,44 +128,8 @@ MAX_CHILDREN = 1_000_000
 """The inequalities below hold for sums with up to this many children."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds for one floating type."""
-
-    smallest_normal: float
-    """tiny. Second moments below it count as zero on every backend."""
-
-    least_flow: float
-    """Rows that received less flow keep their weights; input units that received less keep their parameters.
-
-    WEIGHT_FLOOR * T >= tiny: the floor of a row of counts is positive, so that max(N, WEIGHT_FLOOR * T) has no zero.
-    sqrt(tiny / T) < eps: a count below tiny that was flushed changes no weight by more than rounding. (The strongest
-    penalty makes weights grow like sqrt(n); without one they grow like n, which is smaller.)
-    """
-
-    max_strength: float
-    """The strength m' of the surrogate penalty on a row that sums to one is cut off here.
-
-    1 / (2 sqrt(m')) < eps: theta ~ n + sqrt(n) sqrt(n + 4 m') is its limit sqrt(n) to rounding.
-    4 lambda m' <= 13 m'^2 C is finite: lambda is at most 3.2 m' (sum_c sqrt(n_c))^2 <= 3.2 m' C.
-    """
-
-    max_moment_root: float
-    """The sum W over children of w_c = (2 m S_c / T')^(1/3), for the exact penalty, is cut off here.
-
-    1 / W < eps: theta is its limit w_c / W to rounding, for edges that hold their share of the second moments.
-    3 lambda theta <= 10 W^3 is finite.
-    """
-
-    max_cardano: float
-    """Cardano's formula is used up to this kappa^(1/3), the leading terms of the cubic's root beyond.
-
-    kappa^2 is finite; what the leading terms leave out, 1 / (9 kappa^(2/3)) of the root, is below eps.
-    """
-
-
 LIMITS = {
-    torch.float32: Limits(2.0**-126, 1e-20, 1e15, 1e12, 1e5),
+    torch.float32: FLOAT32,
     torch.float64: Limits(2.0**-1022, 1e-270, 1e100, 1e80, 1e40),
 }
 

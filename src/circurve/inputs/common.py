@@ -11,6 +11,7 @@ from torch import Tensor
 from circurve.bounds import shortened
 from circurve.errors import OptionError
 from circurve.inputs.family import LOG_ZERO, Family
+from circurve.inputs.floors import FLOOR
 
 __all__ = [
     "FLOOR",
@@ -30,9 +31,6 @@ __all__ = [
     "wrong_probability",
     "wrong_whole_value",
 ]
-
-FLOOR = 1e-6
-"""The M-step aims at probabilities >= FLOOR (and <= 1 - FLOOR): a value never seen stays possible."""
 
 SMALLEST_FREE = {torch.float32: 1e-30, torch.float64: 1e-290}
 """The smallest probability of parameters without bounds: the derivative of its logarithm, 1e30 (1e290), is finite when

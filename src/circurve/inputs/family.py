@@ -15,10 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["LOG_ZERO", "Family", "counts_from_zero", "same_values"]
+from circurve.inputs.floors import LOG_ZERO
 
-LOG_ZERO = -1e30
-"""The logarithm of zero inside the engine: finite, so that no sum, difference or product of logs becomes NaN."""
+__all__ = ["LOG_ZERO", "Family", "counts_from_zero", "same_values"]
 
 
 class Family(ABC):

@@ -6,12 +6,12 @@ runs. It ends with the next parameters in place, so an epoch is a row of replays
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource, Table
 from circurve.engine import Params
 from circurve.engine.batch import Batch
 from circurve.engine.cuda import Fused
@@ -38,9 +38,18 @@ class GraphSteps:
     """
 
     def __init__(
-        self, backend: Fused, plan: Plan, train: Table, params: Params, memory_budget: int | None = None
+        self,
+        backend: Fused,
+        plan: Plan,
+        train: Table,
+        params: Params,
+        memory_budget: int | None = None,
+        scored: Collection[RowSource] = (),
     ) -> None:
         engine = backend.engine
+        self.scored = [table for table in scored if isinstance(table, Table)]
+        """What will be scored, after each epoch or in the end; a stream is not read only to compile."""
+
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
         # a recorded step must find its memory where it was, so scores have a backend of their own
         self.scorer = Scorer(Fused(backend.program, backend.runs, backend.device, engine.precision), memory_budget)
@@ -137,7 +146,7 @@ class GraphSteps:
         while True:
             try:
                 if self.records:
-                    compile_ahead(engine.device, self._step)  # it moves on to the next batch, and computes nothing
+                    compile_ahead(engine.device, self._rehearse)
                     restore()
                 self._first_step()
                 done = True
@@ -164,6 +173,12 @@ class GraphSteps:
         with torch.cuda.graph(graph):
             self._step()
         self.graph = graph
+
+    def _rehearse(self) -> None:
+        """All that a training launches, to compile it: a step, which moves on to the next batch, and the scores."""
+        self._step()
+        for table in self.scored:
+            self.scorer.rehearse(self.params, table)
 
     def _step(self) -> None:
         self.engine.tabulate()

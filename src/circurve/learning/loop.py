@@ -134,7 +134,8 @@ class Trainer:
         train, methods = self.data["train"], [self.runs[i].method for i in active]
         weight = float(len(train) if train.weights is None else train.weights.sum())
         plan = Plan(self.program, methods, params.inputs[0], self.settings.track, weight)
-        return steps_for(self._backend(params, backend), plan, train, params, self.settings.memory_budget)
+        chosen, budget = self._backend(params, backend), self.settings.memory_budget
+        return steps_for(chosen, plan, train, params, budget, self.data.values())
 
     def _backend(self, params: Params, backend: BackendName | None = None) -> Backend:
         return choose_backend(self.program, params, backend or self.settings.backend, self.settings.precision)

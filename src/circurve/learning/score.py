@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from circurve.data import RowSource, log_unseen_rows
-from circurve.engine import Backend, Params, chunks
+from circurve.engine import Backend, Batch, Params, chunks
 from circurve.engine.memory import chunk_size, within_memory
 
 __all__ = ["ScoreSums", "Scorer", "log_likelihood_sums", "mean_log_likelihood"]
 
 ScoreSums: TypeAlias = Callable[[Backend, Params, RowSource, int], Tensor]
 """(backend, parameters, rows, samples at once) -> the (2, R) sums of `log_likelihood_sums` over all rows."""
+
+MAX_REHEARSED = 8192
+"""More rows have the same kernels."""
 
 
 def log_likelihood_sums(
@@ -69,7 +73,17 @@ class Scorer:
     def score(self, params: Params, table: RowSource) -> list[float]:
         """The mean log-likelihood of each run."""
         if self.chunk is None:
-            self.chunk = chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)
+            self.chunk = self._chunk_size()
         sums = self.sums(self.backend, params, table, self.chunk)
         values: list[float] = (sums[0] / sums[1]).tolist()
         return values
+
+    def rehearse(self, params: Params, table: RowSource) -> None:
+        """Score a few rows and give the memory back, so that the kernels of a score can be compiled."""
+        size = min(self.chunk or self._chunk_size(), len(table), MAX_REHEARSED)
+        with suppress(torch.OutOfMemoryError):  # a score goes on with fewer samples, and compiles what that needs
+            self.backend.log_prob(params, Batch.rows(table, 0, size, params.dtype))
+        self.backend.release()
+
+    def _chunk_size(self) -> int:
+        return chunk_size(self.backend, backward=False, memory_budget=self.memory_budget)

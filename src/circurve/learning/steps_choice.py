@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from circurve.data import RowSource, Table
 from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
@@ -14,12 +16,22 @@ from circurve.learning.steps import PlainSteps, Steps
 __all__ = ["scorer_for", "steps_for"]
 
 
-def steps_for(backend: Backend, plan: Plan, train: RowSource, params: Params, memory_budget: int | None) -> Steps:
-    """EM steps for a fleet with these parameters. Recorded ones need all rows on the device: not those of a stream."""
+def steps_for(
+    backend: Backend,
+    plan: Plan,
+    train: RowSource,
+    params: Params,
+    memory_budget: int | None,
+    scored: Collection[RowSource] = (),
+) -> Steps:
+    """EM steps for a fleet with these parameters. Recorded ones need all rows on the device: not those of a stream.
+
+    scored: what will be scored, after each epoch or in the end.
+    """
     if workers() > 1:
         return ParallelSteps(backend, plan, train, params, memory_budget)
     if isinstance(backend, Fused) and isinstance(train, Table):
-        return GraphSteps(backend, plan, train, params, memory_budget)
+        return GraphSteps(backend, plan, train, params, memory_budget, scored)
     return PlainSteps(backend, plan, train, params, memory_budget)
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from typing import TYPE_CHECKING
 
-import torch
 import triton
 import triton.language as tl
+
+if TYPE_CHECKING:
+    import torch
 
 try:
     from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
@@ -29,6 +32,8 @@ def chains(device: torch.device) -> bool:
     """Whether kernels on the device can begin early."""
     if device.type != "cuda" or gdc_wait is None:
         return False
+    import torch  # noqa: PLC0415 - kernels are compiled in processes that do not import it
+
     return torch.cuda.get_device_capability(device) >= CAPABILITY and _driver_version() >= DRIVER
 
 

@@ -1,16 +1,14 @@
 """The kernels of a piece of work compiled side by side, before any of them runs.
 
 Triton compiles a kernel, and a launcher for it, when it is first launched: one after the other, about half a second
-each, and a training step has some twenty. Here the work is done once with launches that only compile, on several
-threads; the compilers and the assembler do not hold Python's lock.
+each, and a training step with its scores has some twenty. Here the work is done once with launches that only say what
+is to be compiled, and then everything is compiled at once.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import torch
@@ -18,9 +16,6 @@ import torch
 __all__ = ["Kernels", "compile_ahead"]
 
 _COMPILE_ONLY: ContextVar[bool] = ContextVar("compile_only", default=False)
-
-MAX_THREADS = 8
-"""More threads than this wait for Python's lock more than they gain. (Measured: 3.8 s with 8, 4.7 s with 16.)"""
 
 
 class Kernels:
@@ -30,6 +25,9 @@ class Kernels:
         self._module = module
 
     def __getattr__(self, name: str) -> _Launch:
+        from circurve.engine.cuda.kernel_keys import fix_keys  # noqa: PLC0415 - it imports Triton
+
+        fix_keys(self._module)
         launch = _Launch(getattr(self._module, name))
         setattr(self, name, launch)
         return launch
@@ -49,47 +47,24 @@ class _Launch:
 def compile_ahead(device: torch.device, work: Callable[[], None]) -> None:
     """Do `work` with kernels that are compiled and do not run; what torch computes in between is computed.
 
-    It does nothing off the GPU, or where Triton cannot compile on several threads: kernels are then compiled when they
-    are launched.
+    It does nothing off the GPU, or where Triton cannot compile kernels later than they are asked for: they are then
+    compiled when they are launched. Nor as a part of other work that compiles ahead, which does the same work itself.
     """
-    import triton  # noqa: PLC0415 - imported only when used
-
-    if device.type != "cuda" or not hasattr(triton, "AsyncCompileMode"):
+    if device.type != "cuda" or not _can_wait() or _COMPILE_ONLY.get():
         return
-    threads = min(MAX_THREADS, os.cpu_count() or 1)
-    token = _COMPILE_ONLY.set(True)
-    try:
-        with _Compilers(threads, device) as compilers, triton.AsyncCompileMode(compilers):
-            work()
-    finally:
-        _COMPILE_ONLY.reset(token)
+    copy_context().run(_compile_ahead, device, work)
 
 
-class _Compilers(ThreadPoolExecutor):
-    """Threads that compile a kernel and make it ready to be launched."""
+def _can_wait() -> bool:
+    import triton  # noqa: PLC0415 - imported only when used
+    from triton.runtime import cache  # noqa: PLC0415 - imported only when used
 
-    def __init__(self, threads: int, device: torch.device) -> None:
-        super().__init__(threads, initializer=torch.cuda.set_device, initargs=(device,))
-
-    def submit(self, compile_kernel: Callable[[], Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Compile a kernel and its launcher."""
-
-        def work() -> Any:
-            kernel = compile_kernel(*args, **options)
-            _build_launcher(kernel)
-            return kernel
-
-        return super().submit(work)
+    return hasattr(triton, "AsyncCompileMode") and hasattr(cache, "triton_key")
 
 
-def _build_launcher(kernel: Any) -> None:
-    """Leave a kernel's launcher in Triton's cache of compiled files.
+def _compile_ahead(device: torch.device, work: Callable[[], None]) -> None:
+    """In a context of its own: neither this mode nor Triton's can outlast an error."""
+    from circurve.engine.cuda.compile_collected import compile_collected  # noqa: PLC0415 - it imports Triton
 
-    The launcher that is made here is not used: Triton loads all launchers as modules of one name, and a thread may be
-    given that of another. The first launch loads it from the cache, in the thread that launches.
-    """
-    from triton.runtime import driver  # noqa: PLC0415 - imported only when used
-
-    make = getattr(driver.active, "launcher_cls", None)
-    if make is not None:
-        make(kernel.src, kernel.metadata)
+    _COMPILE_ONLY.set(True)
+    compile_collected(device, work)

@@ -62,8 +62,8 @@ def edge_logs(
 @triton.jit(do_not_specialize=VARIES)
 def edge_sums(
     values, elements, weights, tops, scaled_sums, value_stride, element_stride, weight_stride,
-    first_row, first_element, first_pack, N, NS, K, C, CW,
-    BK: tl.constexpr, BN: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr,
+    first_row, first_element, first_pack, N, NS, K, C, CW, KEEP,
+    BK: tl.constexpr, BN: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """v of a layer; program (tile of samples x block of units, group, run)."""
     blocks = tl.cdiv(K, BK)
@@ -86,9 +86,9 @@ def edge_sums(
     place = r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
     inside = (k < K)[:, None] & (n < N)[None, :]
     tl.store(values + place, tl.log(total) + top, mask=inside)
-    if KEEP and EXACT:
-        tl.store(tops + place, top, mask=inside)
-        tl.store(scaled_sums + place, total, mask=inside)
+    if EXACT:
+        tl.store(tops + place, top, mask=inside & (KEEP > 0))
+        tl.store(scaled_sums + place, total, mask=inside & (KEEP > 0))
 
 
 @triton.jit(do_not_specialize=VARIES)

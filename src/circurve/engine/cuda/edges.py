@@ -41,7 +41,7 @@ class EdgeLauncher:
         )  # fmt: skip
         block = min(BLOCK, power(k))
         self.kernels.edge_sums[(tiles * parts(k, block), g, b.runs)](
-            **self._layer(plan), BK=block, BN=SAMPLES, KEEP=keep
+            **self._layer(plan), BK=block, BN=SAMPLES, KEEP=int(keep)
         )
 
     def backward(self, plan: SumPlan, readers: Tensor, curvature: Tensor | None, tile: int) -> None:

@@ -12,11 +12,10 @@ difference would lose its digits, and S itself is kept in `scaled_sums`.
 # mypy: ignore-errors
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 
-from circurve.engine import numerics
+from circurve.engine import limits
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
 from circurve.engine.cuda.element_kernels import log_elements, received
 from circurve.engine.cuda.product_kernels import product
@@ -32,25 +31,24 @@ __all__ = [
     "sums",
 ]
 
-IMPOSSIBLE = tl.constexpr(numerics.IMPOSSIBLE)
-MIN_SAMPLE_WEIGHT = tl.constexpr(numerics.MIN_SAMPLE_WEIGHT)
-MAX_TERM = tl.constexpr(numerics.MAX_TERM[torch.float32])
+IMPOSSIBLE = tl.constexpr(limits.IMPOSSIBLE)
+MIN_SAMPLE_WEIGHT = tl.constexpr(limits.MIN_SAMPLE_WEIGHT)
+MAX_TERM = tl.constexpr(limits.FLOAT32_MAX_TERM)
 
 VARIES = [
     *("first_row", "first_element", "first_group", "first_pack", "first_unit", "table_stride"),
-    *("tiles", "span", "J", "M"),
+    *("tiles", "span", "J", "M", "KEEP"),
 ]
-"""Numbers that differ from layer to layer: no kernel is compiled again for a multiple of 16 among them."""
+"""Numbers that differ from layer to layer: no kernel is compiled again for 1 or a multiple of 16 among them."""
 
 
 @triton.jit(do_not_specialize=VARIES)
 def forward(
     values, elements, largest, squares, scaled_sums, weights, tables, states, factors, kinds, bases,
     value_stride, element_stride, group_stride, weight_stride, table_stride, state_stride,
-    first_row, first_element, first_group, first_pack, N, NS, K, C, CW, J,
+    first_row, first_element, first_group, first_pack, N, NS, K, C, CW, J, KEEP,
     S: tl.constexpr, BK: tl.constexpr, C2: tl.constexpr, BN: tl.constexpr,
-    CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
-    EARLY: tl.constexpr,
+    CONTIGUOUS: tl.constexpr, AT_ONCE: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A whole sum layer: E, S = W E, log p = log S + m; program (tiles of samples x block of units, group, run)."""
     let_next_begin(EARLY)
@@ -74,7 +72,7 @@ def forward(
     total = tl.dot(w, scaled, input_precision=PRECISION)
     place = (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
     tl.store(values + place, tl.log(total) + top[None, :], mask=(k < K)[:, None] & (n < N)[None, :])
-    if KEEP:
+    if KEEP > 0:
         if EXACT:
             tl.store(scaled_sums + r * value_stride + place, total, mask=(k < K)[:, None] & (n < N)[None, :])
         if block == 0:
@@ -135,9 +133,8 @@ def elements(
 def sums(
     values, elements, largest, scaled_sums, weights,
     value_stride, element_stride, group_stride, weight_stride,
-    first_row, first_element, first_group, first_pack, N, NS, K, C, CW,
-    BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, KEEP: tl.constexpr, EXACT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    first_row, first_element, first_group, first_pack, N, NS, K, C, CW, KEEP,
+    BK: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, EXACT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """log p = log(W E) + m of a wide layer; program (tile of samples x block of units, group, run).
 
@@ -159,8 +156,8 @@ def sums(
     top = tl.load(largest + r * group_stride + (first_group + g).to(tl.int64) * NS + n, mask=n < N, other=0.0)
     place = r * value_stride + (first_row + g.to(tl.int64) * K + k)[None, :] * NS + n[:, None]
     tl.store(values + place, tl.log(total) + top[:, None], mask=(k < K)[None, :] & (n < N)[:, None])
-    if KEEP and EXACT:
-        tl.store(scaled_sums + place, total, mask=(k < K)[None, :] & (n < N)[:, None])
+    if EXACT:
+        tl.store(scaled_sums + place, total, mask=(k < K)[None, :] & (n < N)[:, None] & (KEEP > 0))
 
 
 @triton.jit

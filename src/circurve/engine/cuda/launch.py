@@ -94,7 +94,7 @@ class Launcher(TableLauncher):
             tile, block, count = self.tile(), min(64, power(k)), kinds.shape[1]
             self.large.forward[(parts(b.width, tile) * parts(k, block), g, b.runs)](
                 **read, **self._weights(plan.number), first_row=plan.rows, K=k, **self._exact(),
-                BK=block, C2=power(c), BN=tile, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=keep,
+                BK=block, C2=power(c), BN=tile, AT_ONCE=count if count <= AT_ONCE else 0, KEEP=int(keep),
                 PRECISION=self.dot, num_warps=4, **self._chained(follows),
             )  # fmt: skip
             return
@@ -104,7 +104,7 @@ class Launcher(TableLauncher):
         )
         bk, bc, bn, warps = sum_blocks(k, c)
         self.large.sums[(parts(b.width, bn) * parts(k, bk), g, b.runs)](
-            values=b.values, elements=b.elements, largest=b.largest, KEEP=keep, **self._exact(),
+            values=b.values, elements=b.elements, largest=b.largest, KEEP=int(keep), **self._exact(),
             **self._row_strides(), **self._weights(plan.number),
             first_row=plan.rows, first_element=plan.elements, first_group=group, N=b.width, NS=b.stride, K=k, C=c,
             BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,

@@ -6,10 +6,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from circurve.engine import numerics
+from circurve.engine import limits
 from circurve.engine.cuda.kernels import IMPOSSIBLE, per_weight
 
-LOG_ZERO = tl.constexpr(numerics.LOG_ZERO)
+LOG_ZERO = tl.constexpr(limits.LOG_ZERO)
 
 __all__ = [
     "by_state",

@@ -6,23 +6,21 @@ The rule for rows with little flow, and all limits, are those of engine/numerics
 # mypy: ignore-errors
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 
-from circurve.engine import numerics
+from circurve.engine import limits
 
 __all__ = ["at_least", "between", "effective_step", "maximize", "maximize_inputs"]
 
-LIMITS = numerics.LIMITS[torch.float32]
-LEAST_FLOW = tl.constexpr(LIMITS.least_flow)
-MAX_STRENGTH = tl.constexpr(LIMITS.max_strength)
-MIN_STEP = tl.constexpr(numerics.MIN_STEP)
-WEIGHT_FLOOR = tl.constexpr(numerics.WEIGHT_FLOOR)
-INPUT_FLOOR = tl.constexpr(numerics.INPUT_FLOOR)
+LEAST_FLOW = tl.constexpr(limits.FLOAT32.least_flow)
+MAX_STRENGTH = tl.constexpr(limits.FLOAT32.max_strength)
+MIN_STEP = tl.constexpr(limits.MIN_STEP)
+WEIGHT_FLOOR = tl.constexpr(limits.WEIGHT_FLOOR)
+INPUT_FLOOR = tl.constexpr(limits.INPUT_FLOOR)
 
-VARIES = ["rows", "units", "R"]
-"""Numbers that differ from circuit to circuit: a kernel is not compiled again where one is 1 or a multiple of 16."""
+VARIES = ["rows", "units", "R", "flows", "flow_stride"]
+"""Arguments that differ from layer to layer: no kernel is compiled again where one is 1 or a multiple of 16."""
 
 
 @triton.jit

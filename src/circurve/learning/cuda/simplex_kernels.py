@@ -3,11 +3,10 @@
 # mypy: ignore-errors
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 
-from circurve.engine import numerics
+from circurve.engine import limits
 from circurve.learning.cuda.mstep_kernels import (
     LEAST_FLOW,
     MAX_STRENGTH,
@@ -19,11 +18,10 @@ from circurve.learning.cuda.mstep_kernels import (
 
 __all__ = ["maximize_exactly"]
 
-LIMITS = numerics.LIMITS[torch.float32]
-TINY = tl.constexpr(LIMITS.smallest_normal)
-TINY_ROOT = tl.constexpr(LIMITS.smallest_normal ** (1 / 3))
-MAX_MOMENT_ROOT = tl.constexpr(LIMITS.max_moment_root)
-MAX_CARDANO = tl.constexpr(LIMITS.max_cardano)
+TINY = tl.constexpr(limits.FLOAT32.smallest_normal)
+TINY_ROOT = tl.constexpr(limits.FLOAT32.smallest_normal ** (1 / 3))
+MAX_MOMENT_ROOT = tl.constexpr(limits.FLOAT32.max_moment_root)
+MAX_CARDANO = tl.constexpr(limits.FLOAT32.max_cardano)
 
 NEWTON_STEPS = tl.constexpr(4)
 """From a start within a factor of 3.2 the fourth step is at the rounding of float64, let alone float32."""

@@ -1,0 +1,82 @@
+"""A process that compiles kernels, as seen by the one that needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CompileProcess", "Order", "Toolchain"]
+
+Order = tuple[str, str, str]
+"""A kernel to compile: its module, its name, and how it is specialised, as Triton's hooks describe it."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a process needs to know of this one's Triton to compile exactly as it would."""
+
+    target: dict[str, Any]
+    """The GPU, as the fields of Triton's record."""
+
+    launcher: type
+    """The class of launchers on this GPU."""
+
+    key: str
+    """The hash of Triton itself, a part of all keys in its cache."""
+
+
+WORKER = Path(__file__).with_name("compile_worker.py")
+
+MAX_SECONDS = 120
+"""Kernels that take longer are compiled by the process that needs them."""
+
+
+class CompileProcess:
+    """Starts at once and imports Triton, then waits for one list of orders. Use it in a `with` statement."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @classmethod
+    def start(cls, cache: str) -> CompileProcess | None:
+        """A process with this folder as Triton's cache; None where there is no fork, or no Python to run.
+
+        (A program with Python inside has another executable, or none.)
+        """
+        if not hasattr(os, "fork") or "python" not in Path(sys.executable or "").name.lower():
+            return None
+        command = [sys.executable, str(WORKER), json.dumps(sys.path)]
+        environment = {**os.environ, "TRITON_CACHE_DIR": cache}
+        silent = subprocess.DEVNULL  # the process that needs a kernel compiles it again, and shows what is wrong
+        try:
+            return cls(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, env=environment))
+        except OSError:
+            return None
+
+    def __enter__(self) -> CompileProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def compile(self, orders: Sequence[Order], triton: Toolchain) -> bool:
+        """Compile kernels into the cache; returns whether all went well."""
+        message = {
+            "kernels": orders,
+            "target": triton.target,
+            "launcher": (triton.launcher.__module__, triton.launcher.__qualname__),
+            "triton_key": triton.key,
+            "processes": os.cpu_count() or 1,
+        }
+        try:
+            self._process.communicate(json.dumps(message).encode(), timeout=MAX_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return self._process.returncode == 0
