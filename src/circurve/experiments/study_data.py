@@ -334,7 +334,7 @@ def _with(models: Models, params: Params) -> Models:
 
 
 def _ensembles(runs: Sequence[PlannedRun], valid: Floats, test: Floats) -> list[Record]:  # (R, N) both
-    """Of each run the ensemble that it is in: of one label, one run of each setting, all of different seeds.
+    """Of each run the ensemble that it is in: of one label, one run of each setting, seeds in turn.
 
     Setting c with the seed at place s belongs to ensemble (s - c) mod the number of seeds: as many ensembles as seeds,
     and no run in two of them. Weights are found by EM on the validation rows.
