@@ -128,11 +128,11 @@ def test_a_first_look_and_own_strengths_are_smaller_studies() -> None:
     options: dict[str, Any] = {"protocol": "fair", "datasets": ("nltcs",)}
     quick = STUDIES["study-clean"].study(ReproduceOptions(**options, quick=True))
     assert len(quick.settings) < len(study("study-clean").settings)
-    (counts,) = [note for note in report("study-clean").notes if note.startswith("Every method has 4 candidates.")]
-    assert "a pseudocount that penalties do not have" in counts  # 0.01 and 0.1
+    (counts,) = [note for note in report("study-clean").notes if note.startswith("Every method has 8 candidates.")]
+    assert "a pseudocount that penalties do not have" in counts  # 0.2, for instance
     (counts,) = [note for note in report("study-units").notes if "candidates" in note]
     assert counts == "Every method has 2 candidates."  # the same pseudocounts for all
     one = STUDIES["study-clean"].study(ReproduceOptions(**options, mu=(0.5,)))
     notes = STUDIES["study-clean"].report(one, made_records(one, rule)).notes
-    assert "Candidates: vanilla 4, global 2, gated 2, geometric 2." in notes
+    assert "Candidates: vanilla 8, global 4, gated 4, geometric 4." in notes
     assert {s.method.mu for s in one.settings if not isinstance(s.method, Vanilla)} == {0.5}

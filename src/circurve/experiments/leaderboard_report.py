@@ -112,7 +112,8 @@ def _protocol(recipe: Record) -> str:
         f"{_listed(recipe['pseudocounts'])}, until two sizes in a row are worse; {recipe['members']} members of "
         f"{_listed(recipe['member_units'])} units{chosen} with pseudocounts of "
         f"{_listed(recipe['member_pseudocounts'])}, on trees of resampled rows{grown}{pool}; {patience}joint "
-        f"training for at most {joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
+        f"training for at most {joint['epochs']} epochs, step {joint['step']}, batches of "
+        f"{joint['batch_size'] or 'all rows'}."
     )
 
 

@@ -335,7 +335,7 @@ def _with(models: Models, params: Params) -> Models:
 
 
 def _ensembles(runs: Sequence[PlannedRun], valid: Floats, test: Floats) -> list[Record]:  # (R, N) both
-    """The ensemble of each run: of one label, one run of each setting, all of different seeds.
+    """The ensemble of each run: of one label, one run of each setting, seeds in turn.
 
     Setting c with the seed at place s belongs to ensemble (s - c) mod the number of seeds: as many ensembles as seeds,
     and no run in two of them. Weights are found by EM on the validation rows.

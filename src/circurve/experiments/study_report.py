@@ -36,6 +36,11 @@ COLUMNS = (
     *("minus_base", "standard_error", "p_value"),
 )
 SIGNIFICANT = 0.05
+CHANGED_GRID = (
+    "The grid was changed after a first run, whose test scores had been seen: validation had nearly always chosen the "
+    "weakest strength, so weaker ones took the place of the strongest; and plain EM had pseudocounts that penalties "
+    "lacked."
+)
 TESTS = (
     "Differences are paired over seeds: mean ± standard error, p of a two-sided paired t-test, not corrected for the "
     f"number of tests. A clear difference is one above {TIE:g} nats with p below {SIGNIFICANT:g}."
@@ -178,6 +183,7 @@ def _report(  # noqa: PLR0913 - what a report is made of
         choice_note(study),
         *grid_notes(study),
         _candidates(study),
+        CHANGED_GRID,
         TESTS,
         *(f"{label}: {text}." for label, text in LABELS.items()),
         *provenance(records),
@@ -272,7 +278,7 @@ def report_ensembles(study: Study, records: Sequence[RunRecord]) -> Report:
         found[case] = _with_scores(as_run(made), scores)
     counts = " or ".join(str(count) for count in sorted(members))
     about = (
-        f"Mixtures of {counts} models: one of each candidate of a method, all of different seeds, each at its best "
+        f"Mixtures of {counts} models: one of each candidate of a method, seeds in turn, each at its best "
         "epoch, weighted by EM on the validation rows. No model is in two mixtures, and mixtures of two methods with "
         "the same seeds are compared."
     )
