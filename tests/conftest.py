@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+
+from interpreter import language_replaced
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # must be there before Triton is imported
@@ -41,4 +45,12 @@ def _no_network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("CIRCURVE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("CIRCURVE_DEBD_URL", "http://127.0.0.1:9")
         patch.setenv("NO_PROXY", "127.0.0.1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interpreter() -> Iterator[None]:
+    """Where kernels are interpreted, the language they are written in is replaced once and not at each call."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None
+    with language_replaced() if interpreted else nullcontext():
         yield
