@@ -302,7 +302,7 @@ def test_a_training_without_faults_warns_of_nothing_and_fails_nowhere():
 
 # --- the fused kernels ---
 
-FUSED = {"backend": "fused", "precision": "float32", "epochs": 3, "batch_size": 60}
+FUSED = {"backend": "fused", "precision": "float32", "epochs": 2, "batch_size": 60}
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
