@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("linux"):
                 item.add_marker(pytest.mark.skip(reason="needs Linux"))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and collected tests stay until the end: garbage collections need not look through them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

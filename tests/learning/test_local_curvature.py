@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,26 @@ def test_a_gate_is_shown_the_estimate_of_the_definition(case, memory, estimator)
     assume(case.circuit.sums)
     assert_close(seen[0], local(case, estimator, [(1.0, case)]), 1e-9)
     assert_close(seen[1], local(case, estimator, [(memory, case), (1 - memory, other)]), 1e-9)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_batch_without_samples_leaves_a_running_mean_as_it_is(estimator):
+    case, seen = dead_edge(1e3), []
+
+    def spy(curvature):
+        seen.append(torch.stack([curvature.local, curvature.total, curvature.flow_squared]))
+        return torch.zeros_like(curvature.local)
+
+    plan = Plan(case.program, [Gated(0.1, spy, estimator=estimator, gate_memory=0.75)], case.params.inputs[0])
+    nothing = replace(case, sample_weights=torch.zeros(len(case.x), dtype=torch.float64))
+    for batch in (nothing, case, nothing):
+        plan.maximize(case.params, batch.statistics(), [1.0], [0.1])
+    alone = Plan(case.program, [Gated(0.1, spy, estimator=estimator)], case.params.inputs[0])
+    alone.maximize(case.params, case.statistics(), [1.0], [0.1])
+    assert float(seen[1][0].min()) > 0
+    assert torch.equal(seen[0], torch.zeros_like(seen[0]))
+    assert torch.equal(seen[1], seen[3])
+    assert torch.equal(seen[2], seen[3])
 
 
 @given(case=cases(missing=False))

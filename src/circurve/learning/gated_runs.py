@@ -56,8 +56,10 @@ class GatedRuns:
         """All that is remembered, runs first."""
 
     def gates(self, measured: NodeSums, weight: Tensor) -> Tensor:  # (runs, M)
-        """The gates of this M-step. weight: of the batch's samples, (R,)."""
-        weight = weight.index_select(0, self.index)[:, None, None].clamp_min(torch.finfo(torch.float64).tiny)
+        """The gates of this M-step. weight: of the batch's samples, (R,); if it is 0, the past stays as it is."""
+        weight = weight.index_select(0, self.index)[:, None, None]
+        has_samples = weight > 0
+        weight = weight.clamp_min(torch.finfo(torch.float64).tiny)
         means = self._means(measured, weight)
         if self.source != "batch":
             self.past += torch.stack(means, dim=1) * weight
@@ -66,8 +68,9 @@ class GatedRuns:
                 total.add_(ratio.index_select(0, self.index))
             return self.held
         if self.memory:
-            self.past.copy_(torch.lerp(torch.stack(means, dim=1), self.past, self.memory * self.seen))
-            self.seen.fill_(1.0)
+            share_of_past = torch.where(has_samples, self.memory * self.seen, 1.0)
+            self.past.copy_(torch.lerp(torch.stack(means, dim=1), self.past, share_of_past))
+            self.seen.clamp_min_(has_samples)
             means = self.past.clone().unbind(1)
         return self._gates_of(means)
 
