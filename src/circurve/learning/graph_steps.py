@@ -29,7 +29,7 @@ from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
 from circurve.learning.steps import Batches, Totals
 
-__all__ = ["GraphSteps", "recorded"]
+__all__ = ["GraphSteps"]
 
 
 class GraphSteps:
@@ -176,15 +176,10 @@ class GraphSteps:
             self.chunk = halve(self.backend, min(self.chunk, self.rows.shape[2]))
 
     def _first_step(self) -> None:
-        device = self.engine.device
         if not self.records:
             self._pieces()[0]()  # where memory can be short
             return
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            self._step()
-        torch.cuda.current_stream(device).wait_stream(stream)
+        on_a_stream_of_its_own(self.engine.device, self._step)
         self.graphs = [recorded(piece) for piece in self._pieces()]
 
     def _rehearse(self) -> None:
@@ -293,6 +288,15 @@ class GraphSteps:
         if train.observed is not None:
             states = torch.where(train.observed, states, self.engine.blueprint.states).to(torch.int8)
         return states.contiguous()
+
+
+def on_a_stream_of_its_own(device: torch.device, work: Callable[[], None]) -> None:
+    """What must be done once before it can be recorded."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 def recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:

@@ -164,6 +164,11 @@ def _together(work: Any) -> None:
     try:
         work()
     except RuntimeError as error:
+        if "No backend type associated with device type" in str(error):
+            raise OptionError(
+                "the process group has no backend for the device of this training: start it with "
+                "init_process_group('cpu:gloo,cuda:nccl'), or train on the device that it has a backend for"
+            ) from error
         raise WorkerError(
             f"worker {worker()} of {workers()} lost the connection to another worker; training stops "
             f"({_first_line(error)})",
