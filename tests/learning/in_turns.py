@@ -7,36 +7,37 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from torch import Tensor
-
-from circurve.learning import parallel, parallel_graph_steps, steps_choice
 
 PATIENCE = 120
 
 
 class Turns:
-    """Adds up the sums of two threads, in a fixed order. `calls` has the size of each all-reduce."""
+    """Adds up the sums of two threads, in a fixed order. `calls` has the size of each sum."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.local, self.turn, self.met = threading.local(), threading.Lock(), threading.Barrier(2, timeout=PATIENCE)
         self.parts: dict[int, Tensor] = {}
         self.calls: list[int] = []
-        for module in (parallel, steps_choice):
-            monkeypatch.setattr(module, "workers", lambda: 2)
-        monkeypatch.setattr(parallel, "worker", lambda: self.local.number)
-        for module in (parallel, parallel_graph_steps):
-            monkeypatch.setattr(module, "add_up", self.add_up)
+        monkeypatch.setattr(dist, "is_initialized", lambda: True)
+        monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+        monkeypatch.setattr(dist, "get_rank", lambda: self.local.number)
+        monkeypatch.setattr(dist, "all_reduce", self.all_reduce)
 
-    def add_up(self, sums: Tensor) -> None:
+    def all_reduce(self, sums: Tensor, op: Any = dist.ReduceOp.SUM) -> None:
         number = self.local.number
         self.parts[number] = sums.clone()
-        if number == 0:
+        added = op == dist.ReduceOp.SUM
+        if number == 0 and added:
             self.calls.append(sums.numel())
         self.turn.release()
-        self.met.wait()
-        total = self.parts[0] + self.parts[1]
-        self.met.wait()
-        self.turn.acquire()
+        try:
+            self.met.wait()
+            total = self.parts[0] + self.parts[1] if added else self.parts[0].maximum(self.parts[1])
+            self.met.wait()
+        finally:
+            self.turn.acquire()
         sums.copy_(total)
 
     def run(self, train: Callable[[], Any]) -> list[Any]:
