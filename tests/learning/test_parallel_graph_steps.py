@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from broken_off import assert_equal_fleets
+from broken_off import BreakOffError, assert_equal_fleets, break_off_at
 from in_turns import Turns
 from learning_helpers import assert_same_model, binary_rows, parameters, small_circuit
 from worker_group import Group, together
@@ -199,6 +199,8 @@ def test_a_killed_worker_is_one_error_and_one_process_continues_on_the_gpu(tmp_p
 @on_gpu
 def test_a_checkpoint_of_one_process_is_continued_by_two_workers(tmp_path):
     checkpoint = {"checkpoint": tmp_path / "runs", "checkpoint_every": "1 epoch"}
-    train_on_gpu(**checkpoint, callbacks=[lambda event: event.epoch == 2])
+    with pytest.raises(BreakOffError):
+        train_on_gpu(**checkpoint, callbacks=[break_off_at(2)])
     found = together(train_on_gpu, tmp_path / "group", group=TWO, **checkpoint)
     assert_equal_fleets(found[0], found[1])
+    assert_close(found[0], train_on_gpu(), 1e-3)
