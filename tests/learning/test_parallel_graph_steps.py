@@ -180,7 +180,7 @@ def test_two_workers_on_one_gpu_give_what_one_gives_and_the_same_bits_each_time(
     first, second = (together(train_on_gpu, tmp_path, group=TWO, **options) for _ in range(2))
     assert_equal_fleets(first[0], first[1])
     assert_equal_fleets(first[0], second[0])
-    assert_close(first[0], train_on_gpu(**options), 1e-3)
+    assert_close(first[0], train_on_gpu(**options))
 
 
 @on_gpu
@@ -193,7 +193,7 @@ def test_a_killed_worker_is_one_error_and_one_process_continues_on_the_gpu(tmp_p
     with pytest.warns(UserWarning, match="workers: was 2, is 1; results may differ by rounding"):
         again = train_on_gpu(**checkpoint, callbacks=[lambda event: epochs.append(event.epoch)])
     assert epochs[0] > 1
-    assert_close(again, train_on_gpu(), 1e-3)
+    assert_close(again, train_on_gpu())
 
 
 @on_gpu
@@ -203,4 +203,4 @@ def test_a_checkpoint_of_one_process_is_continued_by_two_workers(tmp_path):
         train_on_gpu(**checkpoint, callbacks=[break_off_at(2)])
     found = together(train_on_gpu, tmp_path / "group", group=TWO, **checkpoint)
     assert_equal_fleets(found[0], found[1])
-    assert_close(found[0], train_on_gpu(), 1e-3)
+    assert_close(found[0], train_on_gpu())
