@@ -303,6 +303,11 @@ def recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """What `work` launches, as a CUDA graph."""
     graph = torch.cuda.CUDAGraph()
     # other threads may use the GPU meanwhile: that of a process group asks whether its work is done
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        work()
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            work()
+    except RuntimeError as error:  # the end of a recording that broke off fails, too, and would hide why it did
+        if isinstance(error.__context__, torch.OutOfMemoryError):
+            raise error.__context__ from None
+        raise
     return graph
