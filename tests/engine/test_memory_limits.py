@@ -101,10 +101,10 @@ def test_large_buffers_do_not_stay_with_a_model(monkeypatch, kept):
     trained, released = model(), []
     monkeypatch.setattr("circurve.engine.memory.MAX_KEPT_BYTES", kept)
     for kind in (type(trained.backend), Reference):
-        monkeypatch.setattr(kind, "release", lambda backend: released.append(backend))
+        monkeypatch.setattr(kind, "release", lambda backend: released.append(backend))  # noqa: PLW0108 - append alone is not bound
     trained.log_prob(ROWS)
     cc.curvature(trained, ROWS)
-    trained.conditional(np.where(np.arange(5) < 3, ROWS, np.nan))
+    trained.impute(np.where(np.arange(5) < 3, ROWS, np.nan))
     assert (len(released) >= 3) == (kept == 0)
 
 
