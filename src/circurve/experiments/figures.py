@@ -95,7 +95,7 @@ def training_data(options: ReproduceOptions, records: list[RunRecord], progress:
 
 
 def _scores_note(chosen: Chosen, starts: bool) -> str:
-    """What the epoch that counts came to; `starts`: say from where, where there was a choice."""
+    """The scores of the epoch that counts; `starts`: with the start, if there was a choice."""
     parts = [] if chosen.method["mu"] is None else [f"mu {chosen.method['mu']:g}"]
     parts += [f"{chosen.method['init']} start"] if starts else []
     setting = f" ({', '.join(parts)})" if parts else ""

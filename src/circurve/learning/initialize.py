@@ -32,8 +32,8 @@ JITTER = 0.1
 """Units that share a row, or a value, still differ by about this much."""
 
 OWN_CHILD_WEIGHT = 0.9
-"""How much of its weight a unit starts by giving to the child unit of its own number. With little of it, the first
-steps mix all rows into units that are alike, and EM takes long to part them again."""
+"""The initial weight of unit k on child unit k. With a small one, the first steps mix all rows and make the units
+alike, and EM takes long to separate them again."""
 
 Column: TypeAlias = NDArray[np.float64]
 

@@ -51,7 +51,7 @@ class Fused:
         self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
 
     def describe(self) -> str:
-        """What computes, for people."""
+        """A readable description of what computes."""
         return self.engine.describe()
 
     @property

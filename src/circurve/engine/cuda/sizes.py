@@ -25,13 +25,13 @@ AT_ONCE = 6
 """Up to this many factors of an element are read at once."""
 
 TILE, SMALL_TILE = 32, 16
-"""Samples in a tile, and where there is little work or much waiting for memory: the more programs the better."""
+"""Samples in a tile, and in the smaller tile for little work or much waiting for memory, where more programs help."""
 
 PROGRAMS = 264
 """Two for each multiprocessor of a large GPU: fewer leave some of them idle."""
 
 LEAST_PART = 256
-"""Samples that are worth a program of their own when sums over samples are cut into parts."""
+"""The smallest number of samples for a separate program when sums over samples are divided into parts."""
 
 BUSY_SHARE = 0.5
 """From BUSY_SHARE x PROGRAMS tiles on, a layer is bound by its work and not by waiting. (Measured.)"""
