@@ -57,7 +57,14 @@ def test_many_pages_are_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["It is made anew.", "--mu says nothing", '"of so "\n    f"many rows"', "# nothing\n# but rounding", "// so\n// many", "Hence"],
+    [
+        "It is made anew.",
+        "--mu says nothing",
+        '"of so "\n    f"many rows"',
+        "# nothing\n# but rounding",
+        "// so\n// many",
+        "Hence",
+    ],
 )
 def test_a_banned_phrase_is_found(text: str) -> None:
     assert phrases(text)

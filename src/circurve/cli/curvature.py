@@ -96,7 +96,8 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     The trace of the Hessian of -log p is a sum over sum nodes of
     T = F^2 t: how much a node is used (F, its flow) times how sharp its own
     mixture is (t). All numbers are means over rows: the training rows of a
-    data set, unless --split says otherwise, or all rows of a file. --estimator selects how t is averaged.
+    data set, unless --split says otherwise, or all rows of a file. --estimator
+    selects how t is averaged.
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")

@@ -87,8 +87,9 @@ def describe(  # noqa: PLR0913 - each parameter is an option
 def download(names: NamesArgument = None, everything: AllOption = False, as_json: options.JsonOption = False) -> None:
     """Download data sets of the public collection DEBD into the cache.
 
-    Files in the cache are checked, not downloaded again. Set CIRCURVE_CACHE to use another folder for the cache, and
-    CIRCURVE_DEBD_URL to download from another address.
+    Files in the cache are checked, not downloaded again. Set CIRCURVE_CACHE to
+    use another folder for the cache, and CIRCURVE_DEBD_URL to download from
+    another address.
     """
     if bool(names) == everything:
         raise OptionError(

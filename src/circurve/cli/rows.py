@@ -83,8 +83,9 @@ def impute(  # noqa: PLR0913 - each parameter is an option
 ) -> None:
     """Fill the missing cells of a table from a model.
 
-    Known values do not change. Columns are matched by name. A column of the model that the file does not have is added.
-    Columns that were left out of the training are copied.
+    Known values do not change. Columns are matched by name. A column of the
+    model that the file does not have is added. Columns that were left out of
+    the training are copied.
     """
     if how not in IMPUTATION_METHODS:
         raise OptionError(f"--how must be one of {', '.join(IMPUTATION_METHODS)}, not {how!r}")
