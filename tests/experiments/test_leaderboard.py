@@ -163,10 +163,10 @@ def test_findings_are_computed_from_the_records():
         "On 1 of 2 data sets our record is at or above the best published number that we could check, by +2.00 (dna). "
         f"It is below by {gap:.2f} on nltcs."
     )
-    assert "on 1 of 2 data sets: +1.45 nats in the mean, -0.10 (nltcs) to +3.00 (dna)" in ensembles
-    assert "on 0 of 2 data sets: -0.05 nats in the mean, -0.10 (nltcs) to +0.00 (dna)" in joint
+    assert "on 1 of 2 data sets: +1.45 nats on average, -0.10 (nltcs) to +3.00 (dna)" in ensembles
+    assert "on 0 of 2 data sets: -0.05 nats on average, -0.10 (nltcs) to +0.00 (dna)" in joint
     assert joint.endswith("in 1 of 3 runs.")
-    assert units == "The best single circuit has 8 units in the mean over seeds."
+    assert units == "The best single circuit has 8 units on average over seeds."
     report = leaderboard_report(records)
     cells = report.tables[0].rows[0]
     assert [cell if isinstance(cell, str) else cell.text() for cell in cells[:2]] == ["dna", "-88.00"]

@@ -196,7 +196,7 @@ def _ensembles(lines: Sequence[Line]) -> str:
     above = [name for name, gain in gains.items() if gain > TIE_MARGIN]
     return (
         f"An ensemble is better than the best single circuit on {len(above)} of {len(lines)} data sets: "
-        f"{_mean(gains):+.2f} nats in the mean, {_extremes(gains)}."
+        f"{_mean(gains):+.2f} nats on average, {_extremes(gains)}."
     )
 
 
@@ -207,7 +207,7 @@ def _joint(lines: Sequence[Line]) -> str:
     runs = sum(len(line.records) for line in lines)
     return (
         f"Joint training of the whole mixture makes it better on {len(above)} of {len(lines)} data sets: "
-        f"{_mean(gains):+.2f} nats in the mean, {_extremes(gains)}. Validation prefers the mixture after joint "
+        f"{_mean(gains):+.2f} nats on average, {_extremes(gains)}. Validation prefers the mixture after joint "
         f"training in {chosen} of {runs} runs."
     )
 
@@ -216,9 +216,9 @@ def _units(lines: Sequence[Line]) -> str:
     chosen = {line.dataset: line.spread("single", "units").mean for line in lines}
     few, many = min(chosen, key=lambda name: chosen[name]), max(chosen, key=lambda name: chosen[name])
     if few == many:
-        return f"The best single circuit has {chosen[few]:g} units in the mean over seeds."
+        return f"The best single circuit has {chosen[few]:g} units on average over seeds."
     return (
-        f"The best number of units of a single circuit depends on the data: in the mean over seeds from "
+        f"The best number of units of a single circuit depends on the data: on average over seeds from "
         f"{chosen[few]:.4g} ({few}) to {chosen[many]:.4g} ({many})."
     )
 
