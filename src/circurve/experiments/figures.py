@@ -46,7 +46,7 @@ class FigureSpec:
     """The trained runs it needs; None if it trains by itself."""
 
     data: Callable[[ReproduceOptions, list[RunRecord], Progress], Record]
-    """From the options, the records of the study and a function that is told of progress, to plain values ready for
+    """From the options, the records of the study and a function that reports progress, to plain values ready for
     JSON: all that is drawn, and `notes`, sentences about what was measured."""
 
     draw: Callable[[Record], Figure]

@@ -255,7 +255,7 @@ def _train_paths(
 
 
 def _grid(places: Array, points: int) -> tuple[Array, Array]:
-    """Even steps along both axes, some way beyond all places."""
+    """Even steps along both axes, to some distance beyond all places."""
     low, high = places.min(0), places.max(0)
     room = MARGIN * np.maximum(high - low, 1e-3)
     x, y = (np.linspace(a, b, points) for a, b in zip(low - room, high + room, strict=True))

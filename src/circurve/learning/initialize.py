@@ -101,7 +101,7 @@ def _uniform(source: torch.Generator, *shape: int) -> Tensor:
 
 
 def _probability(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
-    """0.2 + 0.6 of the share of ones or successes, give or take half of JITTER."""
+    """0.2 + 0.6 of the share of ones or successes, plus or minus half of JITTER."""
     share = values / family.trials if isinstance(family, Binomial) else values
     probability = (1 - SHARE) / 2 + SHARE * share + JITTER / 2 * _uniform(source, *share.shape)
     return probability.clamp_(FLOOR, 1 - FLOOR).unsqueeze(-1)
@@ -125,7 +125,7 @@ def _gaussian(family: Family, values: Tensor, column: Column, source: torch.Gene
 
 
 def _poisson(_: Family, values: Tensor, column: Column, source: torch.Generator) -> Tensor:
-    """0.6 of the value and 0.4 of the column's mean, give or take a tenth."""
+    """0.6 of the value and 0.4 of the column's mean, plus or minus a tenth."""
     mean = float(column.mean()) if column.size else 1.0
     rate = (SHARE * values + (1 - SHARE) * mean) * (1 + JITTER * _uniform(source, len(values)))
     return rate.clamp_min_(FLOOR).unsqueeze(-1)
