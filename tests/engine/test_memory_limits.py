@@ -109,6 +109,7 @@ def test_large_buffers_do_not_stay_with_a_model(monkeypatch, kept):
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_models_that_were_asked_hold_no_memory_of_the_gpu():
     rows = np.random.default_rng(0).integers(0, 2, size=(20_000, 40))
     fleet = cc.fit_fleet(
