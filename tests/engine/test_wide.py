@@ -8,7 +8,6 @@ import torch
 from test_fused import assert_same, batch_of, fused, on_device
 
 from circuits import ALL, Case, Shape, with_parameters
-from circurve.engine import Request
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli, Gaussian
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from circurve.engine.cuda.blueprint import SumPlan
 from circurve.engine.cuda.buffers import Buffers
 from circurve.engine.cuda.compile_ahead import Kernels
-from circurve.engine.cuda.sizes import PROGRAMS, WIDE_TILE, Blocks, wide_count_blocks, wide_flow_blocks, wide_sum_blocks
+from circurve.engine.cuda.sizes import PROGRAMS, Blocks, wide_count_blocks, wide_flow_blocks, wide_sum_blocks
 
 __all__ = ["WideLauncher"]
 
@@ -61,7 +61,7 @@ class WideLauncher:
         b, (g, k, c) = self.buffers, plan.shape
         blocks = wide_sum_blocks(k)
         copies = b.copies[k, c][0]
-        self.kernels.wide_sums[(b.width // WIDE_TILE * (k // blocks.units), g, b.runs)](
+        self.kernels.wide_sums[(b.width // blocks.samples * (k // blocks.units), g, b.runs)](
             values=b.values, scaled_sums=b.scaled_sums, elements=b.elements, largest=b.largest, copies=copies,
             value_stride=b.values.stride(0), element_stride=b.elements.stride(0), group_stride=b.largest.stride(0),
             copy_stride=copies.stride(0), first_group=group, KEEP=int(keep), EXACT=b.exact,
@@ -73,7 +73,7 @@ class WideLauncher:
         b, (g, k, c) = self.buffers, plan.shape
         blocks = wide_flow_blocks()
         transposed = b.copies[k, c][1]
-        self.kernels.wide_flows[(b.width // WIDE_TILE * (c // blocks.children), g, b.runs)](
+        self.kernels.wide_flows[(b.width // blocks.samples * (c // blocks.children), g, b.runs)](
             elements=b.elements, ratios=b.ratios, flows=b.flows, transposed=transposed,
             value_stride=b.values.stride(0), element_stride=b.elements.stride(0), copy_stride=transposed.stride(0),
             **self._layer(plan, blocks), PRECISION=self.precision,
