@@ -49,8 +49,9 @@ WIDE, WIDE_TILE = 256, 128
 """The kernels of wide layers take layers of at least WIDE units and children, both multiples of WIDE_TILE, and that
 many samples at a time."""
 
-MAX_ELEMENTS = 16384
-"""Elements times samples that a program with 8 warps keeps in registers."""
+MAX_CHILDREN, MAX_ELEMENTS = 1024, 8192
+"""Elements of a sample that a program reads only once, and times samples: two programs of 8 warps then have registers
+for them."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def element_blocks(children: int, samples: int) -> tuple[int, int, int]:
     block = power(children)
     if block <= FUSED:
         return block, SMALL_TILE, 4
-    if block * SMALL_TILE <= MAX_ELEMENTS:
+    if block <= MAX_CHILDREN:
         return block, min(samples, MAX_ELEMENTS // block), 8
     return FUSED, SMALL_TILE, 4
 
