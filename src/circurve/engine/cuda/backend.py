@@ -108,6 +108,7 @@ class Fused:
             self._compiled.add(kind)
             compile_ahead(self.device, work)
             self._loaded = None  # the tables were not made
+            self.engine.outdated = True  # nor were the weights rounded
 
     def _load(self, params: Params) -> bool:
         """Make the kernels read these parameters; returns whether their tables are still to be made."""
