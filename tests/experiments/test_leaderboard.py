@@ -78,7 +78,7 @@ def test_all_sets_of_a_folder_are_run_and_recorded(folder):
 def test_one_data_set_that_fails_does_not_stop_the_others(folder):
     copied = (folder / "data" / "nltcs" / "nltcs.train.data").read_text()
     (folder / "data" / "nltcs" / "nltcs.valid.data").write_text(copied)  # refused as a validation set
-    with pytest.raises(TrainingError, match="(?s)^nltcs, seed 0: valid: these are the rows.*all others are recorded"):
+    with pytest.raises(TrainingError, match=r"(?s)^nltcs, seed 0: valid: these are the rows.*all others are recorded"):
         reproduce(["leaderboard"], options(folder))
     records = read_records(folder / "out" / FILE)
     assert [(record["dataset"], record["seed"]) for record in records] == [("unheard_of", 0), ("unheard_of", 1)]
