@@ -292,7 +292,7 @@ def _parsed(
 
     kinds: the types of the columns, where they are known; several threads then read one part each.
     """
-    if find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None or (skipped and _ends_after(bytes(text), skipped)):
         return None
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import csv  # noqa: PLC0415
@@ -320,6 +320,14 @@ def _parsed(
     except pa.ArrowException:
         return None
     return table if len(table) else None
+
+
+def _ends_after(text: bytes, lines: int) -> bool:
+    """True if only blanks follow: pyarrow refuses that while its threads start, which can abort a process that ends."""
+    position = 0
+    for _ in range(lines):
+        position = text.find(b"\n", position) + 1 or len(text)
+    return len(text) - position <= 64 and not text[position:].strip()
 
 
 def _encoded(column: Any) -> Any:
