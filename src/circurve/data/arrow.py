@@ -338,8 +338,7 @@ def _encoded(column: Any) -> Any:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute  # noqa: PLC0415
 
-    kind = column.type
-    if pa.types.is_integer(kind) and not column.null_count and len(column):
+    if pa.types.is_integer(kind := column.type) and not column.null_count and len(column):
         ends = compute.min_max(column).as_py()
         return Coded(column.to_numpy().astype(smallest_integer(ends["min"], ends["max"])))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
