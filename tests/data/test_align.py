@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import circurve as cc
-from circurve.data import align, as_table, decode, make_frame
+from circurve.data import align, as_table, decode, make_frame, warn_of_lost_digits
 from circurve.data.convert import is_missing
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.schema import Column, Schema
@@ -273,3 +273,16 @@ def test_a_checked_table_passes_unchanged():
     table = align(COLUMNS, SCHEMA)
     assert align(table, SCHEMA) is table
     assert align(as_table(table), SCHEMA) is table
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-300, 1e-320])
+def test_a_column_whose_values_cannot_be_told_apart_is_pointed_out(scale):
+    values = np.array([[0.0], [1.0], [3.0]]) * scale
+    with pytest.warns(CircurveWarning, match=r"the values of column 1 are within .* multiply the column"):
+        warn_of_lost_digits(as_table(values), (cc.Gaussian(),), torch.float32)
+
+
+def test_constant_and_ordinary_columns_are_not_pointed_out(recwarn):
+    values = np.array([[0.0, 2.5, 1e-12], [1e-3, 2.5, 2e-12], [3e-3, 2.5, 4e-12]])
+    warn_of_lost_digits(as_table(values), (cc.Gaussian(),) * 3, torch.float64)
+    assert not recwarn

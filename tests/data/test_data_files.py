@@ -357,3 +357,18 @@ class TestUnreadable:
 
     def test_suffixes_may_be_in_capitals(self, write: Write) -> None:
         assert np.asarray(table(write("X.CSV", "1,22\n"))).tolist() == [[1, 22]]
+
+
+@pytest.mark.parametrize("text", ["x,y\n", "x,y", "x,y\n\n", "x,y\r\n"])
+def test_pyarrow_never_sees_a_header_without_rows(tmp_path, monkeypatch, text):
+    """It would refuse it while its threads start, and a process that ends then is sometimes aborted."""
+    from pyarrow import csv
+
+    def refuse(*_, **__):
+        raise AssertionError("pyarrow was asked")
+
+    monkeypatch.setattr(csv, "read_csv", refuse)
+    path = tmp_path / "header.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match="there is a header row, but no data rows"):
+        read_table(path)

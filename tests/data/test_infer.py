@@ -150,3 +150,10 @@ def test_minus_one_is_pointed_out():
     with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers from -1 up, read as Categorical"):
         column([-1, 0, 1] * 5)
     assert column([-1, 0, 1] * 5, missing=-1).family == cc.Bernoulli()
+
+
+@pytest.mark.parametrize("start", [2**62, -(2**62), 2**53])
+def test_whole_numbers_that_floats_round_are_pointed_out(start):
+    with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers beyond 2\^53, such as \d+, are rounded"):
+        column([start, start + 1] * 10)
+    column([2**53 - 2, 2**53 - 1] * 10)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from circurve.errors import OptionError
+from circurve.errors import OptionError, TrainingError
 from circurve.experiments import ReproduceOptions, leaderboard, reproduce
 from circurve.experiments.comparisons import best_published, published
 from circurve.experiments.leaderboard import FILE, KINDS, SEED_STRIDE, _best_pseudocounts, best_kind, recipe_for
@@ -76,6 +76,23 @@ def test_all_sets_of_a_folder_are_run_and_recorded(folder):
     assert float(values["nltcs", "joint"]["std"]) == pytest.approx(stdev(joint))
     assert values["unheard_of", "record"]["published"] == ""
     assert json.loads((folder / "out" / "leaderboard.json").read_text())["findings"]
+
+
+def test_one_data_set_that_fails_does_not_stop_the_others(folder):
+    copied = (folder / "data" / "nltcs" / "nltcs.train.data").read_text()
+    (folder / "data" / "nltcs" / "nltcs.valid.data").write_text(copied)  # refused as a validation set
+    with pytest.raises(TrainingError, match=r"(?s)^nltcs, seed 0: valid: these are the rows.*all others are recorded"):
+        reproduce(["leaderboard"], options(folder))
+    records = read_records(folder / "out" / FILE)
+    assert [(record["dataset"], record["seed"]) for record in records] == [("unheard_of", 0), ("unheard_of", 1)]
+
+
+def test_a_data_set_whose_rows_are_all_alike_is_trained(folder):
+    for part in ("train", "valid", "test"):
+        (folder / "data" / "nltcs" / f"nltcs.{part}.data").write_text("1,0,1\n" * 20)
+    reproduce(["leaderboard"], options(folder, datasets=("nltcs",), seeds=(0,)))
+    (record,) = read_records(folder / "out" / FILE)
+    assert all(math.isfinite(record["scores"][kind]["test_ll"]) for kind in KINDS)
 
 
 def test_it_resumes_after_an_interruption_and_trains_only_what_is_missing(folder, monkeypatch):

@@ -118,6 +118,13 @@ class TestHeldOutRows:
         with pytest.raises(OptionError, match="these are the rows that the members were trained on"):
             cc.fit_ensemble(TRAIN, valid=TRAIN, **FAST)
 
+    def test_rows_held_out_are_no_training_rows_though_they_score_alike(self):
+        made = cc.fit_ensemble(np.repeat([[0, 0], [1, 1]], 40, 0), **FAST, seed=3)
+        assert np.isfinite(made.valid_ll)
+        assert set(made.rows) == {"train", "valid"}
+        made = cc.fit_ensemble(np.repeat([[0, 0], [1, 1]], 40, 0), valid=[[0, 0], [1, 1]], **FAST)
+        assert np.isfinite(made.valid_ll)
+
     def test_too_few_rows_are_refused(self):
         with pytest.raises(OptionError, match="9 training rows are too few to hold some out"):
             cc.fit_ensemble(TRAIN[:9], **FAST)

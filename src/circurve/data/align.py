@@ -32,6 +32,9 @@ MAX_MEAN_IN_SPREADS = {torch.float32: 1e5, torch.float64: 1e7}
 """How many spreads a column's mean may be away from zero before log-likelihoods lose their second digit; sums of
 squares set the limit of float64."""
 
+MIN_RANGE = 1e-14
+"""A column needs a wider range: standard deviations of a Gaussian are at least 1e-15."""
+
 
 def align(
     data: Any,
@@ -91,7 +94,7 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
 
 
 def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: torch.dtype) -> None:
-    """Warn of a column whose values are too far from zero, and too close together, for the precision."""
+    """Warn of a column whose values are too close together: for the precision, or for the least variance."""
     continuous = [v for v, family in enumerate(families) if not family.discrete]
     if not continuous:
         return
@@ -99,6 +102,12 @@ def warn_of_lost_digits(train: RowSource, families: Sequence[Family], dtype: tor
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a column without a value has no mean
         mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        reach = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
+    for number in np.flatnonzero((reach > 0) & (reach < MIN_RANGE)):
+        return warn_user(
+            f"train data: the values of {column_label(train.columns, continuous[number])} are within "
+            f"{reach[number]:.2g} of each other, too close to be told apart: multiply the column by a large number"
+        )
     for number in np.flatnonzero((spread > 0) & (np.abs(mean) > MAX_MEAN_IN_SPREADS[dtype] * spread)):
         label = column_label(train.columns, continuous[number])
         enough = abs(mean[number]) <= MAX_MEAN_IN_SPREADS[torch.float64] * spread[number]

@@ -292,7 +292,7 @@ def _parsed(
 
     kinds: the types of the columns, where they are known; several threads then read one part each.
     """
-    if find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None or (skipped and _ends_after(bytes(text), skipped)):
         return None
     import pyarrow as pa  # noqa: PLC0415 - optional, and slow to import
     from pyarrow import csv  # noqa: PLC0415
@@ -322,6 +322,14 @@ def _parsed(
     return table if len(table) else None
 
 
+def _ends_after(text: bytes, lines: int) -> bool:
+    """True if only blanks follow: pyarrow refuses that while its threads start, which can abort a process that ends."""
+    position = 0
+    for _ in range(lines):
+        position = text.find(b"\n", position) + 1 or len(text)
+    return len(text) - position <= 64 and not text[position:].strip()
+
+
 def _encoded(column: Any) -> Any:
     """A column of numbers, true and false, or dates, `Coded`; any other one as text in a dictionary of pyarrow.
 
@@ -330,8 +338,7 @@ def _encoded(column: Any) -> Any:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute  # noqa: PLC0415
 
-    kind = column.type
-    if pa.types.is_integer(kind) and not column.null_count and len(column):
+    if pa.types.is_integer(kind := column.type) and not column.null_count and len(column):
         ends = compute.min_max(column).as_py()
         return Coded(column.to_numpy().astype(smallest_integer(ends["min"], ends["max"])))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):

@@ -20,6 +20,7 @@ from circurve.errors import DataError
 from circurve.schema import Coding, Value
 
 __all__ = [
+    "MAX_EXACT",
     "MISSING",
     "Array",
     "Coded",
@@ -53,6 +54,9 @@ MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 
 BOOLEANS = ("false", "true")
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+MAX_EXACT = 2**53
+"""Whole numbers below this are exact as floats."""
+
 DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")
 """Microseconds in a day."""
 
@@ -147,7 +151,7 @@ def stack_in_place(columns: list[Coded]) -> Array:  # (N, V)
 
 def smallest_integer(low: Any, high: Any) -> type[np.number]:
     """The type for whole numbers from low to high; float64 where one is NaN, or so large that floats round it."""
-    if not (abs(low) < 2**53 and abs(high) < 2**53):
+    if not (abs(low) < MAX_EXACT and abs(high) < MAX_EXACT):
         return np.float64
     kinds = (np.uint8, np.int16, np.int32, np.int64)
     return next(kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
@@ -182,7 +186,7 @@ def is_missing(value: object) -> bool:
 def from_objects(values: Sequence[object], label: str) -> Coded:
     """A column of Python objects: all numbers, all true or false, all text, or all dates; None and NaN are missing."""
     alone = values[0] if len(values) == 1 else None
-    if type(alone) is float or (type(alone) is int and abs(alone) < 2**53):  # single rows are asked for often
+    if type(alone) is float or (type(alone) is int and abs(alone) < MAX_EXACT):  # single rows are asked for often
         return Coded(native(np.array(values)))
     kinds = [None if is_missing(value) else _kind(value) for value in values]
     found = [kind for kind in dict.fromkeys(kinds) if kind is not None]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.data.convert import Array, column_label
+from circurve.data.convert import MAX_EXACT, Array, column_label
 from circurve.data.entry import as_table
 from circurve.data.infer_stream import DROP, StreamRules, Types, stream_schema
 from circurve.data.open_stream import as_source, is_streamed
@@ -82,6 +82,9 @@ class _Found:
 
     def numbers(self, distinct: NDArray[Any], reason: str) -> Column:
         """A Categorical over numbers; they are their own codes where they are 0, 1, 2, ..."""
+        if float(np.abs(distinct).max(initial=0)) >= MAX_EXACT:
+            found = f"{self.label}: whole numbers beyond 2^53, such as {int(np.abs(distinct).max())}, are rounded"
+            warn_user(f"{found}, so that different ones become one category; convert the column to text, or drop it")
         values: list[Value] = [int(value) if float(value).is_integer() else float(value) for value in distinct]
         if values and values == list(range(len(values))):
             return self.column(Categorical(len(values)), reason)

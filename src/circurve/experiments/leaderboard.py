@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
 from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
-from circurve.errors import OptionError
+from circurve.errors import CircurveError, OptionError, TrainingError
 from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
 from circurve.experiments.plan import describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
@@ -77,15 +77,34 @@ def seeds_for(options: ReproduceOptions) -> tuple[int, ...]:
 def leaderboard_records(
     options: ReproduceOptions, file: RecordFile, *, command: str | None = None, progress: Progress = lambda _: None
 ) -> list[Record]:
-    """Train what is not recorded yet, and return all records, by data set and seed."""
+    """Train what is not recorded yet, and return all records, by data set and seed.
+
+    A data set that cannot be trained does not stop the others: the error names it when all others are recorded.
+    """
     check_options(options)
     jobs = _jobs(options)
     environment = describe_environment(command, options.device)
-    left = [job for job in jobs if job.id not in file.by_id]
+    left, failed = [job for job in jobs if job.id not in file.by_id], list[tuple[Job, CircurveError]]()
     for number, job in enumerate(left, 1):
         progress(f"{number} of {len(left)}: {job.data.name}, seed {job.seed}")
-        file.append([_measure(job, environment, progress)])
+        try:
+            file.append([_measure(job, environment, progress)])
+        except CircurveError as error:
+            failed.append((job, error))
+            progress(f"  failed: {error}")
+    if failed:
+        raise _failure(failed)
     return [file.by_id[job.id] for job in jobs]
+
+
+def _failure(failed: Sequence[tuple[Job, CircurveError]]) -> TrainingError:
+    """One error for all jobs that failed: the first reason of each data set."""
+    reasons = dict[str, str]()
+    for job, error in failed:
+        reasons.setdefault(job.data.name, f"{job.data.name}, seed {job.seed}: {error}")
+    listed = "\n".join(reasons.values())
+    advice = "all others are recorded; leave these data sets out and resume, to see the leaderboard of the others"
+    return TrainingError(f"{listed}\n{advice}")
 
 
 def check_options(options: ReproduceOptions) -> None:
@@ -209,7 +228,7 @@ def _pool(single: UnitsChoice, first: int) -> list[Candidate]:
     """All single circuits that were tried, numbered after the members."""
     listed = [(tried.units, r) for tried in single.path for r in tried.results if not r.failed]
     return [
-        Candidate(r.model, f"{units} units, {r.run.label}", first + place, r.train_ll, r.epoch)
+        Candidate(r.model, f"{units} units, {r.run.label}", first + place, r.train_ll, r.epoch, r.train_rows)
         for place, (units, r) in enumerate(listed)
     ]
 

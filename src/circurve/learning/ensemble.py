@@ -51,6 +51,9 @@ class Candidate:
     epoch: int | None = None
     """The epoch of its training whose parameters it has."""
 
+    train_rows: int | None = None
+    """How many rows the model was trained on."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -220,11 +223,19 @@ def held_out_scores(models: Sequence[Model], valid: Any, missing: int | None = N
 
 
 def refuse_training_rows(scores: Scores, candidates: Sequence[Candidate]) -> None:
-    """An error if every member scores these rows as it scores the rows that it was trained on."""
-    own, train_lls = scores.mean(scores.log_prob), [candidate.train_ll for candidate in candidates]
-    same = [
-        known is not None and math.isfinite(known) and abs(found - known) <= SAME_ROWS_TOLERANCE * (1 + abs(known))
-        for found, known in zip(own.tolist(), train_lls, strict=True)
-    ]
-    if all(same):
+    """An error if every member scores these rows as it scores the rows that it was trained on, and they are as many.
+
+    Rows that are all alike for every member prove nothing: other rows of the same kind have the same mean.
+    """
+    if bool((scores.log_prob == scores.log_prob[:, :1]).all()):
+        return
+    own = scores.mean(scores.log_prob).tolist()
+    if all(_same_rows(scores, found, candidate) for found, candidate in zip(own, candidates, strict=True)):
         raise OptionError(f"valid: these are the rows that the members were trained on; {ADVICE}")
+
+
+def _same_rows(scores: Scores, found: float, candidate: Candidate) -> bool:
+    known, rows = candidate.train_ll, scores.log_prob.shape[1]
+    if known is None or not math.isfinite(known) or candidate.train_rows not in (None, rows):
+        return False
+    return abs(found - known) <= SAME_ROWS_TOLERANCE * (1 + abs(known))

@@ -113,6 +113,11 @@ class FitResult(_Scored):
     failure: Failure | None = None
 
     @property
+    def train_rows(self) -> int | None:
+        """How many rows the model was trained on; None if that is not known."""
+        return len(self.rows["train"]) if "train" in self.rows else None
+
+    @property
     def failed(self) -> bool:
         """Whether the run broke in training and was stopped."""
         return self.failure is not None
@@ -189,7 +194,9 @@ class FleetResult(Sequence[FitResult]):
         """
         self.check_any_left()
         whole = [(number, result) for number, result in enumerate(self.results) if not result.failed]
-        candidates = [Candidate(r.model, self.name(number), number, r.train_ll, r.epoch) for number, r in whole]
+        candidates = [
+            Candidate(r.model, self.name(number), number, r.train_ll, r.epoch, r.train_rows) for number, r in whole
+        ]
         return ensemble_of(candidates, valid, weights, size, missing)
 
     @cached_property

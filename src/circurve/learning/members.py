@@ -96,7 +96,9 @@ class Trained:
     def candidates(self) -> list[Candidate]:
         """The members in the order of their numbers, as candidates of an ensemble."""
         listed = sorted(self.results.items())
-        return [Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch) for number, r in listed]
+        return [
+            Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch, r.train_rows) for number, r in listed
+        ]
 
 
 def plan_members(options: EnsembleOptions) -> list[Plan]:
