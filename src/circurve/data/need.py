@@ -1,0 +1,68 @@
+"""The memory that data take as a table, by their shape and type, before the table is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from circurve.budget import Need
+from circurve.data.frames import as_narwhals
+from circurve.data.open_stream import is_streamed
+from circurve.data.stream import Stream
+from circurve.data.table import Table
+
+__all__ = ["check_data", "table_bytes"]
+
+NUMBER_BYTES = 12
+"""A number of a data frame as float64, with whether it is there, and its code in a schema."""
+
+OBJECT_BYTES = 24
+"""A text, date or other object of a data frame, a list or a mapping while it becomes a number."""
+
+NARROW_BYTES = 2
+"""The least bytes for each value of an array: its code, and a copy of it while codes are checked."""
+
+UNCHECKED_BYTES = 16 << 20
+"""Bytes for which free memory is not looked up without a budget: that takes longer than to make so small a table."""
+
+
+def table_bytes(*tables: Any) -> int:
+    """About how much these data take as tables, in bytes. Those of a stream stay where they are."""
+    return sum(_table_bytes(data) for data in tables)
+
+
+def check_data(what: str, memory_budget: int | None, *tables: Any) -> int | None:
+    """What a budget leaves once these data are tables; MemoryLimitError, before they are made, if it is too small."""
+    size = table_bytes(*tables)
+    if memory_budget is None and size <= UNCHECKED_BYTES:
+        return None
+    cure = "use fewer rows, or pass open_stream(x), which keeps few of them in memory"
+    return Need(what, {"data": size}, cure).left(memory_budget)
+
+
+def _table_bytes(data: Any) -> int:
+    if isinstance(data, Table):
+        return data.nbytes
+    if data is None or isinstance(data, bool | float | Stream) or is_streamed(data):
+        return 0
+    if isinstance(data, np.ndarray) or hasattr(data, "toarray") or isinstance(data, Tensor):
+        cells = int(np.prod(data.shape, dtype=np.float64))
+        size = data.element_size() if isinstance(data, Tensor) else np.dtype(data.dtype).itemsize
+        plain = isinstance(data, Tensor) or data.dtype.kind in "biuf"
+        return cells * (max(size, NARROW_BYTES) if plain else max(size, OBJECT_BYTES))
+    if isinstance(data, Mapping):
+        return sum(OBJECT_BYTES * _length(column) for column in data.values())
+    if isinstance(data, Sequence):
+        return OBJECT_BYTES * len(data) * (_length(data[0]) if len(data) else 0)
+    frame = as_narwhals(data)
+    if frame is None:
+        return 0
+    rows, kinds = len(frame), frame.schema.dtypes()
+    return sum(rows * (NUMBER_BYTES if kind.is_numeric() else OBJECT_BYTES) for kind in kinds)
+
+
+def _length(column: Any) -> int:
+    return len(column) if hasattr(column, "__len__") and not isinstance(column, str) else 1
