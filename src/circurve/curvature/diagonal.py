@@ -73,13 +73,13 @@ def local_hessian(
     samples = model.align(x, missing=missing, unseen="error").to(model.device)  # p_n needs no labels
     reference = Reference.of(model.program, model.params)
     _, units, children = model.program.sums[place[0]].shape
-    more = RATIO_BYTES * units * children
+    row_bytes = reference.bytes_per_sample(True) + RATIO_BYTES * units * children
     parts = {"result": 8 * len(samples) * units * children**2, "data": samples.nbytes}
     cure = "use fewer rows, or a node with fewer child units"
-    left = Need("local_hessian", parts, cure, reference.bytes_per_sample(True) + more).left(memory_budget)
+    left = Need("local_hessian", parts, cure, row_bytes).left(memory_budget)
     outer: Array = np.empty((len(samples), units, children, children))
     filled = 0
-    for batch in batches_of(reference, samples, left, more):
+    for batch in batches_of(reference, samples, left, row_bytes):
         ratio = _ratios(reference, model, batch, *place).cpu().numpy()  # (n, K, C)
         np.einsum("nkc,nkd->nkcd", ratio, ratio, out=outer[filled : filled + batch.size])
         filled += batch.size

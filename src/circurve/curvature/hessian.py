@@ -42,7 +42,7 @@ LANCZOS_VECTORS = 20
 AT_ONCE = 1 << 22
 """Vectors x rows x samples differentiated in one go: bounds the memory to some hundred megabytes."""
 
-GRAPH_COPIES, VECTOR_COPIES = 4, 2
+GRAPH_COPIES, VECTOR_COPIES = 6, 3
 """Memory of second derivatives, as a multiple of what the reference backend takes for as many samples: for the graph of
 the gradient, and for each vector that is multiplied with the Hessian at once. (Measured: at most 3.4 and 1.1.)"""
 

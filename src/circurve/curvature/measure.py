@@ -38,6 +38,9 @@ AT_FLOOR = 10 * WEIGHT_FLOOR
 SUM_KINDS = 4
 """How many numbers for each edge a record is made from: counts, ratios, their squares, and a copy while they add up."""
 
+PASS_COPIES = 2
+"""Memory of both passes and the decomposition of their layers, as a multiple of the reference backend's buffers."""
+
 UNIT_BYTES = 4 * 3 * 8
 """T, t and F of one row and unit in float64, with copies without impossible rows and without other units."""
 
@@ -213,9 +216,10 @@ def hessian_trace(
     check_data("hessian_trace", memory_budget, x)
     samples = samples_of(model, x, None, labels, missing)
     reference = Reference.of(model.program, model.params)
-    parts = {"data": samples.nbytes, "result": 3 * 8 * len(samples)}
-    left = Need("hessian_trace", parts, "use fewer rows", reference.bytes_per_sample(True)).left(memory_budget)
-    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples, left)])
+    parts, row_bytes = {"data": samples.nbytes, "result": 3 * 8 * len(samples)}, _row_bytes(model)
+    left = Need("hessian_trace", parts, "use fewer rows", row_bytes).left(memory_budget)
+    batches = batches_of(reference, samples, left, row_bytes)
+    trace = torch.cat([_traces(reference, model, batch) for batch in batches])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
@@ -270,7 +274,8 @@ def per_sample(
 
 def _row_bytes(model: Model) -> int:
     """Buffers of the decomposition of one row: those of the reference backend, and three numbers for each unit."""
-    return Reference.of(model.program, model.params).bytes_per_sample(True) + UNIT_BYTES * model.program.units
+    passes = PASS_COPIES * Reference.of(model.program, model.params).bytes_per_sample(True)
+    return passes + UNIT_BYTES * model.program.units
 
 
 def _per_sample(
@@ -281,7 +286,7 @@ def _per_sample(
         samples = replace(samples, weights=None)  # the quantities of a row do not depend on its weight
     reference = Reference.of(model.program, model.params)
     found, filled = np.empty((3, len(samples), len(wanted))), 0
-    for batch in batches_of(reference, samples, memory_budget, UNIT_BYTES * model.program.units):
+    for batch in batches_of(reference, samples, memory_budget, _row_bytes(model)):
         part = _unit_values(reference, model, batch)[:, wanted]  # (3, units, n)
         found[:, filled : filled + batch.size] = part.transpose(1, 2).cpu().numpy()
         filled += batch.size
@@ -363,12 +368,12 @@ def check_finite(model: Model) -> None:
 
 
 def batches_of(
-    backend: Backend, samples: RowSource, memory_budget: int | None = None, more: int = 0
+    backend: Backend, samples: RowSource, memory_budget: int | None = None, row_bytes: int = 0
 ) -> Iterator[Batch]:
-    """All rows, in chunks that fit the memory; `more` bytes for each row on top of the buffers."""
+    """All rows, in chunks that fit the memory; row_bytes: for each row, where it is more than the backend's buffers."""
     size = chunk_size(backend, backward=True, memory_budget=memory_budget)
-    if memory_budget is not None:
-        size = min(size, max(1, memory_budget // (backend.bytes_per_sample(True) + more)))
+    if memory_budget is not None and row_bytes:
+        size = min(size, max(1, memory_budget // row_bytes))
     return chunks(samples, size, backend.dtype)
 
 
