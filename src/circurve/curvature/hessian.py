@@ -134,7 +134,7 @@ def _matrix(loss: _Loss) -> Array:  # (E, E)
     return matrix
 
 
-def top_eigenvalues(  # noqa: PLR0913 - each parameter is an option
+def top_eigenvalues(
     model: Model,
     x: Any,
     k: int = 5,

@@ -14,7 +14,7 @@ from circurve.data.open_stream import is_streamed
 from circurve.data.stream import Stream
 from circurve.data.table import Table
 
-__all__ = ["check_data", "table_bytes"]
+__all__ = ["check_data", "check_inferred", "table_bytes"]
 
 NUMBER_BYTES = 12
 """A number of a data frame as float64, with whether it is there, and its code in a schema."""
@@ -24,6 +24,9 @@ OBJECT_BYTES = 24
 
 NARROW_BYTES = 2
 """The least bytes for each value of an array: its code, and a copy of it while codes are checked."""
+
+COLUMN_BYTES = 32
+"""A value of the column that a family is chosen for: in float64, without missing values, sorted, counted."""
 
 UNCHECKED_BYTES = 16 << 20
 """Bytes for which free memory is not looked up without a budget: that takes longer than to make so small a table."""
@@ -41,6 +44,22 @@ def check_data(what: str, memory_budget: int | None, *tables: Any) -> int | None
         return None
     cure = "use fewer rows, or pass open_stream(x), which keeps few of them in memory"
     return Need(what, {"data": size}, cure).left(memory_budget)
+
+
+def check_inferred(what: str, memory_budget: int | None, *tables: Any) -> int | None:
+    """What a budget leaves for a scan of these tables, next to the tables and a column of all of them."""
+    if memory_budget is None:
+        return None
+    rows = sum(_rows(data) for data in tables)
+    parts = {"data": table_bytes(*tables), "a column": COLUMN_BYTES * rows}
+    return Need(what, parts, "use fewer rows, or pass open_stream(x)").left(memory_budget)
+
+
+def _rows(data: Any) -> int:
+    if isinstance(data, Mapping):
+        return max((_length(column) for column in data.values()), default=0)
+    shape = getattr(data, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) else _length(data)
 
 
 def _table_bytes(data: Any) -> int:
