@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,10 @@ from circurve.bounds import cut, parse_json
 from circurve.curvature.measure import curvature, samples_of
 from circurve.curvature.record import Curvature, curvature_from_bytes
 from circurve.data import as_table
-from circurve.data.array_files import read_npz
+from circurve.data.array_files import read_npz, read_record
 from circurve.engine import CurvatureSums, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import CircurveError, FileFormatError, OptionError
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.plan import Plan
 from circurve.model import Model
@@ -225,12 +224,11 @@ def _statistics(named: dict[str, Tensor]) -> Statistics:
     return Statistics(layers("counts"), layers("inputs"), **single, curvature=sums)
 
 
-def load_statistics(path: str | PathLike[str], *, trust: bool = False) -> ShardStatistics:
-    """Read a file written by `ShardStatistics.save`."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+def load_statistics(
+    path: str | PathLike[str], *, trust: bool = False, memory_budget: int | None = None
+) -> ShardStatistics:
+    """Read a file written by `ShardStatistics.save`. `memory_budget` in bytes covers the file and what it holds."""
+    content = read_record(path, memory_budget)
     try:
         stored = read_npz(io.BytesIO(content), len(content), trust, as_table=False)
         if str(stored.pop("format", "")) != FORMAT:

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from circurve.budget import Need
 from circurve.data.frames import as_narwhals
-from circurve.data.open_stream import is_streamed
-from circurve.data.stream import Stream
 from circurve.data.table import Table
 
 __all__ = ["check_data", "check_inferred", "table_bytes"]
@@ -33,7 +31,7 @@ UNCHECKED_BYTES = 16 << 20
 
 
 def table_bytes(*tables: Any) -> int:
-    """About how much these data take as tables, in bytes. Those of a stream stay where they are."""
+    """About how much these data take as tables, in bytes; 0 for what is read piece by piece."""
     return sum(_table_bytes(data) for data in tables)
 
 
@@ -65,7 +63,7 @@ def _rows(data: Any) -> int:
 def _table_bytes(data: Any) -> int:
     if isinstance(data, Table):
         return data.nbytes
-    if data is None or isinstance(data, bool | float | Stream) or is_streamed(data):
+    if isinstance(data, str | np.memmap):
         return 0
     if isinstance(data, np.ndarray) or hasattr(data, "toarray") or isinstance(data, Tensor):
         cells = int(np.prod(data.shape, dtype=np.float64))
