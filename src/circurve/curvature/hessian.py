@@ -205,7 +205,8 @@ def _lanczos(loss: _Loss, k: int) -> NDArray[np.floating[Any]] | None:  # (k,)
     def product(vector: Array) -> Array:
         given, result = torch.from_numpy(vector.reshape(1, -1).astype(np.float64)), np.zeros((1, loss.edges))
         loss.add_products(lambda _: given, torch.from_numpy(result))
-        return result[0]
+        found: Array = result[0]
+        return found
 
     operator = LinearOperator((loss.edges, loss.edges), matvec=product, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(loss.edges)

@@ -6,6 +6,7 @@ import io
 import math
 import os
 import zipfile
+from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +18,7 @@ from circurve.budget import Need
 from circurve.data.convert import Array
 from circurve.errors import DataError, FileAccessError
 
-__all__ = ["declared_bytes", "mapped_npy", "read_npy", "read_npz", "read_record"]
+__all__ = ["declared_bytes", "mapped_npy", "read_npy", "read_npz", "read_record", "record_bytes"]
 
 MAX_HEADER = 10_000
 """Bytes of the header of an array; numpy's own limit for headers that it evaluates."""
@@ -51,10 +52,13 @@ def mapped_npy(path: Path) -> Array:
         raise DataError(f"{path}: cannot be read as a stream: {cut(str(error))}") from None
 
 
-def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> dict[str, Array]:
+def read_npz(
+    file: IO[bytes], size: int, trust: bool, as_table: bool = True, only: Collection[str] | None = None
+) -> dict[str, Array]:
     """The arrays of an .npz file of `size` bytes, by name; none is unpacked before all of them are found to fit.
 
-    as_table: whether they are to become tables, which takes more memory than the arrays themselves.
+    as_table: whether they are to become tables, which takes more memory than the arrays themselves. only: the names of
+    some of them.
     """
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -65,8 +69,9 @@ def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> 
         check_expansion(needed, size, trust, DataError)
         found: dict[str, Array] = {}
         for name, info in entries.items():
-            with archive.open(info) as packed:
-                found[name] = _read(packed)
+            if only is None or name in only:
+                with archive.open(info) as packed:
+                    found[name] = _read(packed)
         return found
 
 
@@ -90,21 +95,19 @@ def read_record(path: str | PathLike[str], memory_budget: int | None = None) -> 
     place = Path(path)
     try:
         if memory_budget is not None:
-            parts = {"file": place.stat().st_size, "arrays": RECORD_COPIES * _declared_or_zero(place)}
-            Need(f"reading {path}", parts, "read files of smaller models").left(memory_budget)
+            Need(f"reading {path}", {"record": record_bytes(path)}, "read a smaller record").left(memory_budget)
         return place.read_bytes()
     except OSError as error:
         raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _declared_or_zero(path: Path) -> int:
-    """What the arrays of a file take; 0 for a damaged one, which is refused when it is read."""
+def record_bytes(path: str | PathLike[str]) -> int:
+    """What a file of records takes while it is read; of a damaged one, which is refused later, its size."""
     try:
-        return declared_bytes(path, as_table=False)
-    except OSError:
-        raise
+        arrays = declared_bytes(Path(path), as_table=False)
     except Exception:  # zipfile and numpy raise whatever the damage trips over
-        return 0
+        arrays = 0
+    return (Path(path).stat().st_size if arrays else 0) + RECORD_COPIES * arrays
 
 
 def _read(file: IO[bytes]) -> Array:

@@ -98,7 +98,7 @@ def _parts(table: Array | Stream, most: int) -> Iterator[Array]:
     """All rows, some at a time."""
     if isinstance(table, Stream):
         return (np.asarray(piece) for piece in table.pieces(max(1, most // max(1, table.shape[1]))))
-    return (table[rows] for rows in row_chunks(*table.shape, most))
+    return (table[rows] for rows in row_chunks(len(table), table.shape[1], most))
 
 
 def _centres(

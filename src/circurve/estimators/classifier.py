@@ -137,7 +137,9 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         """log p(x, class), (N, classes)."""
         rows = self._rows(X)
         columns = [
-            model.log_prob(rows) + np.log(share) if isinstance(model, Model) else np.full(len(rows), -np.inf)
+            model.log_prob(rows, memory_budget=self.memory_budget) + np.log(share)
+            if isinstance(model, Model)
+            else np.full(len(rows), -np.inf)
             for model, share in zip(self.models_, self.class_prior_, strict=True)
         ]
         return np.stack(columns, axis=1)
