@@ -49,8 +49,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose, checkpoint : as in `DensityEstimator`
-        Randomness, device, progress, and a folder for checkpoints.
+    random_state, device, verbose, checkpoint, memory_budget : as in `DensityEstimator`
+        Randomness, device, progress, a folder for checkpoints, and a memory limit.
 
     Attributes
     ----------
