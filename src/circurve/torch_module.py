@@ -27,8 +27,8 @@ from circurve.model import Model
 
 __all__ = ["CircuitModule", "torch_module"]
 
-COPIES = 3
-"""Copies of the parameters that a module is made with: those without bounds, their logarithms, and back, as a check."""
+COPIES = 9
+"""Copies of the parameters that a module is made with: those without bounds, and what they are compared with."""
 
 MAX_CHANGE = 1e-3
 """How far, as a share, a parameter may move when it is written without bounds. Only values that training would not
