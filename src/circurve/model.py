@@ -221,6 +221,7 @@ class Model(Questions):
         an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
         data, result and buffers.
         """
+        memory_budget = self._memory_budget if memory_budget is None else memory_budget
         if is_streamed(x) or out is not None:
             options: Any = {"unseen": unseen, "missing_columns": missing_columns, "backend": backend}
             options["memory_budget"] = memory_budget
