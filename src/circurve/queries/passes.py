@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.memory import chunk_size, release_large, within_memory
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.reference import FRESH, DownwardPass, root_flow
 from circurve.errors import DataError
@@ -71,7 +71,9 @@ def chunked(
         starts = range(0, evidence.size, rows)
         return torch.cat([work(evidence.rows(slice(start, start + rows))) for start in starts], dim=-1)
 
-    return within_memory(backend, max(1, min(size, evidence.size)), run)
+    found = within_memory(backend, max(1, min(size, evidence.size)), run)
+    release_large(backend, evidence.size, backward)
+    return found
 
 
 @torch.no_grad()
