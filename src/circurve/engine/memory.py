@@ -20,7 +20,7 @@ DEFAULT_SHARE = 0.4
 """The share of free memory used when no budget is given."""
 
 CPU_CHUNK = 2048
-"""What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
+"""Samples that a CPU computes at once by default: enough for the work of each operation to outweigh its overhead."""
 
 CACHE_BYTES, MAX_BYTES = 36 << 20, 1 << 30
 """Small circuits take more samples, up to a working set of CACHE_BYTES; very large ones fewer, so that it stays below

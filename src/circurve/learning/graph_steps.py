@@ -1,7 +1,7 @@
 """The steps of an epoch on a GPU: one EM step recorded as a CUDA graph and replayed for every batch.
 
 A recorded step reads everything that changes from tensors: which batch is next, its rows, step sizes and mu of all
-runs. It ends with the next parameters in place, so an epoch is a row of replays that the host does not wait for.
+runs. It writes the next parameters in place, so an epoch is a sequence of replays that the host does not wait for.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class GraphSteps:
         return (self._step,)
 
     def _try_out(self) -> None:
-        """Run the step once and take it back: kernels are compiled, memory is there. Then record it.
+        """Run the step once and undo it, so that kernels are compiled and memory is allocated. Then record it.
 
         Where memory is short, the batch is cut into smaller chunks.
         """

@@ -2,7 +2,7 @@
 
 All workers have the same data, draw the same batches, and move the same parameters: after one all-reduce for each step
 their statistics are equal to the last bit, and so is everything that follows from them. Statistics travel as float64,
-so that the sum over workers adds no rounding to speak of. Workers share the rows that are scored in the same way.
+so that the sum over workers adds almost no rounding error. Workers share the rows that are scored in the same way.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _mapped(value: Record, new: Iterator[Tensor | None]) -> Record:
 
 
 def _together(work: Any) -> None:
-    """Something that all workers do; one clear error if another one is gone."""
+    """Runs something that all workers do together; one clear error if another worker has ended."""
     try:
         work()
     except RuntimeError as error:

@@ -27,7 +27,7 @@ __all__ = ["Posterior", "chunked", "log_prob", "own_output", "posterior", "requi
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the passes say of N rows."""
+    """The results of both passes for N rows."""
 
     log_evidence: Tensor  # log p(e), (R, N)
     flows: tuple[Tensor, ...]  # F of each input layer, (R, G, K, N)
