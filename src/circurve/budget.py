@@ -27,10 +27,13 @@ class Need:
     cure: str
     """What to change so that less is needed; a larger budget is proposed as well."""
 
+    one_row: int = 0
+    """Buffers for a single row, the fewest that can be computed at once. What is left includes them."""
+
     @property
     def total(self) -> int:
         """The sum of all parts, in bytes."""
-        return sum(self.parts.values())
+        return sum(self.parts.values()) + self.one_row
 
     def left(self, memory_budget: int | None, free: Callable[[], int] = available_memory) -> int | None:
         """What a budget leaves for buffers, at least 1 byte; None without a budget.
@@ -40,14 +43,14 @@ class Need:
         check_budget(memory_budget)
         limit = free() if memory_budget is None else int(memory_budget)
         if self.total > limit:
-            largest = sorted(self.parts.items(), key=lambda part: -part[1])
+            largest = sorted({**self.parts, "one row": self.one_row}.items(), key=lambda part: -part[1])
             listed = ", ".join(f"{name} {readable(size)}" for name, size in largest if size)
             head = f"{self.what} needs {readable(self.total)} ({listed}), but "
             if memory_budget is None:
                 raise MemoryLimitError(f"{head}{readable(limit)} are free: {self.cure}")
             given, larger = Argument("memory_budget", limit), Argument("memory_budget", lead="a larger ")
             raise MemoryLimitError(head, given, f" is less: {self.cure}, or ", larger)
-        return None if memory_budget is None else max(1, limit - self.total)
+        return None if memory_budget is None else max(1, limit - self.total + self.one_row)
 
 
 def check_budget(memory_budget: object) -> None:

@@ -32,7 +32,7 @@ from circurve.engine import (
     refuse_discrete,
     wants_gradient,
 )
-from circurve.engine.params import SAVED_TOLERANCE
+from circurve.engine.params import SAVED_TOLERANCE, on_the_simplex
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.host_memory import without_collector
@@ -51,9 +51,6 @@ NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
 SHOWN_COLUMNS = 8  # in a notebook
-
-ROUNDING = 1e-12
-"""Sums of float64 weights closer to one are left alone."""
 
 
 def as_device(device: str | torch.device) -> torch.device:
@@ -133,7 +130,7 @@ class Model(Questions):
         _check_precision(dtype)
         program = compile(circuit)
         given = from_nodes(program, weights or {}, inputs or {})
-        exact = Params(tuple(_on_the_simplex(values) for values in given.weights), given.inputs)
+        exact = Params(tuple(on_the_simplex(values) for values in given.weights), given.inputs)
         return cls(circuit, exact.to(dtype=dtype), program)
 
     @property
@@ -224,6 +221,7 @@ class Model(Questions):
         an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
         data, result and buffers.
         """
+        memory_budget = self._memory_budget if memory_budget is None else memory_budget
         if is_streamed(x) or out is not None:
             options: Any = {"unseen": unseen, "missing_columns": missing_columns, "backend": backend}
             options["memory_budget"] = memory_budget
@@ -331,12 +329,6 @@ class Model(Questions):
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
 
 
-def _on_the_simplex(weights: Tensor) -> Tensor:
-    """Rows divided by their sums, where these are not one to rounding."""
-    total = weights.sum(-1, keepdim=True)
-    return torch.where((total - 1).abs() > ROUNDING, weights / total, weights)
-
-
 def _takes_others(one: Family, other: Family) -> bool:
     """Whether two families may take different values; those of finite support are compared by it."""
     if one.layer_key == other.layer_key:
@@ -351,7 +343,13 @@ def _check_precision(dtype: object) -> None:
 
 
 @without_collector()
-def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust: bool = False) -> Model:
+def load(
+    path: str | PathLike[str],
+    device: str | torch.device = "cpu",
+    *,
+    trust: bool = False,
+    memory_budget: int | None = None,
+) -> Model:
     """Read a model file written by `Model.save`.
 
     Parameters
@@ -363,6 +361,8 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust
     trust : bool, default False
         Also accept a file that needs more than ten times its size in memory (and more than 256 MB). Without it, such a
         file is refused before the memory is allocated.
+    memory_budget : int, optional
+        Memory limit for the model and what is made while it is read, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -388,7 +388,7 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust
     >>> round(cc.load(path).conditional({"warm": True}, given={"city": "Rome"}), 2)
     0.55
     """
-    circuit, parameters = read_model(path, trust)
+    circuit, parameters = read_model(path, trust, memory_budget)
     program = compile(circuit)
     weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
     inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}

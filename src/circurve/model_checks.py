@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 
 from circurve.bounds import SECONDS_PER_BYTE, TRUST_HINT, check_expansion
+from circurve.budget import Need
 from circurve.errors import FileFormatError
 from circurve.graph import Input, Node, Product, Sum
 
-__all__ = ["StructureCost", "check_cost", "structure_cost"]
+__all__ = ["StructureCost", "check_cost", "check_memory", "structure_cost"]
 
 COPIES = 5
 """How many bytes each byte of a tensor takes while it is checked and laid out: as it is, in float64, and stacked."""
@@ -37,6 +39,13 @@ def check_cost(nodes: Sequence[Node], tensor_bytes: int, size: int, trust: bool)
     check_expansion(cost.bytes + COPIES * tensor_bytes, size, trust, FileFormatError)
     if not trust and cost.seconds > max(1.0, size * SECONDS_PER_BYTE):
         raise FileFormatError(f"its scopes take {cost.seconds:,.0f} seconds to check", *TRUST_HINT)
+
+
+def check_memory(path: str | PathLike[str], size: int, nodes: Sequence[Node], memory_budget: int | None) -> None:
+    """Refuse a file of `size` bytes that takes more than a budget; before its tensors are read there are no nodes."""
+    if memory_budget is not None:
+        parts = {"file": COPIES * size, "structure": structure_cost(nodes).bytes if nodes else 0}
+        Need(f"loading {fspath(path)}", parts, "choose a model with fewer units").left(memory_budget)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from circurve.budget import Need
 from circurve.data import log_unseen
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
@@ -99,9 +100,14 @@ class Models(Questions, Sequence[Model]):
         """Log-probability of each row under each model: (R, N), or (R, N, outputs). Options as in `Model.log_prob`."""
         if wants_gradient(x, self.params):
             raise OptionError("Models gives no gradients: call log_prob of each Model, or use torch.no_grad()")
+        memory_budget = self._memory_budget if memory_budget is None else memory_budget
         table = self._models[0].align(x, missing=missing, unseen=unseen, missing_columns=missing_columns)
         extra = log_unseen(table)
         computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
+        if memory_budget is not None:
+            parts = {"data": table.nbytes, "result": 2 * 8 * len(table) * len(self) * self.circuit.outputs}
+            need = Need("log_prob", parts, "pass fewer rows", computing.bytes_per_sample(False))
+            memory_budget = need.left(memory_budget)
         found = score_rows(computing, self.params, table.to(self.params.device), memory_budget)
         return finish_scores(found.transpose(1, 2), extra, x)
 

@@ -40,7 +40,7 @@ from circurve.engine.params import SAVED_TOLERANCE, check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, family_from_json, family_to_json
-from circurve.model_checks import check_cost
+from circurve.model_checks import check_cost, check_memory
 from circurve.schema import Schema
 from circurve.tensor_files import read_arrays
 from circurve.whole_files import reason_of, refuse_special, replace_file
@@ -94,13 +94,17 @@ def write_model(
     replace_file(path, _file_content(arrays, metadata, circuit))
 
 
-def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit, dict[Node, Tensor]]:
+def read_model(
+    path: str | PathLike[str], trust: bool = False, memory_budget: int | None = None
+) -> tuple[Circuit, dict[Node, Tensor]]:
     """The circuit and the parameters of each Sum and Input, as `write_model` was given them, on the CPU.
 
-    trust: take a file that needs more than ten times its size in memory, too.
+    trust: take a file that needs more than ten times its size in memory, too. memory_budget: bytes for reading and
+    compiling the circuit, parameters included.
     """
     with _opened(path) as file:
         size = os.path.getsize(path)
+        check_memory(path, size, (), memory_budget)
         structure = _verified(file.metadata(), size, trust)[0]
         records = _listed(structure, "nodes")
         arrays = _tensors(file, path, records, trust)
@@ -111,6 +115,7 @@ def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit,
             except (FileFormatError, StructureError) as error:
                 raise FileFormatError(f"node {index}: ", *error.parts) from error
         parameters = _parameters(nodes, arrays)
+        check_memory(path, size, nodes, memory_budget)
         check_cost(nodes, sum(array.nbytes for array in arrays.values()), size, trust)
         if _crc32(arrays.values()) != structure.get("tensors_crc32"):
             raise FileFormatError("the tensors do not match their checksum, the file is damaged")

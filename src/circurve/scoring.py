@@ -7,14 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from circurve.data import Table
+from circurve.data import RowSource
 from circurve.engine import Backend, Batch, Params
 from circurve.engine.memory import chunk_size, release_large, within_memory
 
 __all__ = ["finish_scores", "score_rows"]
 
 
-def score_rows(backend: Backend, params: Params, table: Table, memory_budget: int | None) -> Tensor:  # (R, outputs, N)
+def score_rows(
+    backend: Backend, params: Params, table: RowSource, memory_budget: int | None
+) -> Tensor:  # (R, outputs, N)
     """log p of the rows of a checked table, as many at once as memory holds.
 
     Buffers of a few rows stay with the backend for the next call; large ones go, since a person may hold many models.

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from circurve.budget import Need
 from circurve.engine import Params, Program, Reference, differentiable_log_prob, refuse_discrete
+from circurve.engine.memory import free_memory
 from circurve.errors import DataError, OptionError, ParameterError
 from circurve.graph import Circuit
 from circurve.inputs.common import SMALLEST_FREE
@@ -25,18 +27,23 @@ from circurve.model import Model
 
 __all__ = ["CircuitModule", "torch_module"]
 
+COPIES = 9
+"""Copies of the parameters that a module is made with: those without bounds, and what they are compared with."""
+
 MAX_CHANGE = 1e-3
 """How far, as a share, a parameter may move when it is written without bounds. Only values that training would not
 give, such as a variance below `min_variance`, move further."""
 
 
-def torch_module(model: Model) -> CircuitModule:
+def torch_module(model: Model, *, memory_budget: int | None = None) -> CircuitModule:
     """The model's circuit as a trainable `nn.Module` that starts from the model's parameters, on its device.
 
     Parameters
     ----------
     model : Model
         What to start from; it does not change.
+    memory_budget : int, optional
+        Memory limit for the parameters of the module, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -66,6 +73,8 @@ def torch_module(model: Model) -> CircuitModule:
     if not isinstance(given, Model):
         hint = "; pass result.model" if hasattr(given, "model") else ""
         raise OptionError(f"torch_module takes a Model, not {type(given).__name__}{hint}")
+    parts = {"parameters": COPIES * model.dtype.itemsize * model.program.parameters}
+    Need("torch_module", parts, "use a model with fewer units").left(memory_budget, lambda: free_memory(model.device))
     return CircuitModule(model.circuit, model.program, model.params)
 
 

@@ -63,8 +63,9 @@ def test_large_files_are_streamed_and_small_ones_are_not(run, frame, monkeypatch
 
 
 def test_a_memory_budget_is_read_and_kept(run, frame):
-    message = run("fit", "whole.parquet", "--memory-budget", "3kB", *TRAIN).stderr.splitlines()[-1]
-    assert "but --memory-budget 3000 is less: use fewer units" in message
+    large = ["--memory-budget", "5MB", *TRAIN, "--units", "300"]
+    message = run("fit", "whole.parquet", *large).stderr.splitlines()[-1]
+    assert "but --memory-budget 5000000 is less: use fewer units" in message
     assert message.endswith("or a larger --memory-budget")
     assert "such as 500MB or 2GB, not 'much'" in error_line(run("fit", "whole.parquet", "--memory-budget", "much"))
     run("fit", "whole.parquet", "--out", "m.safetensors", "--memory-budget", "1GB", *TRAIN)

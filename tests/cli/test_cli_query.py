@@ -143,5 +143,7 @@ def test_every_question_has_a_memory_budget(invoke, model, table):
     ):
         assert invoke(f"{words} --memory-budget 10MB").exit_code == 0, words
         assert "--memory-budget" in error_line(invoke(f"{words} --memory-budget none")), words
-    line = error_line(invoke(f"sample {model} -n 1000 --memory-budget 1kB"))
-    assert line.startswith("sample needs 80 kB (rows 80 kB), but --memory-budget 1000 is less: draw fewer rows at once")
+    line = error_line(invoke(f"sample {model} -n 100000 --memory-budget 1MB"))
+    assert line.startswith(
+        "sample needs 8 MB (rows 8 MB), but --memory-budget 1000000 is less: draw fewer rows at once"
+    )

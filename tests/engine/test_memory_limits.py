@@ -92,6 +92,10 @@ def test_too_many_units_are_refused_before_memory_is_taken():
 def test_a_budget_covers_parameters_and_data_and_says_what_they_take():
     circuit = cc.hclt(ROWS, units=3)
     with pytest.raises(MemoryLimitError, match=r"parameters .* kB.*data .*but memory_budget=2000 is less"):
+        cc.fit(circuit, ROWS.astype(np.int8), epochs=1, progress=False, memory_budget=2000)
+    with pytest.raises(
+        MemoryLimitError, match=r"training needs 2.4 kB \(data 2.4 kB\), but memory_budget=2000 is less"
+    ):
         cc.fit(circuit, ROWS, epochs=1, progress=False, memory_budget=2000)
     assert issubclass(MemoryLimitError, MemoryError)
 

@@ -111,14 +111,14 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
     budget = parse_bytes(memory_budget)
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust, memory_budget=budget)
     files = (model, *files_of(source))
     if csv is not None:
         check_target("--csv", csv, files)
     check_plot(plot, (*files, csv))
     check_report(report, (*files, csv, plot))
-    loaded = load_model(model, device, trust=trust)
+    loaded = load_model(model, device, trust=trust, memory_budget=budget)
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, so it has no curvature")
@@ -134,7 +134,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     whole = Measured(
         reduce(add, parts.values()), _held_out(loaded, dataset, split), _page_options(dataset, split, estimator)
     )
-    found = conclusion(loaded, measured, whole.rows, valid=whole.valid, options=whole.options)
+    found = conclusion(loaded, measured, whole.rows, valid=whole.valid, options=whole.options, memory_budget=budget)
     facts = {
         "command": "curvature",
         "model": str(model),
@@ -157,7 +157,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
         if plot is not None:
             save_plot(plot, lambda: _draw(curv))
         if report is not None:
-            write_page(loaded, whole.rows, report, valid=whole.valid, options=whole.options)
+            write_page(loaded, whole.rows, report, valid=whole.valid, options=whole.options, memory_budget=budget)
     except (CircurveError, OSError) as error:
         failure, facts = error, {**facts, "csv": None, "plot": None, "report": None}
     print_json(facts) if as_json else _print(facts, loaded)

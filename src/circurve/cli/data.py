@@ -15,11 +15,12 @@ import typer
 from circurve.cli import options
 from circurve.cli.info import print_schema
 from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
-from circurve.cli.parse import parse_types
+from circurve.cli.parse import parse_bytes, parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
 from circurve.data.catalogue import ELSEWHERE, SOURCES, check_collected
 from circurve.data.debd import COLLECTION
+from circurve.data.need import check_inferred
 from circurve.errors import OptionError
 from circurve.structures import scan_columns
 
@@ -58,16 +59,19 @@ def describe(  # noqa: PLR0913 - each parameter is an option
     missing: options.MissingOption = None,
     types: options.TypesOption = None,
     header: options.HeaderOption = None,
+    memory_budget: options.BudgetOption = None,
     trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Show what is in a data set or a file."""
-    source = Source(data, data_dir, header, missing, parse_types(types), trust=trust)
+    budget = parse_bytes(memory_budget)
+    source = Source(data, data_dir, header, missing, parse_types(types), trust=trust, memory_budget=budget)
     dataset = load(source)
     parts = parts_of(dataset)
-    columns = scan_columns(*parts.values())
+    left = check_inferred("data info", budget, *parts.values())
+    columns = scan_columns(*parts.values(), memory_budget=left)
     constant = np.flatnonzero(~(columns.low < columns.high))
-    schema = common_schema(dataset, source.types)
+    schema = common_schema(dataset, source.types, budget)
     families = [family_label(family) for family in schema.families]
     report: dict[str, Any] = {
         "command": "data info",

@@ -14,6 +14,7 @@ from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_report
 from circurve.cli.loading import parts_of, rows_of
 from circurve.cli.methods import describe_method
+from circurve.cli.parse import parse_bytes
 from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant, sizes
 from circurve.cli.training import train_fleet
 from circurve.curvature import concentration, curvature
@@ -46,6 +47,7 @@ NOTATION = (
 def demo(
     seed: options.SeedOption = options.SEED,
     report: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = PAGE,
+    memory_budget: options.BudgetOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Train three methods on embedded data and compare them, in half a minute.
@@ -56,14 +58,15 @@ def demo(
     in a browser.
     """
     check_report(report, ())
-    whole = load_dataset("digits")
+    budget = parse_bytes(memory_budget)
+    whole = load_dataset("digits", memory_budget=budget)
     data = replace(whole, train=whole.train[:ROWS])
-    circuit = hclt(data.train, UNITS)
+    circuit = hclt(data.train, UNITS, memory_budget=budget)
     progress(f"{sizes(data)}\n{len(METHODS)} methods at once: hclt, {UNITS} units, {EPOCHS} epochs")
-    settings = Settings(epochs=EPOCHS, batch_size=100, step_size=0.2, select="last")
+    settings = Settings(epochs=EPOCHS, batch_size=100, step_size=0.2, select="last", memory_budget=budget)
     results = train_fleet(circuit, data, [Run(method, seed) for method in METHODS], settings)
-    methods = [_describe(result, data) for result in results]
-    page, failure = _write_page(results, data, report)
+    methods = [_describe(result, data, budget) for result in results]
+    page, failure = _write_page(results, data, report, budget)
     facts: dict[str, Any] = {
         "command": "demo",
         "dataset": data.name,
@@ -90,7 +93,9 @@ def demo(
         raise typer.Exit(INTERRUPTED)
 
 
-def _write_page(results: FleetResult, data: Dataset, path: Path) -> tuple[str | None, Exception | None]:
+def _write_page(
+    results: FleetResult, data: Dataset, path: Path, memory_budget: int | None
+) -> tuple[str | None, Exception | None]:
     """The page about the best method by validation, with the curves of all; or why it was not written."""
     from circurve.report import ReportOptions
     from circurve.report import report as write
@@ -98,14 +103,15 @@ def _write_page(results: FleetResult, data: Dataset, path: Path) -> tuple[str | 
     try:
         best = results.best()
         title = f"{data.name}: {describe_method(best.run.method)['method']}"
-        write(best, data.train, path, valid=data.valid, history=results, options=ReportOptions(title=title))
+        shown: dict[str, Any] = {"valid": data.valid, "history": results, "options": ReportOptions(title=title)}
+        write(best, data.train, path, **shown, memory_budget=memory_budget)
     except (CircurveError, OSError) as error:
         return None, error
     return str(path), None
 
 
-def _describe(result: FitResult, data: Dataset) -> dict[str, Any]:
-    curv = curvature(result.model, data.train)
+def _describe(result: FitResult, data: Dataset, memory_budget: int | None) -> dict[str, Any]:
+    curv = curvature(result.model, data.train, memory_budget=memory_budget)
     best = max(result.history, key=lambda record: record.valid_ll or -float("inf"), default=None)
     method = describe_method(result.run.method)
     return {

@@ -110,15 +110,16 @@ def train_ensemble(mixture: MixtureOptions, job: Job, data: Dataset, typed: Coll
     return fit_ensemble(data.train, valid=valid, schema=schema, **chosen)
 
 
-def describe_scores(model: Model, data: Dataset) -> dict[str, Any]:
+def describe_scores(model: Model, data: Dataset, memory_budget: int | None = None) -> dict[str, Any]:
     """The log-likelihoods of a model on the parts of a data set, its sharpness and its degree of overfitting."""
-    means = {part: float(log_likelihoods(model, table, part).mean()) for part, table in parts_of(data).items()}
+    parts = parts_of(data).items()
+    means = {part: float(log_likelihoods(model, table, part, memory_budget).mean()) for part, table in parts}
     train, valid, test = (means.get(part) for part in ("train", "valid", "test"))
     return {
         "train_ll": train,
         "valid_ll": valid,
         "test_ll": test,
-        "sharpness": sharpness(model, data.train),
+        "sharpness": sharpness(model, data.train, memory_budget),
         "dof": degree_of_overfitting(train, valid),
     }
 
@@ -147,7 +148,7 @@ def describe_ensemble(job: Job, parts: Parts, made: Ensemble, typed: Collection[
         "epochs": epochs,
         "epoch": epochs,
         "stopped": made.stopped,
-        **describe_scores(made.model, data),
+        **describe_scores(made.model, data, job.settings.memory_budget),
         "failure": None,
         "ensemble": describe_members(made),
         "parameters": made.model.circuit.describe().parameters,

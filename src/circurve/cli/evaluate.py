@@ -81,13 +81,13 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     matched by name. Sharpness is the mean over rows of the trace of the Hessian
     of -log p.
     """
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
     budget = parse_bytes(memory_budget)
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust, memory_budget=budget)
     if scores == STANDARD and as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
     if scores is not None:
         check_rows("--scores", scores, (model, *files_of(source)))
-    loaded = load_model(model, device, trust=trust)
+    loaded = load_model(model, device, trust=trust, memory_budget=budget)
     training = read_training(model, trust)
     stream, started = streamed(source), time.perf_counter()
     parts: Mapping[str, ScoredPart | ScoredStream]
@@ -118,7 +118,7 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
         **{
             key: training.get(key) for key in ("structure", "leaves", "units", "method", "mu", "gate", "seed", "epochs")
         },
-        **_describe(loaded, parts),
+        **_describe(loaded, parts, budget),
         **({} if least is None else {"least_probable": least}),
         "scores": scores,
         "seconds": round(time.perf_counter() - started, 3),
@@ -128,11 +128,13 @@ def evaluate(  # noqa: PLR0913 - each parameter is an option
     _finish(report, columns, as_json)
 
 
-def _describe(model: Model, parts: Mapping[str, ScoredPart | ScoredStream]) -> dict[str, Any]:
+def _describe(
+    model: Model, parts: Mapping[str, ScoredPart | ScoredStream], memory_budget: int | None
+) -> dict[str, Any]:
     """What was measured on each part."""
     aligned = {name: part.aligned for name, part in parts.items()}
     train_ll, valid_ll, test_ll = (float(np.mean(parts[s].scores)) if s in parts else None for s in SPLITS)
-    traces = {name: sharpness(model, part) for name, part in aligned.items()}
+    traces = {name: sharpness(model, part, memory_budget) for name, part in aligned.items()}
     return {
         "unseen_rows": sum(unseen_rows(part) for part in aligned.values()),
         "rows": rows_of(aligned),

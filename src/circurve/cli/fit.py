@@ -95,7 +95,7 @@ def fit(  # noqa: PLR0913 - each parameter is an option
     sizes = parse_units(units)
     job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], training, track)
     held = holding.held_out()
-    source = reading.source(data)
+    source = reading.source(data, job.settings.memory_budget)
     files = (*files_of(source), held.valid, held.test)
     if out is not None:
         check_target("--out", out, files)
@@ -148,7 +148,7 @@ def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | No
     report = {
         "command": "fit",
         **describe_job(job, data, split),
-        **describe_run(result, data),
+        **describe_run(result, data, job.settings.memory_budget),
         "parameters": result.model.circuit.describe().parameters,
         "seconds": round(result.seconds, 3),
         "device": str(result.model.device),

@@ -8,6 +8,7 @@ from typing import Any
 
 from circurve.cli import options
 from circurve.cli.files import read_training
+from circurve.cli.parse import parse_bytes
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
 from circurve.model import load as load_model
 from circurve.persistence import FORMAT_VERSION
@@ -21,9 +22,15 @@ SHOWN, CATEGORIES = 40, 8
 WORDS = {"number": "numbers", "boolean": "true, false", "category": "categories", "date": "dates"}
 
 
-def info(model: options.ModelArgument, as_json: options.JsonOption = False, trust: options.TrustOption = False) -> None:
+def info(
+    model: options.ModelArgument,
+    *,
+    memory_budget: options.BudgetOption = None,
+    as_json: options.JsonOption = False,
+    trust: options.TrustOption = False,
+) -> None:
     """Show what is in a model file."""
-    loaded = load_model(model, trust=trust)
+    loaded = load_model(model, trust=trust, memory_budget=parse_bytes(memory_budget))
     summary = loaded.circuit.describe()
     families = dict(Counter(family_label(family) for family in loaded.circuit.families))
     report: dict[str, Any] = {

@@ -88,6 +88,13 @@ class Source:
     trust: bool = False
     """Whether files may take far more memory than their size."""
 
+    memory_budget: int | None = None
+    """Bytes that reading may take."""
+
+    def options(self) -> dict[str, Any]:
+        """How files are read, as keywords."""
+        return {"trust": self.trust, "memory_budget": self.memory_budget}
+
 
 def source_for(model: Model, source: Source) -> Source:
     """The source, read with the schema of the model."""
@@ -124,7 +131,7 @@ def files_of(source: Source) -> list[Path]:
 
 def load(source: Source) -> Dataset:
     """A data set or file as it is; a file with one table has `train` only."""
-    data = load_data(source.data, source.data_dir, source.header, _categorical(source), trust=source.trust)
+    data = load_data(source.data, source.data_dir, source.header, _categorical(source), **source.options())
     parts = {split: as_table(part, missing=source.missing) for split, part in parts_of(data).items()}
     if source.dropped:
         with about(source.data):
@@ -219,17 +226,17 @@ def rows_of(parts: Mapping[str, Sized]) -> dict[str, int | None]:
     return {split: len(parts[split]) if split in parts else None for split in SPLITS}
 
 
-def common_schema(data: Dataset, types: Mapping[str, str]) -> Schema:
+def common_schema(data: Dataset, types: Mapping[str, str], memory_budget: int | None = None) -> Schema:
     """The schema that covers the values of all parts: a rare category may be in `test` alone."""
     unknown = [name for name in types if data.columns is None]
     if unknown:
         raise OptionError(f"--types {unknown[0]}=...: {data.name} has no column names; give the file a header")
-    return infer_schema(*parts_of(data).values(), types=cast("Types", types))
+    return infer_schema(*parts_of(data).values(), types=cast("Types", types), memory_budget=memory_budget)
 
 
 def _aligned(data: Dataset, source: Source) -> Dataset:
     """The parts in the schema of the training table, whose values are those of the model."""
-    schema = common_schema(Dataset(data.name, data.train), source.types)
+    schema = common_schema(Dataset(data.name, data.train), source.types, source.memory_budget)
     parts = {split: _in_schema(split, part, schema, source.unseen) for split, part in parts_of(data).items()}
     return Dataset(data.name, parts["train"], parts.get("valid"), parts.get("test"))
 
@@ -267,7 +274,7 @@ def _with_parts(data: Dataset, parts: dict[str, Table]) -> Dataset:
 
 
 def _load_file(path: Path, source: Source, columns: Names) -> Table:
-    table = read_table(path, source.header, _categorical(source), trust=source.trust)
+    table = read_table(path, source.header, _categorical(source), **source.options())
     if isinstance(table, Dataset):
         raise DataError(f"{path}: expected one table, found the parts of a data set")
     with about(path):

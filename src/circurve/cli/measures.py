@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from circurve.curvature import curvature
 from circurve.data import Stream, Table
 from circurve.data.convert import about
-from circurve.errors import CircurveWarning, DataError, OptionError
+from circurve.errors import CircurveWarning, DataError, MemoryLimitError, OptionError, warn_user
 from circurve.model import Model
 
 __all__ = ["check_one_output", "degree_of_overfitting", "log_likelihoods", "possible_rows", "sharpness", "unseen_rows"]
@@ -58,14 +58,24 @@ def degree_of_overfitting(train_ll: float | None, valid_ll: float | None) -> flo
     return abs(valid_ll - train_ll) / abs(valid_ll)
 
 
-def sharpness(model: Model, values: Table | Stream) -> float | None:
+def sharpness(model: Model, values: Table | Stream, memory_budget: int | None = None) -> float | None:
     """The mean over rows of the trace of the Hessian; rows of probability zero are left out, None if no other is there.
 
-    The rows have been scored before, and all warnings were given then.
+    The rows have been scored before, and all warnings were given then. None, with a warning, if it does not fit the
+    memory: a model that took hours to train is not lost for it.
     """
+    try:
+        return _trace(model, values, memory_budget)
+    except MemoryLimitError as error:
+        warn_user(f"the sharpness is not measured: {error}")
+        return None
+
+
+def _trace(model: Model, values: Table | Stream, memory_budget: int | None) -> float | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)
         try:
-            return curvature(model, possible_rows(values) if isinstance(values, Table) else values).trace
+            rows = possible_rows(values) if isinstance(values, Table) else values
+            return curvature(model, rows, memory_budget=memory_budget).trace
         except DataError:
             return None

@@ -67,9 +67,9 @@ class Shape:
         return (self.leaves or Leaves.own).value if self.structure is Structure.hclt else None
 
 
-def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
-    """The circuit for a data set, if there is memory for its parameters."""
-    circuit = _build(shape, data, seed)
+def build_circuit(shape: Shape, data: Dataset, seed: int, memory_budget: int | None = None) -> Circuit:
+    """The circuit for a data set, if there is memory for its parameters; memory_budget: bytes to search for a tree."""
+    circuit = _build(shape, data, seed, memory_budget)
     parameters = circuit.describe().parameters
     if BYTES * parameters > available_memory():
         raise OptionError(
@@ -79,14 +79,15 @@ def build_circuit(shape: Shape, data: Dataset, seed: int) -> Circuit:
     return circuit
 
 
-def _build(shape: Shape, data: Dataset, seed: int) -> Circuit:
+def _build(shape: Shape, data: Dataset, seed: int, memory_budget: int | None) -> Circuit:
     """The schema is that of the training table, the tree comes from its rows."""
     schema, units = data.train.schema or common_schema(Dataset(data.name, data.train), {}), shape.units
     match shape.structure:
         case Structure.hclt:
-            return hclt(data.train, units, schema=schema, leaves=(shape.leaves or Leaves.own).value)
+            own = (shape.leaves or Leaves.own).value
+            return hclt(data.train, units, schema=schema, leaves=own, memory_budget=memory_budget)  # type: ignore[arg-type]
         case Structure.chow_liu:
-            return chow_liu(data.train, schema=schema)
+            return chow_liu(data.train, schema=schema, memory_budget=memory_budget)
         case Structure.hmm:
             return hmm(schema, units)
         case Structure.rat:

@@ -108,10 +108,10 @@ class SourceOptions:
     header: options.HeaderOption = None
     trust: options.TrustOption = False
 
-    def source(self, data: str) -> Source:
+    def source(self, data: str, memory_budget: int | None = None) -> Source:
         """Where the data come from; types are checked."""
-        types = parse_types(self.types)
-        return Source(data, self.data_dir, self.header, self.missing, types, unseen=self.unseen.value, trust=self.trust)
+        how: dict[str, Any] = {"unseen": self.unseen.value, "trust": self.trust, "memory_budget": memory_budget}
+        return Source(data, self.data_dir, self.header, self.missing, parse_types(self.types), **how)
 
 
 @dataclass(frozen=True)

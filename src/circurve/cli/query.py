@@ -58,7 +58,8 @@ def query(  # noqa: PLR0913 - each parameter is an option
     """
     if as_json and as_csv:
         raise OptionError("--json and --csv cannot be combined; leave one of them out")
-    loaded = limited(load_model(model, device, trust=trust), parse_bytes(memory_budget))
+    budget = parse_bytes(memory_budget)
+    loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
     asked = read_question(question, loaded.schema)
     given = asked.given or None
     answer: dict[str, Any] = {"command": "query", "model": str(model), "question": question}

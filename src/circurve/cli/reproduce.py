@@ -15,6 +15,7 @@ from circurve.cli import options
 from circurve.cli.failures import INTERRUPTED
 from circurve.cli.files import check_folder
 from circurve.cli.methods import parse_gate, parse_mus, split_commas
+from circurve.cli.parse import parse_bytes
 from circurve.cli.show import new_console, print_facts, print_heading, print_json, print_text, progress
 from circurve.errors import OptionError
 from circurve.experiments import ReproduceOptions, reproduce
@@ -150,6 +151,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         bool, typer.Option(RESUME, help="Continue an earlier call with the same --out, for whatever reason it stopped.")
     ] = False,
     device: options.DeviceOption = options.DEVICE,
+    memory_budget: options.BudgetOption = None,
     engine: options.EngineOption = options.EngineName.local,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -174,6 +176,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
         quick=quick,
         max_runs=max_runs,
         engine=engine.value,
+        memory_budget=parse_bytes(memory_budget),
     )
     check_folder("--out", out)
     words = [word for word in sys.argv[1:] if word != RESUME]

@@ -61,7 +61,8 @@ def sample(  # noqa: PLR0913 - each parameter is an option
     if n < 1:
         raise OptionError(f"-n must be a whole number >= 1, not {n}")
     check_rows("--out", out, (model,))
-    loaded = limited(load_model(model, device, trust=trust), parse_bytes(memory_budget))
+    budget = parse_bytes(memory_budget)
+    loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
     evidence = read_evidence(given, loaded.schema) or None
     _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"})
 
@@ -89,9 +90,10 @@ def impute(  # noqa: PLR0913 - each parameter is an option
     """
     if how not in IMPUTATION_METHODS:
         raise OptionError(f"--how must be one of {', '.join(IMPUTATION_METHODS)}, not {how!r}")
-    source, copied = Source(data, None, header, missing, trust=trust), parse_dropped(types)
+    budget, copied = parse_bytes(memory_budget), parse_dropped(types)
+    source = Source(data, None, header, missing, trust=trust, memory_budget=budget)
     check_rows("--out", out, (model, *files_of(source)))
-    loaded = limited(load_model(model, device, trust=trust), parse_bytes(memory_budget))
+    loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
     dataset = load(source_for(loaded, source))
     if len(parts_of(dataset)) > 1:
         raise OptionError(f"{data} has several parts; impute takes a file with one table")

@@ -13,7 +13,7 @@ from circurve.cli.files import check_target, read_training
 from circurve.cli.loading import Part, Source, files_of, load, parts_for, source_for
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_json, significant
-from circurve.curvature.shards import ShardStatistics, load_statistics, merge_statistics
+from circurve.curvature.shards import ShardStatistics, merge_files
 from circurve.curvature.shards import statistics as measure
 from circurve.data.convert import about
 from circurve.errors import OptionError
@@ -50,22 +50,23 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
     Each machine measures its own rows; `circurve merge` adds the files up.
     """
     place = None if shard is None else _parse_shard(shard)
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust)
+    budget = parse_bytes(memory_budget)
+    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust, memory_budget=budget)
     check_target("--out", out, (model, *files_of(source)))
-    loaded = load_model(model, device, trust=trust)
+    loaded = load_model(model, device, trust=trust, memory_budget=budget)
     dataset = load(source_for(loaded, source))
     if split is Part.all:
         raise OptionError("--split all: statistics are measured on one part; choose train, valid or test")
     training = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
     part = next(iter(parts_for(loaded, dataset, split, training, data).values()))
     with about(data):
-        found = measure(loaded, part, shard=place, memory_budget=parse_bytes(memory_budget))
+        found = measure(loaded, part, shard=place, memory_budget=budget)
     found.save(out)
     report = {"command": "statistics", "model": str(model), "dataset": dataset.name, **_facts(found), "out": str(out)}
     print_json(report) if as_json else _print(report)
 
 
-def merge(
+def merge(  # noqa: PLR0913 - each parameter is an option
     files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False, help="Statistics files.")],
     *,
     out: Annotated[
@@ -77,6 +78,7 @@ def merge(
     step: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the model after one step of EM on all rows to this file.")
     ] = None,
+    memory_budget: options.BudgetOption = None,
     trust: options.TrustOption = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -93,11 +95,12 @@ def merge(
     for option, target in (("--out", out), ("--step", step)):
         if target is not None:
             check_target(option, target, (*files, model))
-    merged = merge_statistics([load_statistics(file, trust=trust) for file in files])
+    budget = parse_bytes(memory_budget)
+    merged = merge_files(files, trust=trust, memory_budget=budget)
     if out is not None:
         merged.save(out)
     if model is not None and step is not None:
-        merged.maximize(load_model(model, trust=trust)).save(step)
+        merged.maximize(load_model(model, trust=trust, memory_budget=budget)).save(step)
     written = {"out": None if out is None else str(out), "step": None if step is None else str(step)}
     report = {"command": "merge", "files": [str(file) for file in files], **_facts(merged), **written}
     print_json(report) if as_json else _print(report)

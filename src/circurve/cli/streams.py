@@ -71,10 +71,10 @@ def streamed(source: Source) -> Stream | None:
     elif path.suffix.lower() not in READERS or not path.is_file():
         return None
     with about(source.data):
-        stream = open_stream(path, missing=source.missing, trust=source.trust)
+        stream = open_stream(path, missing=source.missing, **source.options())
         if source.dropped:
             kept = [name for name in stream.columns or () if name not in source.dropped]
-            stream = open_stream(path, columns=kept, missing=source.missing, trust=source.trust)
+            stream = open_stream(path, columns=kept, missing=source.missing, **source.options())
     return stream if folder or stream.shape[0] * stream.shape[1] > STREAMED_VALUES else None
 
 

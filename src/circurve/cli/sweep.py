@@ -98,7 +98,7 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
     runs = [Run(method, training.seed + i) for method in settings for i in range(seeds)]
     job = Job.of(Shape(structure, units, leaves), runs, training)
     held = holding.held_out()
-    source = reading.source(data)
+    source = reading.source(data, job.settings.memory_budget)
     files = (*files_of(source), held.valid, held.test)
     if csv is not None:
         check_target("--csv", csv, files)
@@ -136,7 +136,9 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     """Write the files, print the report, and say how it ended; the report is printed even if a file cannot be
     written."""
     shared = describe_job(job, data, outputs.split)
-    records = [{**describe_run(result, data), "name": results.name(number)} for number, result in enumerate(results)]
+    budget = job.settings.memory_budget
+    described = [describe_run(result, data, budget) for result in results]
+    records = [{**record, "name": results.name(number)} for number, record in enumerate(described)]
     failure: Exception | None = None
     mixed = _mixed(results, data) if outputs.ensemble else None
     try:

@@ -82,7 +82,7 @@ def load_for(job: Job, source: Source, held: HeldOut, sizes: int = 1) -> tuple[D
 
 def train(job: Job, data: Dataset, engine: Engine = "local") -> FleetResult:
     """Build the circuit and train all runs side by side."""
-    circuit = build_circuit(job.shape, data, job.runs[0].seed)
+    circuit = build_circuit(job.shape, data, job.runs[0].seed, job.settings.memory_budget)
     settings = job.settings
     progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
     return train_fleet(circuit, data, job.runs, settings, engine)
@@ -141,14 +141,17 @@ def describe_job(job: Job, data: Dataset, split: SplitRecord | None = None) -> d
     }
 
 
-def describe_run(result: FitResult, data: Dataset) -> dict[str, Any]:
-    """The fields of a report about one run: its method, how far it got, its scores; those of a failed run are None."""
+def describe_run(result: FitResult, data: Dataset, memory_budget: int | None = None) -> dict[str, Any]:
+    """The fields of a report about one run: its method, how far it got, its scores; those of a failed run are None.
+
+    memory_budget: bytes to measure the sharpness.
+    """
     failure = result.failure
     scores = {
         "train_ll": result.train_ll,
         "valid_ll": result.valid_ll,
         "test_ll": result.test_ll,
-        "sharpness": None if result.failed else sharpness(result.model, data.train),
+        "sharpness": None if result.failed else sharpness(result.model, data.train, memory_budget),
         "dof": result.dof,
     }
     return {

@@ -32,7 +32,8 @@ from circurve.curvature.analysis import (
     rank_by,
     reversals,
 )
-from circurve.curvature.hessian import Edge, Hessian, hessian, hessian_diagonal, local_hessian, top_eigenvalues
+from circurve.curvature.diagonal import hessian_diagonal, local_hessian
+from circurve.curvature.hessian import Edge, Hessian, hessian, top_eigenvalues
 from circurve.curvature.measure import curvature, hessian_trace, per_sample
 from circurve.curvature.record import Curvature, NodeRef, PerSample, load_curvature
 from circurve.curvature.shards import ShardStatistics, load_statistics, merge_statistics, statistics

@@ -1,4 +1,4 @@
-"""Exact Hessians: of one sum node, the diagonal, the whole matrix of a small circuit, the top of a large one.
+"""Exact Hessians: the whole matrix of a small circuit, the largest eigenvalues of a large one.
 
 All are Hessians of -log p in the sum weights, taken as free and untied variables: every `Sum` owns its weight block,
 and a circuit has no way to tie two of them. Parameters of input distributions are not part of them.
@@ -6,8 +6,8 @@ and a circuit has no way to tie two of them. Parameters of input distributions a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,17 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.curvature.measure import batches_of, report_impossible, samples_of
-from circurve.curvature.units import label
+from circurve.budget import Need
+from circurve.curvature.measure import report_impossible, samples_of
+from circurve.data import RowSource
+from circurve.data.need import check_data
 from circurve.engine import Batch, Params, Reference
 from circurve.engine.memory import CPU_CHUNK
-from circurve.engine.numerics import IMPOSSIBLE
-from circurve.engine.reference import FRESH
 from circurve.errors import OptionError
-from circurve.graph import Sum
 from circurve.model import Model
+from circurve.scoring import score_rows
 
-__all__ = ["Edge", "Hessian", "hessian", "hessian_diagonal", "local_hessian", "top_eigenvalues"]
+__all__ = ["Edge", "Hessian", "hessian", "top_eigenvalues"]
 
 Array = NDArray[np.float64]
 
@@ -36,8 +36,18 @@ LARGEST = 5_000
 SMALL = 200
 """Up to this many edges, the whole Hessian is faster than Lanczos and is certain to find multiple eigenvalues."""
 
+LANCZOS_VECTORS = 20
+"""The least number of vectors that Lanczos keeps; it is twice the number of eigenvalues if that is larger."""
+
 AT_ONCE = 1 << 22
 """Vectors x rows x samples differentiated in one go: bounds the memory to some hundred megabytes."""
+
+GRAPH_COPIES, VECTOR_COPIES = 6, 3
+"""Memory of second derivatives, as a multiple of what the reference backend takes for as many samples: for the graph of
+the gradient, and for each vector that is multiplied with the Hessian at once. (Measured: at most 3.4 and 1.1.)"""
+
+VECTOR_BYTES = 32
+"""Bytes of each entry of a vector: the vector itself, its product, and copies of them without masked entries."""
 
 
 @dataclass(frozen=True)
@@ -57,121 +67,9 @@ class Hessian:
     edges: tuple[Edge, ...]
 
 
-def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None = None) -> Array:  # (N, K, C, C)
-    """rho rho^T of each unit of a sum node for each row of x: the Hessian of -log p_n in the node's own weights.
-
-    rho_c = p_c / p_n. The matrix has rank one; its only eigenvalue that is not zero is t_n.
-
-    Parameters
-    ----------
-    model : Model
-        What to measure.
-    x : array, tensor, list, data frame or Table
-        (N, V).
-    node : Sum or str
-        The sum node, or its name.
-    missing : int, optional
-        A number that marks missing values, in addition to NaN.
-
-    Returns
-    -------
-    array
-        (N, units, child units, child units); NaN in rows where p_n is zero.
-
-    Raises
-    ------
-    OptionError
-        If the circuit has no such node, or more than one.
-
-    Examples
-    --------
-    >>> import circurve as cc
-    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
-    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
-    >>> cc.local_hessian(model, [[1]], root)[0, 0].round(2)
-    array([[3.24, 0.36],
-           [0.36, 0.04]])
-    """
-    place = _sum_position(model, node)
-    samples = model.align(x, missing=missing, unseen="error").to(model.device)  # p_n needs no labels
-    reference = Reference.of(model.program, model.params)
-    parts = [_ratios(reference, model, batch, *place) for batch in batches_of(reference, samples)]
-    ratio = torch.cat(parts).double().cpu().numpy()  # (N, K, C)
-    outer: Array = np.einsum("nkc,nkd->nkcd", ratio, ratio)
-    return outer
-
-
-@torch.no_grad()
-def _ratios(reference: Reference, model: Model, batch: Batch, number: int, position: int) -> Tensor:  # (N, K, C)
-    """rho of each unit of node `position` in sum layer `number`."""
-    layer, up = model.program.sums[number], reference.upward(model.params, batch)
-    g, _, c = layer.shape
-    children = reference.children[layer.block](up.values, FRESH).view(g, c, -1)[position].T  # (N, C)
-    own = up.sums[number].log_value[0, position].T  # (N, K)
-    ratio = (children[:, None] - own[:, :, None]).double().exp()
-    mask = reference.masks[number]
-    ratio = ratio if mask is None else ratio.masked_fill(mask[position] == 0, 0.0)
-    return torch.where((own > IMPOSSIBLE)[:, :, None], ratio, torch.nan)
-
-
-def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> dict[Sum, Array]:
-    """The diagonal of the Hessian of the mean of -log p over rows: the mean of (F_nc / theta_nc)^2 for each edge.
-
-    Equals the mean of (F_n rho_nc)^2, which is finite for zero weights too.
-
-    Parameters
-    ----------
-    model : Model
-        What to measure.
-    x : array, tensor, list, data frame or Table
-        (N, V); rows of probability zero are left out, with a warning that counts them.
-    labels : array, optional
-        (N,): which output of several each row belongs to.
-    missing : int, optional
-        A number that marks missing values, in addition to NaN.
-
-    Returns
-    -------
-    dict
-        For each Sum an array (units, child units).
-
-    Examples
-    --------
-    >>> import circurve as cc
-    >>> root = cc.Sum(cc.Input(0, cc.Bernoulli(), units=2))
-    >>> model = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {root.children[0]: [[0.9], [0.1]]})
-    >>> cc.hessian_diagonal(model, [[1]])[root].round(2)
-    array([[3.24, 0.04]])
-    """
-    samples = samples_of(model, x, None, labels, missing)
-    reference = Reference.of(model.program, model.params)
-    sums = [torch.zeros(layer.shape, dtype=torch.float64, device=model.device) for layer in model.program.sums]
-    rows = 0
-    for batch in batches_of(reference, samples):
-        rows += _add_squares(reference, model, batch, sums)
-    report_impossible(len(samples) - rows, rows)
-    return {
-        node: (squares[g] / rows).cpu().numpy()
-        for layer, squares in zip(model.program.sums, sums, strict=True)
-        for g, node in enumerate(layer.nodes)
-    }
-
-
-@torch.no_grad()
-def _add_squares(reference: Reference, model: Model, batch: Batch, sums: list[Tensor]) -> int:
-    """Add (F_n rho_nc)^2 = A^2 E^2 over samples, one matrix product for each layer; returns the possible samples."""
-    down = reference.passes(model.params, batch)
-    for step in down.sums():
-        squares = torch.matmul(step.ratio[0].square(), step.values.elements[0].square().transpose(-1, -2))
-        sums[step.number] += squares if step.mask is None else squares * step.mask
-        for entries in step.weak():
-            log_flow = entries.flow.double().log()[:, None]  # minus infinity for a row of probability zero
-            gradient = (entries.log_ratio.double() + log_flow).exp()
-            sums[step.number].index_put_(entries.at[1:3], gradient.square(), accumulate=True)
-    return int(down.root.possible.sum())
-
-
-def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = None) -> Hessian:
+def hessian(
+    model: Model, x: Any, *, labels: Any = None, missing: int | None = None, memory_budget: int | None = None
+) -> Hessian:
     """The whole Hessian of the mean of -log p over rows, by automatic differentiation in float64: small circuits only.
 
     A unit of probability zero in a possible row is a constant there, as it is in the trace. Differences of large terms
@@ -188,6 +86,8 @@ def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = N
         (N,): which output of several each row belongs to.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Memory limit for data, matrix and buffers, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -208,8 +108,9 @@ def hessian(model: Model, x: Any, *, labels: Any = None, missing: int | None = N
     array([[3.24, 0.36],
            [0.36, 0.04]])
     """
-    _check_size(int(_existing(model).sum()))
-    loss = _Loss.of(model, x, labels, missing)
+    edges = int(_existing(model).sum())
+    _check_size(edges)
+    loss = _Loss.of(model, _Asked(x, labels, missing, "hessian", {"matrix": 8 * edges**2}, memory_budget))
     return Hessian(_matrix(loss), edges_of(model))
 
 
@@ -222,12 +123,25 @@ def _check_size(edges: int) -> None:
 
 
 def _matrix(loss: _Loss) -> Array:  # (E, E)
-    matrix: Array = loss.products(torch.eye(loss.edges, dtype=torch.float64)).numpy()
+    matrix = np.zeros((loss.edges, loss.edges))
+
+    def unit_vectors(some: slice) -> Tensor:  # (m, E)
+        made = torch.zeros(some.stop - some.start, loss.edges, dtype=torch.float64)
+        made[:, some] = torch.eye(len(made), dtype=torch.float64)
+        return made
+
+    loss.add_products(unit_vectors, torch.from_numpy(matrix))
     return matrix
 
 
 def top_eigenvalues(
-    model: Model, x: Any, k: int = 5, *, labels: Any = None, missing: int | None = None
+    model: Model,
+    x: Any,
+    k: int = 5,
+    *,
+    labels: Any = None,
+    missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> Array:  # (k,)
     """The k largest eigenvalues of the Hessian of the mean of -log p over rows, largest first.
 
@@ -246,6 +160,8 @@ def top_eigenvalues(
         (N,): which output of several each row belongs to.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Memory limit for data, vectors and buffers, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -271,10 +187,13 @@ def top_eigenvalues(
     whole = size <= SMALL or k >= size - 1
     if whole:
         _check_size(size)
-    loss = _Loss.of(model, x, labels, missing)
+    held = {"matrix": 16 * size**2} if whole else {"vectors": 8 * size * (max(2 * k + 1, LANCZOS_VECTORS) + 8)}
+    loss = _Loss.of(model, _Asked(x, labels, missing, "top_eigenvalues", held, memory_budget))
     values = None if whole else _lanczos(loss, k)
     if values is None:
         _check_size(size)
+        if not whole:  # Lanczos gave up
+            replace(loss.asked, held={"matrix": 16 * size**2}).need(model, loss.samples).left(memory_budget)
         values = np.linalg.eigvalsh(_matrix(loss))
     return np.sort(values)[::-1][:k].astype(np.float64)
 
@@ -284,8 +203,10 @@ def _lanczos(loss: _Loss, k: int) -> NDArray[np.floating[Any]] | None:  # (k,)
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh  # noqa: PLC0415 - slow to import
 
     def product(vector: Array) -> Array:
-        result: Array = loss.products(torch.from_numpy(vector.reshape(1, -1).astype(np.float64)))[0].numpy()
-        return result
+        given, result = torch.from_numpy(vector.reshape(1, -1).astype(np.float64)), np.zeros((1, loss.edges))
+        loss.add_products(lambda _: given, torch.from_numpy(result))
+        found: Array = result[0]
+        return found
 
     operator = LinearOperator((loss.edges, loss.edges), matvec=product, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(loss.edges)
@@ -316,32 +237,57 @@ def _existing(model: Model) -> Tensor:  # (all entries of weight blocks,) boolea
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """Rows, what their Hessian is computed for, and the memory for it."""
+
+    x: Any
+    labels: Any
+    missing: int | None
+    what: str
+    held: Mapping[str, int]
+    """Bytes of the results."""
+
+    memory_budget: int | None
+
+    def need(self, model: Model, samples: RowSource) -> Need:
+        """Results, the parameters in float64 twice, the data, and log p with the number of each row."""
+        program, entries = model.program, len(_existing(model))
+        parts = {**self.held, "parameters": 8 * (program.parameters + entries), "data": samples.nbytes}
+        parts["rows"] = 24 * len(samples)
+        buffers = Reference(program, 1, torch.device("cpu"), torch.float64).bytes_per_sample(True)
+        one_row = (GRAPH_COPIES + VECTOR_COPIES) * buffers + VECTOR_BYTES * entries
+        return Need(self.what, parts, "use fewer rows, or a circuit with fewer units", one_row)
+
+
+@dataclass(frozen=True)
 class _Loss:
     """The mean of -log p over rows as a function of one vector of all weight blocks; on the CPU, in float64."""
 
     model: Model
-    batches: tuple[Batch, ...]
-    rows: int
+    samples: RowSource
+    possible: Tensor  # the numbers of the rows of probability above zero, (N,) int64
     weights: Tensor  # the model's own vector, (entries,)
     kept: Tensor  # which entries are edges, (entries,) boolean
     reference: Reference
+    asked: _Asked
+    left: int | None
+    """Bytes for derivatives; None without a budget."""
 
     @classmethod
-    def of(cls, model: Model, x: Any, labels: Any, missing: int | None) -> _Loss:
-        """Check the data, leave out the rows of probability zero, and cut the others into batches."""
+    def of(cls, model: Model, asked: _Asked) -> _Loss:
+        """Check data and memory, and find the rows of probability zero, which are left out."""
+        check_data(asked.what, asked.memory_budget, asked.x)
+        samples = samples_of(model, asked.x, None, asked.labels, asked.missing).to("cpu")
+        left = asked.need(model, samples).left(asked.memory_budget)
         here = model.to("cpu", torch.float64)
-        samples = samples_of(here, x, None, labels, missing)
-        log_value = torch.as_tensor(here.log_prob(x, missing=missing)).cpu()  # (N,) or (N, outputs)
-        if samples.labels is not None:
-            log_value = log_value.gather(1, samples.labels[:, None])[:, 0]
-        possible = (log_value > -torch.inf).nonzero()[:, 0]
-        rows = len(possible)
-        report_impossible(len(samples) - rows, rows)
-        size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
-        batches = tuple(Batch.pick(samples, part[None], here.dtype) for part in torch.split(possible, size))
-        blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
         reference = Reference.of(here.program, here.params)
-        return cls(here, batches, rows, torch.cat(blocks), _existing(here), reference)
+        with torch.no_grad():
+            log_value = score_rows(reference, here.params, samples, left)[0]  # (outputs, N)
+        own = log_value[0] if samples.labels is None else log_value.gather(0, samples.labels[None])[0]
+        possible = (own > -torch.inf).nonzero()[:, 0]
+        report_impossible(len(samples) - len(possible), len(possible))
+        blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
+        return cls(here, samples, possible, torch.cat(blocks), _existing(here), reference, asked, left)
 
     @property
     def edges(self) -> int:
@@ -356,35 +302,40 @@ class _Loss:
         params = Params(tuple(blocks), self.model.params.inputs)
         outputs = self.reference.upward(params, batch).outputs[0]  # (outputs, N)
         log_value = outputs[0] if batch.labels is None else outputs.gather(0, batch.labels)[0]
-        return -log_value.sum() / self.rows
+        return -log_value.sum() / len(self.possible)
 
-    def products(self, vectors: Tensor) -> Tensor:  # (M, E) -> (M, E)
-        """Each vector times the Hessian: reverse over reverse, a bounded number of vectors and rows at a time."""
+    def add_products(self, vectors: Callable[[slice], Tensor], total: Tensor) -> None:  # (m, E), (M, E)
+        """total += each of M vectors times the Hessian: reverse over reverse, some vectors and rows at a time.
+
+        vectors: makes those that are asked for.
+        """
+        samples = self._samples_at_once()
+        for part in torch.split(self.possible, samples) if self.edges else ():
+            batch = Batch.pick(self.samples, part[None], self.model.dtype)
+            transposed = torch.func.vjp(torch.func.grad(partial(self.of_batch, batch=batch)), self.weights)[1]
+            step = self._vectors_at_once(len(part))
+            for start in range(0, len(total), step):
+                some = slice(start, min(start + step, len(total)))
+                total[some] += self._products(transposed, vectors(some))
+
+    def _products(self, transposed: Callable[[Tensor], tuple[Tensor]], vectors: Tensor) -> Tensor:  # (m, E) -> (m, E)
+        """Vectors times the derivative of a gradient, which is symmetric."""
         full = torch.zeros(len(vectors), len(self.kept), dtype=torch.float64)
         full[:, self.kept] = vectors
-        total = torch.zeros_like(full)
-        for batch in self.batches if self.edges else ():
-            gradient = torch.func.grad(partial(self.of_batch, batch=batch))
-            total += _products(gradient, self.weights, full, AT_ONCE // (self.model.program.values.rows * batch.size))
-        return total[:, self.kept]
+        found: Tensor = torch.func.vmap(lambda vector: transposed(vector)[0])(full)
+        return found[:, self.kept]
 
+    def _samples_at_once(self) -> int:
+        most = min(CPU_CHUNK, AT_ONCE // self.model.program.values.rows)
+        if self.left is not None:
+            for_rows = self.left - VECTOR_BYTES * len(self.kept)
+            most = min(most, for_rows // ((GRAPH_COPIES + VECTOR_COPIES) * self.reference.bytes_per_sample(True)))
+        return max(1, most)
 
-def _products(gradient: Callable[[Tensor], Tensor], at: Tensor, vectors: Tensor, at_once: int) -> Tensor:
-    """Each vector times the derivative of a gradient, which is symmetric: (M, entries)."""
-    transposed = torch.func.vjp(gradient, at)[1]
-    products: Tensor = torch.func.vmap(lambda vector: transposed(vector)[0], chunk_size=max(1, at_once))(vectors)
-    return products
-
-
-def _sum_position(model: Model, node: Sum | str) -> tuple[int, int]:
-    """Which sum layer a node is in, and where."""
-    place = {other: i for i, other in enumerate(model.circuit.nodes)}
-    found = [
-        (number, position)
-        for number, layer in enumerate(model.program.sums)
-        for position, other in enumerate(layer.nodes)
-        if (label(other, place[other]) == node if isinstance(node, str) else other is node)
-    ]
-    if len(found) != 1:
-        raise OptionError(f"node: {'more than one' if found else 'no'} Sum {node!r} in this circuit")
-    return found[0]
+    def _vectors_at_once(self, samples: int) -> int:
+        most = AT_ONCE // (self.model.program.values.rows * samples)
+        if self.left is not None:
+            buffers = samples * self.reference.bytes_per_sample(True)
+            each = VECTOR_COPIES * buffers + VECTOR_BYTES * len(self.kept)
+            most = min(most, (self.left - GRAPH_COPIES * buffers) // each)
+        return max(1, most)

@@ -16,6 +16,7 @@ from circurve.curvature.depth import fixed_depths, sum_depths
 from circurve.curvature.record import Curvature, PerSample, squared_ratios
 from circurve.curvature.units import flat, node_refs, unit_facts, wanted_units
 from circurve.data import RowSource, Stream, Table, prepare_source
+from circurve.data.need import check_data
 from circurve.engine import Backend, Batch, Reference, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, release_large, within_memory
 from circurve.engine.numerics import WEIGHT_FLOOR
@@ -36,6 +37,12 @@ AT_FLOOR = 10 * WEIGHT_FLOOR
 
 SUM_KINDS = 4
 """How many numbers for each edge a record is made from: counts, ratios, their squares, and a copy while they add up."""
+
+PASS_COPIES = 2
+"""Memory of both passes and the decomposition of their layers, as a multiple of the reference backend's buffers."""
+
+UNIT_BYTES = 4 * 3 * 8
+"""T, t and F of one row and unit in float64, with copies without impossible rows and without other units."""
 
 EVERYTHING = Request(curvature=True, mean_ratio=True, flow_weighted=True, squared_ratio=True)
 """What a record is made from."""
@@ -94,6 +101,7 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     >>> record.nodes[first].name, round(float(record.total[first] / record.trace), 2)
     ('root', 0.06)
     """
+    check_data("curvature", memory_budget, x)
     samples = samples_of(model, x, weights, labels, missing)
     left = _need(model, samples, bool(per_sample)).left(memory_budget)
     sums, outputs = _sums(model, samples, left)
@@ -142,7 +150,8 @@ def _need(model: Model, samples: RowSource, by_row: bool) -> Need:
         "data": samples.nbytes,
         "values for each row": 3 * 8 * len(samples) * program.units if by_row else 0,
     }
-    return Need("curvature", parts, "use fewer rows, or call per_sample for some nodes only")
+    one_row = _row_bytes(model) if by_row else model.backend.bytes_per_sample(True)
+    return Need("curvature", parts, "use fewer rows, or call per_sample for some nodes only", one_row)
 
 
 def _robust(model: Model, sums: Statistics) -> dict[str, Array]:
@@ -204,11 +213,13 @@ def hessian_trace(
     >>> cc.hessian_trace(model, [[1]]).round(2)  # (0.9 / 0.5)^2 + (0.1 / 0.5)^2
     array([3.28])
     """
+    check_data("hessian_trace", memory_budget, x)
     samples = samples_of(model, x, None, labels, missing)
-    parts = {"data": samples.nbytes, "result": 8 * len(samples)}
-    left = Need("hessian_trace", parts, "use fewer rows").left(memory_budget)
     reference = Reference.of(model.program, model.params)
-    trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples, left)])
+    parts, row_bytes = {"data": samples.nbytes, "result": 3 * 8 * len(samples)}, _row_bytes(model)
+    left = Need("hessian_trace", parts, "use fewer rows", row_bytes).left(memory_budget)
+    batches = batches_of(reference, samples, left, row_bytes)
+    trace = torch.cat([_traces(reference, model, batch) for batch in batches])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
 
@@ -220,6 +231,7 @@ def per_sample(
     *,
     labels: Any = None,
     missing: int | None = None,
+    memory_budget: int | None = None,
 ) -> PerSample:
     """The decomposition sample by sample, for all units of the chosen sum nodes.
 
@@ -235,6 +247,8 @@ def per_sample(
         (N,): which output of several each row belongs to.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Memory limit for data, result and buffers, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -251,7 +265,17 @@ def per_sample(
     >>> found.total.shape, np.allclose(found.total, found.flow**2 * found.local)
     ((270, 1), True)
     """
-    return _per_sample(model, samples_of(model, x, None, labels, missing), nodes)
+    check_data("per_sample", memory_budget, x)
+    samples = samples_of(model, x, None, labels, missing)
+    parts = {"data": samples.nbytes, "result": 3 * 8 * len(samples) * len(wanted_units(model, nodes))}
+    cure = "use fewer rows, or name some nodes only"
+    return _per_sample(model, samples, nodes, Need("per_sample", parts, cure, _row_bytes(model)).left(memory_budget))
+
+
+def _row_bytes(model: Model) -> int:
+    """Buffers of the decomposition of one row: those of the reference backend, and three numbers for each unit."""
+    passes = PASS_COPIES * Reference.of(model.program, model.params).bytes_per_sample(True)
+    return passes + UNIT_BYTES * model.program.units
 
 
 def _per_sample(
@@ -261,11 +285,13 @@ def _per_sample(
     if isinstance(samples, Table):
         samples = replace(samples, weights=None)  # the quantities of a row do not depend on its weight
     reference = Reference.of(model.program, model.params)
-    batches = batches_of(reference, samples, memory_budget)
-    parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches]
-    total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))
+    found, filled = np.empty((3, len(samples), len(wanted))), 0
+    for batch in batches_of(reference, samples, memory_budget, _row_bytes(model)):
+        part = _unit_values(reference, model, batch)[:, wanted]  # (3, units, n)
+        found[:, filled : filled + batch.size] = part.transpose(1, 2).cpu().numpy()
+        filled += batch.size
     refs = node_refs(model)
-    return PerSample(total, local, flow, tuple(refs[i] for i in wanted))
+    return PerSample(found[0], found[1], found[2], tuple(refs[i] for i in wanted))
 
 
 def _sums(model: Model, samples: RowSource, memory_budget: int | None) -> tuple[Statistics, Tensor]:
@@ -343,9 +369,14 @@ def check_finite(model: Model) -> None:
         raise ParameterError(f"curvature: {node}: a parameter is not finite")
 
 
-def batches_of(backend: Backend, samples: RowSource, memory_budget: int | None = None) -> Iterator[Batch]:
-    """All rows, in chunks that fit the memory."""
-    return chunks(samples, chunk_size(backend, backward=True, memory_budget=memory_budget), backend.dtype)
+def batches_of(
+    backend: Backend, samples: RowSource, memory_budget: int | None = None, row_bytes: int = 0
+) -> Iterator[Batch]:
+    """All rows, in chunks that fit the memory; row_bytes: for each row, where it is more than the backend's buffers."""
+    size = chunk_size(backend, backward=True, memory_budget=memory_budget)
+    if memory_budget is not None and row_bytes:
+        size = min(size, max(1, memory_budget // row_bytes))
+    return chunks(samples, size, backend.dtype)
 
 
 def report_impossible(impossible: int, weight: float) -> None:

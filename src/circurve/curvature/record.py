@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from circurve.bounds import cut, parse_json
 from circurve.cards import card, facts_table, rows_table
-from circurve.data.array_files import read_npz
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError, needs
+from circurve.data.array_files import read_npz, read_record
+from circurve.errors import CircurveError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.whole_files import replace_file
@@ -319,7 +318,7 @@ def squared_ratios(mean_ratio: Sequence[NDArray[np.float64]]) -> Vector:
     return np.concatenate([np.zeros(0), *(np.square(layer).sum(-1).reshape(-1) for layer in mean_ratio)])
 
 
-def load_curvature(path: str | PathLike[str], *, trust: bool = False) -> Curvature:
+def load_curvature(path: str | PathLike[str], *, trust: bool = False, memory_budget: int | None = None) -> Curvature:
     """Read a file written by `Curvature.save`.
 
     Parameters
@@ -328,6 +327,8 @@ def load_curvature(path: str | PathLike[str], *, trust: bool = False) -> Curvatu
         A .npz file.
     trust : bool, default False
         Also accept a file that needs more than ten times its size in memory (and more than 256 MB).
+    memory_budget : int, optional
+        Memory limit for the file and the record, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -352,11 +353,7 @@ def load_curvature(path: str | PathLike[str], *, trust: bool = False) -> Curvatu
     >>> cc.load_curvature(path).trace == record.trace
     True
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
-    return curvature_from_bytes(content, path, trust)
+    return curvature_from_bytes(read_record(path, memory_budget), path, trust)
 
 
 def curvature_from_bytes(content: bytes, path: str | PathLike[str], trust: bool) -> Curvature:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,20 @@ import torch
 from torch import Tensor
 
 from circurve.bounds import cut, parse_json
+from circurve.budget import Need
 from circurve.curvature.measure import curvature, samples_of
 from circurve.curvature.record import Curvature, curvature_from_bytes
 from circurve.data import as_table
-from circurve.data.array_files import read_npz
+from circurve.data.array_files import read_npz, read_record, record_bytes
 from circurve.engine import CurvatureSums, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
-from circurve.errors import CircurveError, FileAccessError, FileFormatError, OptionError
+from circurve.errors import CircurveError, FileFormatError, OptionError
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.plan import Plan
 from circurve.model import Model
 from circurve.whole_files import replace_file
 
-__all__ = ["ShardStatistics", "load_statistics", "merge_statistics", "shard_rows", "statistics"]
+__all__ = ["ShardStatistics", "load_statistics", "merge_files", "merge_statistics", "shard_rows", "statistics"]
 
 FORMAT = "circurve statistics 1"
 
@@ -147,12 +148,49 @@ def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
 
     OptionError for no parts, for parts of different models, and for a shard that is given twice.
     """
+    _check_parts([(part.model, part.shards) for part in parts])
+    return reduce(_added, sorted(parts, key=lambda part: _first(part.shards)))
+
+
+def merge_files(
+    paths: Sequence[str | PathLike[str]], *, trust: bool = False, memory_budget: int | None = None
+) -> ShardStatistics:
+    """`merge_statistics` of files, which are read one after the other: two of them are in memory at a time.
+
+    `memory_budget` in bytes covers these two and their sum.
+    """
+    if memory_budget is not None:
+        largest = max((record_bytes(path) for path in paths), default=0)
+        Need("merge", {"two files and their sum": 3 * largest}, "merge files of a smaller model").left(memory_budget)
+    labels = {place: _label(path, trust) for place, path in enumerate(paths)}
+    _check_parts(list(labels.values()))
+    order = sorted(labels, key=lambda place: _first(labels[place][1]))
+    return reduce(_added, (load_statistics(paths[place], trust=trust) for place in order))
+
+
+def _first(shards: Sequence[str]) -> list[tuple[int, str]]:
+    return [_order(name) for name in shards]
+
+
+def _label(path: str | PathLike[str], trust: bool) -> tuple[str, tuple[str, ...]]:
+    """The model and the shards of a file, without its sums; a damaged file is refused."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            stored = read_npz(file, size, trust, as_table=False, only=("model", "shards"))
+        return str(stored["model"]), tuple(map(str, parse_json(str(stored["shards"]), size, trust)))
+    except Exception:  # the reader of the whole file says what is wrong
+        found = load_statistics(path, trust=trust)
+        return found.model, found.shards
+
+
+def _check_parts(parts: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    """Refuse no parts, parts of different models, and shards that count some rows twice."""
     if not parts:
         raise OptionError("there are no statistics to merge; give at least one")
-    models = {part.model for part in parts}
-    if len(models) > 1:
+    if len({model for model, _ in parts}) > 1:
         raise OptionError("the statistics were measured with different models; measure all shards with the same model")
-    names = [name for part in parts for name in part.shards]
+    names = [name for _, shards in parts for name in shards]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"shard {twice} is given twice; give it once")
@@ -162,7 +200,6 @@ def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
             f"shards of different splits are mixed ({', '.join(sorted(counts))}), so some rows would count twice; "
             f"use one split"
         )
-    return reduce(_added, sorted(parts, key=lambda part: [_order(name) for name in part.shards]))
 
 
 def _added(one: ShardStatistics, other: ShardStatistics) -> ShardStatistics:
@@ -225,12 +262,11 @@ def _statistics(named: dict[str, Tensor]) -> Statistics:
     return Statistics(layers("counts"), layers("inputs"), **single, curvature=sums)
 
 
-def load_statistics(path: str | PathLike[str], *, trust: bool = False) -> ShardStatistics:
-    """Read a file written by `ShardStatistics.save`."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+def load_statistics(
+    path: str | PathLike[str], *, trust: bool = False, memory_budget: int | None = None
+) -> ShardStatistics:
+    """Read a file written by `ShardStatistics.save`. `memory_budget` in bytes covers the file and what it holds."""
+    content = read_record(path, memory_budget)
     try:
         stored = read_npz(io.BytesIO(content), len(content), trust, as_table=False)
         if str(stored.pop("format", "")) != FORMAT:

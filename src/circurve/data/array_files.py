@@ -6,22 +6,28 @@ import io
 import math
 import os
 import zipfile
+from collections.abc import Collection
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from circurve.bounds import check_expansion, cut
+from circurve.budget import Need
 from circurve.data.convert import Array
-from circurve.errors import DataError
+from circurve.errors import DataError, FileAccessError
 
-__all__ = ["mapped_npy", "read_npy", "read_npz"]
+__all__ = ["declared_bytes", "mapped_npy", "read_npy", "read_npz", "read_record", "record_bytes"]
 
 MAX_HEADER = 10_000
 """Bytes of the header of an array; numpy's own limit for headers that it evaluates."""
 
 MAX_CHARACTER = 0x10FFFF
 """The last code point of Unicode."""
+
+RECORD_COPIES = 3
+"""How many times its arrays a record takes: as they are read, in the record, and the text among them as objects."""
 
 COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 """How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
@@ -46,10 +52,13 @@ def mapped_npy(path: Path) -> Array:
         raise DataError(f"{path}: cannot be read as a stream: {cut(str(error))}") from None
 
 
-def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> dict[str, Array]:
+def read_npz(
+    file: IO[bytes], size: int, trust: bool, as_table: bool = True, only: Collection[str] | None = None
+) -> dict[str, Array]:
     """The arrays of an .npz file of `size` bytes, by name; none is unpacked before all of them are found to fit.
 
-    as_table: whether they are to become tables, which takes more memory than the arrays themselves.
+    as_table: whether they are to become tables, which takes more memory than the arrays themselves. only: the names of
+    some of them.
     """
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -60,9 +69,45 @@ def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> 
         check_expansion(needed, size, trust, DataError)
         found: dict[str, Array] = {}
         for name, info in entries.items():
-            with archive.open(info) as packed:
-                found[name] = _read(packed)
+            if only is None or name in only:
+                with archive.open(info) as packed:
+                    found[name] = _read(packed)
         return found
+
+
+def declared_bytes(path: Path, as_table: bool = True) -> int:
+    """The memory of the arrays of an .npy or .npz file, by their headers, with copies while they become tables."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(2) != b"PK":
+            file.seek(0)
+            return _check_header(file, size, size, trust=True, as_table=as_table)
+        with zipfile.ZipFile(file) as archive:
+            total = 0
+            for info in archive.infolist():
+                with archive.open(info) as packed:
+                    total += _check_header(packed, info.file_size, size, trust=True, as_table=as_table)
+            return total
+
+
+def read_record(path: str | PathLike[str], memory_budget: int | None = None) -> bytes:
+    """The content of an .npz file, once its arrays are found to fit a budget; FileAccessError if it cannot be read."""
+    place = Path(path)
+    try:
+        if memory_budget is not None:
+            Need(f"reading {path}", {"record": record_bytes(path)}, "read a smaller record").left(memory_budget)
+        return place.read_bytes()
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def record_bytes(path: str | PathLike[str]) -> int:
+    """What a file of records takes while it is read; of a damaged one, which is refused later, its size."""
+    try:
+        arrays = declared_bytes(Path(path), as_table=False)
+    except Exception:  # zipfile and numpy raise whatever the damage trips over
+        arrays = 0
+    return (Path(path).stat().st_size if arrays else 0) + RECORD_COPIES * arrays
 
 
 def _read(file: IO[bytes]) -> Array:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from circurve.budget import Need, check_budget
 from circurve.data.cache import fetch, is_cached
 from circurve.data.dataset import SPLITS, Dataset, split_rows
 from circurve.data.debd import COLLECTION
+from circurve.data.file_need import check_files
 from circurve.data.raw_files import read_bytes
 from circurve.data.synthetic import SIZES, synthetic_dataset
 from circurve.data.text import read_text
@@ -33,6 +35,9 @@ __all__ = [
 BUILT_IN: dict[str, tuple[int, tuple[int, int | None, int]]] = {"digits": (64, (1257, 270, 270)), **SIZES}
 DIGITS_THRESHOLD = 7
 """A pixel of `digits` (0..16) counts as ink if it is larger than this."""
+
+BYTES_PER_VALUE = 24
+"""What a value of a known data set takes while it is loaded: as the library has it, as a number, and in its part."""
 
 TRAIN = ".train.data"
 EMBEDDED, SYNTHETIC, CACHED, REMOTE, ELSEWHERE = SOURCES = (
@@ -60,7 +65,7 @@ class DatasetInfo:
     """Whether it is at hand: `load_dataset` needs no download."""
 
 
-def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Dataset:
+def load_dataset(name: str | Path, data_dir: str | Path | None = None, *, memory_budget: int | None = None) -> Dataset:
     """Load a data set by name, or from the folder that holds its files.
 
     Built in: `digits`, scikit-learn's 1797 images of 8 x 8 pixels, ink (a value above 7 of 16) or not, split 70/15/15;
@@ -75,6 +80,8 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     data_dir : str or Path, optional
         Look for names there, as `datasets/NAME/NAME.train.data`, `NAME/NAME.train.data` or `NAME.train.data`, and
         download nothing; the folder is never written to.
+    memory_budget : int, optional
+        Memory limit for reading, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -96,11 +103,15 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     >>> cc.load_dataset("moons").train.shape
     (2000, 2)
     """
+    check_budget(memory_budget)
     if not isinstance(name, str) or Path(name).name != name:
+        check_files(f"loading {name}", memory_budget, *sorted(Path(name).expanduser().glob("*.data")))
         return read_folder(name)
     found = {} if data_dir is None else find_datasets(data_dir)
     if name in found:
+        check_files(f"loading {name}", memory_budget, *(found[name] / f"{name}.{split}.data" for split in SPLITS))
         return _read_dataset(name, found[name])
+    _check_known_size(name, memory_budget)
     if name == "digits":
         return _load_digits()
     if name in SIZES:
@@ -114,6 +125,15 @@ def load_dataset(name: str | Path, data_dir: str | Path | None = None) -> Datase
     _check_known(name, [*BUILT_IN, *COLLECTION])
     parts, _ = fetch(COLLECTION[name])
     return Dataset(name, parts["train"], parts["valid"], parts["test"])
+
+
+def _check_known_size(name: str, memory_budget: int | None) -> None:
+    """Refuse a set that is built in or in the collection, by its known size."""
+    sizes = {**BUILT_IN, **{other: (entry.variables, entry.rows) for other, entry in COLLECTION.items()}}
+    if memory_budget is not None and name in sizes:
+        variables, rows = sizes[name]
+        parts = {"rows": BYTES_PER_VALUE * variables * sum(count or 0 for count in rows)}
+        Need(f"loading {name}", parts, "choose a smaller data set").left(memory_budget)
 
 
 def download_dataset(name: str) -> bool:

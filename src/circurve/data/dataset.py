@@ -11,6 +11,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from circurve.budget import Need
 from circurve.data.convert import Array, Names, about
 from circurve.data.debd import SPLITS
 from circurve.data.entry import as_table
@@ -22,6 +23,9 @@ __all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
 SPLIT, FRACTION = 2, 1
 """What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent. Neither is 0:
 numpy.random.default_rng(seed) has that stream, and rows that were made with it would be split by their values."""
+
+ORDER_BYTES = 24
+"""What a row takes while rows are drawn: a random key, its number, and its place in their order."""
 
 
 @final
@@ -115,7 +119,7 @@ def split_rows(
     return trains, valids if held else None, tests if tested else None
 
 
-def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
+def take_fraction(data: Rows, share: float, seed: int = 0, *, memory_budget: int | None = None) -> Rows:
     """A share of the rows, drawn at random and kept in order; of a `Dataset`, a share of its training rows.
 
     Parameters
@@ -126,6 +130,8 @@ def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
         Above 0, at most 1; at least one row is taken.
     seed : int, default 0
         Fractions of one seed are nested: its 5 % contain its 1 %.
+    memory_budget : int, optional
+        Memory limit for the rows that are taken, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -144,12 +150,14 @@ def take_fraction(data: Rows, share: float, seed: int = 0) -> Rows:
     <Dataset digits: 64 variables, rows: 126 train, 270 valid, 270 test>
     """
     if isinstance(data, Dataset):
-        return replace(data, train=take_fraction(data.train, share, seed))
+        return replace(data, train=take_fraction(data.train, share, seed, memory_budget=memory_budget))
     if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0 < share <= 1:
         raise OptionError(f"share must be a number above 0 and at most 1, not {share!r}")
     check_seed(seed)
     values: Any = data if isinstance(data, Table) else np.asanyarray(data)
     taken = max(1, round(len(values) * float(share)))
+    parts = {"rows": taken * values.nbytes // max(1, len(values)), "numbers of rows": ORDER_BYTES * len(values)}
+    Need("take_fraction", parts, "take a smaller share").left(memory_budget)
     rows: Rows = values[np.sort(_shuffled(len(values), seed, FRACTION)[:taken])]
     return rows
 

@@ -21,6 +21,7 @@ from circurve.data.convert import (
     unmasked,
 )
 from circurve.data.frames import as_narwhals, read_frame, read_mapping, read_records
+from circurve.data.need import check_data
 from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError, OptionError
 
@@ -58,7 +59,12 @@ def as_table(
 
 
 def Examples(  # noqa: N802 - it was a class, and reads like one where it is used
-    data: Any, weights: Any = None, labels: Any = None, missing: int | None = None
+    data: Any,
+    weights: Any = None,
+    labels: Any = None,
+    missing: int | None = None,
+    *,
+    memory_budget: int | None = None,
 ) -> Table:
     """Rows of data with their weights and labels; `fit` takes one wherever it takes plain data.
 
@@ -72,6 +78,8 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
         (N,): which output of a circuit with several roots each row belongs to.
     missing : int, optional
         A number that marks missing values in whole numbers, in addition to NaN.
+    memory_budget : int, optional
+        Memory limit for the table, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -93,6 +101,7 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
     tensor([[ True,  True],
             [ True, False]])
     """
+    check_data("Examples", memory_budget, data)
     return as_table(data, weights=weights, labels=labels, missing=missing)
 
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from circurve.bounds import allowed_bytes, cut
+from circurve.budget import Need, check_budget
 from circurve.data.array_files import read_npy, read_npz
 from circurve.data.arrow import read_frame_file
-from circurve.data.catalogue import is_name, load_dataset, read_folder
+from circurve.data.catalogue import is_name, load_dataset
 from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
+from circurve.data.file_need import check_files
 from circurve.data.raw_files import read_bytes, unpacked, unreadable
 from circurve.data.table import Table
 from circurve.data.text import parse_text, read_text
@@ -26,12 +28,20 @@ TEXT = (".csv", ".tsv", ".txt", ".data")
 FRAMES = (".parquet", ".arrow", ".feather")
 ARRAYS = (".npy", ".npz")
 STANDARD_INPUT = "-"
+PIPED_COPIES = 12
+"""How many times its size a text from standard input may take while it becomes a table."""
+
 MAX_MESSAGE = 600
 """Characters of each part of a message about a file."""
 
 
 def read_table(
-    path: str | Path, header: bool | None = None, categorical: Collection[str] = (), *, trust: bool = False
+    path: str | Path,
+    header: bool | None = None,
+    categorical: Collection[str] = (),
+    *,
+    trust: bool = False,
+    memory_budget: int | None = None,
 ) -> Table | Dataset:
     """Read a data file; an .npz with an array `train` gives a Dataset, everything else one table.
 
@@ -39,18 +49,23 @@ def read_table(
     Text may be packed (.csv.gz), or come from standard input (-). .parquet, .arrow and .feather need pyarrow or polars.
     categorical: columns of a text file that hold categories, even if most of them look like numbers.
     A file that needs more than ten times its size in memory (and more than 256 MB) is refused before that memory is
-    taken; trust=True takes it.
+    taken; trust=True takes it. memory_budget: bytes that reading may take, checked before they are.
     """
+    check_budget(memory_budget)
+    if str(path) != STANDARD_INPUT:
+        check_files(f"reading {path}", memory_budget, Path(path).expanduser())
     try:
-        return _read_any(path, header, categorical, trust)
+        return _read_any(path, header, categorical, trust, memory_budget)
     except DataError as error:  # a file may hold names and values of any length
         short = (part if len(str(part)) <= MAX_MESSAGE else cut(str(part), MAX_MESSAGE) for part in error.parts)
         raise DataError(*short) from None
 
 
-def _read_any(path: str | Path, header: bool | None, categorical: Collection[str], trust: bool) -> Table | Dataset:
+def _read_any(
+    path: str | Path, header: bool | None, categorical: Collection[str], trust: bool, memory_budget: int | None
+) -> Table | Dataset:
     if str(path) == STANDARD_INPUT:
-        return _read_standard_input(header, categorical, trust)
+        return _read_standard_input(header, categorical, trust, memory_budget)
     path = Path(path).expanduser()
     suffix = path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
     if path.is_dir():
@@ -67,9 +82,13 @@ def _read_any(path: str | Path, header: bool | None, categorical: Collection[str
     return read_text(path, False if header is None and suffix == ".data" else header, categorical, trust)
 
 
-def _read_standard_input(header: bool | None, categorical: Collection[str], trust: bool) -> Table:
-    """Text, packed text, or a Parquet or Arrow file, by its first bytes."""
-    raw, path = sys.stdin.buffer.read(), Path("standard input")
+def _read_standard_input(
+    header: bool | None, categorical: Collection[str], trust: bool, memory_budget: int | None
+) -> Table:
+    """Text, packed text, or a Parquet or Arrow file, by its first bytes; with a budget, no more than a share of it."""
+    path = Path("standard input")
+    raw = sys.stdin.buffer.read(-1 if memory_budget is None else memory_budget // PIPED_COPIES + 1)
+    Need(f"reading {path}", {"text": PIPED_COPIES * len(raw)}, "read a file instead").left(memory_budget)
     if not raw:
         raise DataError(f"{path}: there is nothing to read")
     size = len(raw)
@@ -88,6 +107,7 @@ def load_data(
     categorical: Collection[str] = (),
     *,
     trust: bool = False,
+    memory_budget: int | None = None,
 ) -> Dataset:
     r"""Load a data set by name, from its folder (as `load_dataset` does), or a data file.
 
@@ -103,6 +123,8 @@ def load_data(
         Columns whose numbers are names of categories.
     trust : bool, default False
         Also read a compressed array file that unpacks to far more than its own size.
+    memory_budget : int, optional
+        Memory limit for reading, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -126,10 +148,10 @@ def load_data(
     ('length', 'species')
     """
     if not _is_path(name_or_path, data_dir):
-        return load_dataset(str(name_or_path), data_dir)
+        return load_dataset(str(name_or_path), data_dir, memory_budget=memory_budget)
     if Path(name_or_path).expanduser().is_dir():
-        return read_folder(name_or_path)
-    table = read_table(name_or_path, header, categorical, trust=trust)
+        return load_dataset(Path(name_or_path), memory_budget=memory_budget)
+    table = read_table(name_or_path, header, categorical, trust=trust, memory_budget=memory_budget)
     if isinstance(table, Dataset):
         return table
     piped = str(name_or_path) == STANDARD_INPUT

@@ -11,7 +11,18 @@ from typing import Any
 from circurve.bounds import check_expansion
 from circurve.errors import DataError
 
-__all__ = ["Declared", "arrow_parts", "check_arrow", "check_blocks", "check_parquet", "check_table", "parquet_parts"]
+__all__ = [
+    "Declared",
+    "arrow_parts",
+    "block_bytes",
+    "check_arrow",
+    "check_blocks",
+    "check_parquet",
+    "check_table",
+    "cost_of",
+    "parquet_parts",
+    "schema_bytes",
+]
 
 BYTES_PER_CELL = 20
 """A number as it is read, as a float64 in the table, and whether it is there."""
@@ -44,10 +55,19 @@ def check_blocks(blocks: Sequence[Sequence[Declared]], schema: Any, size: int, t
     """
     if any(min(part.rows, part.unpacked) < 0 for block in blocks for part in block):
         raise DataError("damaged: it declares a negative size")
-    rows = [sum(part.rows for part in block) for block in blocks]
-    unpacked = [sum(part.unpacked for part in block) for block in blocks]
-    largest = max(2 * held + cost_of(schema, count) for held, count in zip(unpacked, rows, strict=True))
-    check_expansion(max(largest, BYTES_PER_CELL * sum(rows)), size, trust, DataError)
+    rows = sum(part.rows for block in blocks for part in block)
+    largest = max(block_bytes(block, schema) for block in blocks)
+    check_expansion(max(largest, BYTES_PER_CELL * rows), size, trust, DataError)
+
+
+def block_bytes(block: Sequence[Declared], schema: Any) -> int:
+    """What a block takes while it is read: unpacked, and as a table."""
+    return 2 * sum(part.unpacked for part in block) + cost_of(schema, sum(part.rows for part in block))
+
+
+def schema_bytes(schema: Any) -> int:
+    """What the columns of a table take, however few rows it has."""
+    return len(schema) * BYTES_PER_COLUMN
 
 
 def parquet_parts(file: Any) -> list[Declared]:
@@ -136,7 +156,7 @@ def cost_of(schema: Any, rows: int) -> int:
         pa.types.is_large_string,
     )
     others = [kind for kind in schema.types if not any(is_one(kind) for is_one in kinds)]
-    return rows * (len(schema) * BYTES_PER_CELL + len(others) * BYTES_PER_OBJECT) + len(schema) * BYTES_PER_COLUMN
+    return rows * (len(schema) * BYTES_PER_CELL + len(others) * BYTES_PER_OBJECT) + schema_bytes(schema)
 
 
 def _unpacked(metadata: bytes, body: Any) -> int:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from circurve.data.convert import MAX_EXACT, Array, column_label
+from circurve.data.convert import column_label
 from circurve.data.entry import as_table
+from circurve.data.found import Found, gaussian_for
 from circurve.data.infer_stream import DROP, StreamRules, Types, stream_schema
+from circurve.data.need import check_inferred
 from circurve.data.open_stream import as_source, is_streamed
 from circurve.data.recode import common_codings
-from circurve.data.scan import MAX_STATES, SAMPLED_ROWS, Columns, centre, scan_columns
+from circurve.data.scan import MAX_STATES, Columns, scan_columns
 from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError, warn_user
-from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
-from circurve.schema import Coding, Column, Kind, Schema, Value
+from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Poisson
+from circurve.schema import Coding, Column, Schema
 
 __all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
-
-RELATIVE_RESOLUTION = 1e-5
-"""float32 tells values apart whose spread is at least this share of their size."""
 
 FEW_VALUES, REPEATS = 20, 5
 """Whole numbers are categories if there are at most FEW_VALUES of them, each seen twice, REPEATS times on average."""
@@ -41,58 +38,12 @@ MAX_CATEGORIES = 256
 TYPES = ("bernoulli", "categorical", "binomial", "poisson", "gaussian", DROP)
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """One column of all tables together."""
-
-    tables: Sequence[Table]
-    number: int
-    coding: Coding
-
-    @property
-    def table(self) -> Table:
-        """The first of them."""
-        return self.tables[0]
-
-    @cached_property
-    def observed(self) -> Array:  # (n,)
-        """The numbers in this coding."""
-        values: Array = np.concatenate([np.asarray(table[:, self.number], dtype=np.float64) for table in self.tables])
-        return values[~np.isnan(values)]
-
-    @property
-    def name(self) -> str | None:
-        return self.table.columns[self.number] if self.table.columns else None
-
-    @property
-    def label(self) -> str:
-        return column_label(self.table.columns, self.number)
-
-    @property
-    def gaussian(self) -> Gaussian:
-        """The Gaussian with the floor for the spread of the column."""
-        return _gaussian(*centre(self.observed[:: 1 + len(self.observed) // SAMPLED_ROWS]))
-
-    def column(self, family: Family, reason: str, kind: Kind = "number") -> Column:
-        return Column(self.name, family, kind, None, self.coding.origin if kind == "date" else None, reason)
-
-    def categories(self, categories: Sequence[Value], reason: str) -> Column:
-        """A Categorical over categories."""
-        return Column(self.name, Categorical(max(1, len(categories))), "category", tuple(categories), reason=reason)
-
-    def numbers(self, distinct: NDArray[Any], reason: str) -> Column:
-        """A Categorical over numbers; they are their own codes where they are 0, 1, 2, ..."""
-        if float(np.abs(distinct).max(initial=0)) >= MAX_EXACT:
-            found = f"{self.label}: whole numbers beyond 2^53, such as {int(np.abs(distinct).max())}, are rounded"
-            warn_user(f"{found}, so that different ones become one category; convert the column to text, or drop it")
-        values: list[Value] = [int(value) if float(value).is_integer() else float(value) for value in distinct]
-        if values and values == list(range(len(values))):
-            return self.column(Categorical(len(values)), reason)
-        return self.categories(values, reason)
-
-
 def infer_schema(
-    *tables: Any, types: Types | None = None, missing: int | None = None, unseen_share: float = 0.0
+    *tables: Any,
+    types: Types | None = None,
+    missing: int | None = None,
+    unseen_share: float = 0.0,
+    memory_budget: int | None = None,
 ) -> Schema:
     """The schema of a data frame or of another table: a family for each column, with the reason; `print` shows it.
 
@@ -126,6 +77,8 @@ def infer_schema(
         A number that marks missing values, in addition to NaN.
     unseen_share : float, default 0
         The probability that columns of categories keep for values not seen here (`Column.unseen_share`).
+    memory_budget : int, optional
+        Memory limit for the tables and what is computed from them, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -150,12 +103,13 @@ def infer_schema(
         if len(tables) > 1:
             raise OptionError("infer_schema takes one stream at a time")
         rules = StreamRules(infer_schema, _of_ranges, unseen_share)
-        return stream_schema(as_source(tables[0], missing), types or {}, rules)
+        return stream_schema(as_source(tables[0], missing), types or {}, rules, memory_budget)
+    left = check_inferred("infer_schema", memory_budget, *tables)
     read, ignored, chosen = _read(tables, types, missing)
-    columns = scan_columns(*read)
+    columns = scan_columns(*read, memory_budget=left)
     found, alike = [], _ColumnsAlike()
     for v, coding in enumerate(read[0].codings or (Coding(),) * read[0].shape[1]):
-        facts = _Found(read, v, coding)
+        facts = Found(read, v, coding)
         if v in chosen:
             column = _as_told(facts, chosen[v])
         elif read[0].columns is None and coding.kind == "number":
@@ -170,7 +124,7 @@ def infer_schema(
     return schema
 
 
-def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ...]:
+def infer_families(*tables: Any, missing: int | None = None, memory_budget: int | None = None) -> tuple[Family, ...]:
     """One input family for each column of data (N, V), for the numbers as they are.
 
     Only 0 and 1 (or nothing at all): `Bernoulli`. Whole numbers from 0 to 255: `Categorical(largest + 1)`. Text: a
@@ -187,6 +141,8 @@ def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ..
         Give training, validation and test data together: a value above the largest one seen here is impossible later.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
+    memory_budget : int, optional
+        Memory limit for the tables and what is computed from them, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -201,8 +157,9 @@ def infer_families(*tables: Any, missing: int | None = None) -> tuple[Family, ..
     """
     if not tables:
         raise DataError("infer_families needs at least one table")
+    left = check_inferred("infer_families", memory_budget, *tables)
     read, _, _ = _read(tables, None, missing)
-    columns = scan_columns(*read)
+    columns = scan_columns(*read, memory_budget=left)
     families = list(families_of(columns))
     _warn_of_marks(columns, read[0], families)
     for v, coding in enumerate(read[0].codings or ()):
@@ -224,19 +181,7 @@ def _plain(columns: Columns, v: int) -> tuple[Family, str]:
         high = int(columns.high[v])
         return Categorical(high + 1), f"whole numbers from 0 to {high}"
     reason = "real numbers" if not columns.whole[v] else "whole numbers beyond 0 to 255"
-    return _gaussian(float(columns.median[v]), float(columns.spread[v])), reason
-
-
-def _gaussian(median: float, spread: float) -> Gaussian:
-    """A Gaussian with min_variance 1e-4 s^2 for the spread s.
-
-    A spread too small compared with the median is mostly rounding, which should not be fitted: there the floor goes
-    down only as far as float32 sees.
-    """
-    if not spread > 0:
-        return Gaussian()
-    visible = max(spread, min(RELATIVE_RESOLUTION * abs(median), 1.0))
-    return Gaussian(min_variance=1e-4 * min(max(visible, 1e-13), 1e16) ** 2)
+    return gaussian_for(float(columns.median[v]), float(columns.spread[v])), reason
 
 
 def _of_ranges(columns: Columns, first: Table) -> Schema:
@@ -267,7 +212,7 @@ def _only_zeros_and_ones(low: float, high: float) -> tuple[Family, str]:
     return Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}"
 
 
-def _by_rule(found: _Found) -> Column:
+def _by_rule(found: Found) -> Column:
     kind, values = found.coding.kind, found.observed
     if kind == "category":
         return _text(found)
@@ -302,7 +247,7 @@ def _count_family(low: float, high: float, mean: float, variance: float) -> Fami
     return Binomial(int(high)) if variance >= SLACK * mean * (1 - mean / high) else None
 
 
-def _text(found: _Found) -> Column:
+def _text(found: Found) -> Column:
     categories = found.coding.categories or ()
     used, rows = len(np.unique(found.observed)), len(found.observed)
     if not categories:
@@ -323,7 +268,7 @@ def _text(found: _Found) -> Column:
     return found.categories(categories, f"text, {len(categories)} different{more}")
 
 
-def _as_told(found: _Found, told: str | Family) -> Column:
+def _as_told(found: Found, told: str | Family) -> Column:
     """The column with the family that `types` gives it."""
     values, coding = found.observed, found.coding
     if isinstance(told, Family):

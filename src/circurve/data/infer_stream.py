@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from circurve.budget import Need
+from circurve.data.need import COLUMN_BYTES, OBJECT_BYTES
 from circurve.data.scan import Columns, scan_columns
 from circurve.data.stream import Stream, sample_rows, say_stream
 from circurve.data.table import Table
@@ -36,20 +38,28 @@ class StreamRules:
     unseen_share: float
 
 
-def stream_schema(stream: Table | Stream, types: Types, rules: StreamRules) -> Schema:
+def stream_schema(stream: Table | Stream, types: Types, rules: StreamRules, memory_budget: int | None = None) -> Schema:
     """Columns of a file are read one by one; arrays, and batches without names, need a pass for ranges alone.
 
-    Batches with names are judged by evenly spaced rows; one line says so.
+    Batches with names are judged by evenly spaced rows; one line says so. memory_budget: a column, or the sample, with
+    what is computed from it, must fit; checked before any of it is read.
     """
     assert isinstance(stream, Stream)
     whole = getattr(stream.reader, "column", None)
     if whole is not None:
+        _check(stream, len(stream), 1, memory_budget)
         return _column_by_column(stream, whole, types, rules)
     first = next(stream.pieces())
     if first.columns is None and first.codings is None and not types:
-        return rules.of_ranges(scan_columns(stream), first)
+        return rules.of_ranges(scan_columns(stream, memory_budget=memory_budget), first)
+    _check(stream, min(len(stream), SAMPLED), stream.shape[1], memory_budget)
     say_stream(stream, f"schema from {min(len(stream), SAMPLED):,} evenly spaced rows")
     return rules.infer(*sample_rows(stream, SAMPLED), types=types, unseen_share=rules.unseen_share)
+
+
+def _check(stream: Stream, rows: int, width: int, memory_budget: int | None) -> None:
+    parts = {"rows" if width > 1 else "a column": rows * (OBJECT_BYTES * width + COLUMN_BYTES)}
+    Need("infer_schema", parts, f"pass schema= for {stream.reader.name} instead").left(memory_budget)
 
 
 def _column_by_column(stream: Stream, whole: Callable[[str], Table], types: Types, rules: StreamRules) -> Schema:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from circurve.bounds import TRUST_HINT
+from circurve.budget import check_budget
 from circurve.data.array_files import mapped_npy
 from circurve.data.entry import as_table
 from circurve.data.frames import as_narwhals
@@ -33,7 +34,7 @@ READERS: dict[str, type[ParquetReader | ArrowReader]] = {
 ARRAY = ".npy"
 
 
-def open_stream(
+def open_stream(  # noqa: PLR0913 - each parameter is an option
     source: Any,
     *,
     columns: Sequence[str] | None = None,
@@ -41,6 +42,7 @@ def open_stream(
     buffer: int = BUFFER,
     missing: int | None = None,
     trust: bool = False,
+    memory_budget: int | None = None,
 ) -> Stream:
     """Data that stay where they are, for `fit`, `hclt`, `log_prob`, `curvature` and other places that take a table.
 
@@ -64,6 +66,9 @@ def open_stream(
     trust : bool, default False
         Also take files with a block that needs more than ten times their size in memory (and more than 256 MB). What
         blocks need is known from the file's metadata, before any of them is read.
+    memory_budget : int, optional
+        Memory limit for rows, in bytes: the buffer takes at most half of it, and a row group of a Parquet file that
+        does not fit is read in pieces. A record batch of an Arrow file that does not fit is an error.
 
     Returns
     -------
@@ -91,15 +96,18 @@ def open_stream(
         raise OptionError(f"buffer must be a positive number of bytes, not {buffer!r}")
     if block_rows is not None and (isinstance(block_rows, bool) or block_rows < 1):
         raise OptionError(f"block_rows must be a whole number >= 1, not {block_rows!r}")
-    reader = _reader(source, columns, block_rows, trust)
+    check_budget(memory_budget)
+    if memory_budget is not None:
+        buffer = max(1, min(buffer, memory_budget // 2))
+    reader = _reader(source, columns, block_rows, {"trust": trust, "memory_budget": memory_budget})
     return Stream(reader, buffer=int(buffer), missing=missing)
 
 
-def _reader(source: Any, columns: Sequence[str] | None, block_rows: int | None, trust: bool) -> Reader:
+def _reader(source: Any, columns: Sequence[str] | None, block_rows: int | None, bounds: dict[str, Any]) -> Reader:
     if isinstance(source, str | os.PathLike):
         path = Path(source).expanduser()
         if path.suffix.lower() != ARRAY or path.is_dir():
-            return _file_reader(path, columns, trust)
+            return _file_reader(path, columns, bounds)
         source = mapped_npy(path)
     if columns is not None:
         raise OptionError("columns= is for Parquet and Arrow files; choose the columns of an array by indexing it")
@@ -129,18 +137,18 @@ def _is_batches(source: Any) -> bool:
     return isinstance(source, list | tuple) and bool(source) and np.ndim(source[0]) >= 2
 
 
-def _file_reader(path: Path, columns: Sequence[str] | None, trust: bool) -> Reader:
+def _file_reader(path: Path, columns: Sequence[str] | None, bounds: dict[str, Any]) -> Reader:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
         kinds = {READERS[file.suffix.lower()] for file in files}
         if len(kinds) != 1:
             found = "Parquet and Arrow files" if files else "no Parquet or Arrow files"
             raise DataError(f"{path}: holds {found}; a stream needs a folder with files of one kind")
-        return kinds.pop()(files, columns, str(path), trust)
+        return kinds.pop()(files, columns, str(path), **bounds)
     if path.suffix.lower() not in READERS:
         known = ", ".join((*READERS, ARRAY))
         raise DataError(f"{path}: only {known} files and folders of them are streamed; load_data reads others")
-    return READERS[path.suffix.lower()]([path], columns, str(path), trust)
+    return READERS[path.suffix.lower()]([path], columns, str(path), **bounds)
 
 
 def is_streamed(data: Any) -> bool:

@@ -13,10 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.bounds import cut
+from circurve.bounds import TRUST_HINT, cut
+from circurve.budget import Need
 from circurve.data.convert import Array, Names, native
 from circurve.data.entry import as_table
-from circurve.data.frame_bounds import Declared, arrow_parts, check_blocks, parquet_parts
+from circurve.data.frame_bounds import (
+    Declared,
+    arrow_parts,
+    block_bytes,
+    check_blocks,
+    cost_of,
+    parquet_parts,
+    schema_bytes,
+)
+from circurve.data.row_groups import Group, GroupReading, merged, pieces_of
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, needs
 
@@ -27,6 +37,9 @@ BLOCK_ROWS = 1 << 16
 
 MAPPED = 5 << 28
 """Mapped bytes in memory, 1.25 GiB, beyond which those of a mapped array are given back to the system."""
+
+PIECES_PER_BUDGET = 8
+"""A block takes at most this part of a memory budget: some are in memory at a time, and one more is being read."""
 
 READS_PER_CHECK = 64
 """The mapped bytes are counted each time after this many reads."""
@@ -93,8 +106,17 @@ class FrameReader(ABC):
     """Blocks of Parquet or Arrow files, one file after the other; small ones are read together."""
 
     access = "blocks"
+    smaller = "smaller record batches: pyarrow.feather.write_feather(table, path, chunksize=65536)"
+    """What to write a file with whose blocks take too much memory."""
 
-    def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None, name: str, trust: bool = False) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        columns: Sequence[str] | None,
+        name: str,
+        trust: bool = False,
+        memory_budget: int | None = None,
+    ) -> None:
         with needs("pyarrow", "streaming Parquet and Arrow files"):
             import_module("pyarrow")
         self.name, self.paths = name, tuple(paths)
@@ -109,7 +131,8 @@ class FrameReader(ABC):
         self.columns: Names = tuple(found if columns is None else columns)
         self.width = len(self.columns)
         parts = [_opened(path, partial(self._parts, file)) for path, file in zip(paths, self.files, strict=True)]
-        self.blocks = _merged([(f, g, part.rows) for f, found in enumerate(parts) for g, part in enumerate(found)])
+        groups = [(f, g, part.rows) for f, found in enumerate(parts) for g, part in enumerate(found)]
+        self.blocks = merged(groups, BLOCK_ROWS)
         if not self.blocks:
             raise DataError(f"{name}: has no rows")
         blocks = [[parts[f][g] for f, g, _ in block] for block in self.blocks]
@@ -118,7 +141,21 @@ class FrameReader(ABC):
         try:
             check_blocks(blocks, kept, sum(path.stat().st_size for path in paths), trust)
         except DataError as error:
-            raise DataError(f"{name}: ", *error.parts) from None
+            hint = [f": write it with {self.smaller}"] if TRUST_HINT[-1] in error.parts else []
+            raise DataError(f"{name}: ", error.parts[0], *hint, *error.parts[1:]) from None
+        self.first_rows: list[int | None] = [None] * len(self.blocks)
+        """Of a block that is a piece of a row group, its first row in it; None for blocks that are read whole."""
+
+        self.joined: list[int] | None = None
+        """For each block the row group that it is a piece of; None where there are no pieces."""
+
+        if memory_budget is not None:
+            self._cut(blocks, kept, memory_budget)
+
+    def _cut(self, blocks: Sequence[Sequence[Declared]], schema: Any, memory_budget: int) -> None:
+        """MemoryLimitError if a block takes more than a budget; row groups of Parquet files are cut into pieces."""
+        largest = max(block_bytes(block, schema) for block in blocks)
+        Need(f"a block of {self.name}", {"rows": largest}, f"write it with {self.smaller}").left(memory_budget)
 
     @abstractmethod
     def _open(self, path: Path) -> Any:
@@ -157,11 +194,18 @@ class FrameReader(ABC):
         """Not for files of blocks."""
         raise NotImplementedError
 
+    def _piece(self, block: int, columns: list[str]) -> Any:
+        """A block that is a piece of a row group."""
+        raise NotImplementedError
+
     def _frames(self, block: int, columns: list[str]) -> list[Any]:
         files = dict.fromkeys(file for file, _, _ in self.blocks[block])
         parts = {file: [g for f, g, _ in self.blocks[block] if f == file] for file in files}
         try:
-            frames = [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
+            if self.first_rows[block] is not None:
+                frames = [self._piece(block, columns)]
+            else:
+                frames = [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
             for frame in frames:
                 frame.validate(full=True)  # offsets and codes that point outside would end the process later
         except Exception as error:  # pyarrow has many kinds of errors for damaged files
@@ -172,7 +216,37 @@ class FrameReader(ABC):
 
 
 class ParquetReader(FrameReader):
-    """Row groups of Parquet files."""
+    """Row groups of Parquet files; with a budget, pieces of those that are large, one after the other."""
+
+    smaller = "smaller row groups: pyarrow.parquet.write_table(table, path, row_group_size=65536)"
+    _reading: GroupReading | None = None
+    """The row group whose pieces are being read."""
+
+    def _cut(self, blocks: Sequence[Sequence[Declared]], schema: Any, memory_budget: int) -> None:
+        one_row = cost_of(schema, 1)
+        need = Need(f"a row of {self.name}", {"row": one_row}, "choose fewer columns with columns=")
+        left = need.left(memory_budget) or 0
+        most = left // PIECES_PER_BUDGET
+        each = max(1, most // max(1, one_row - schema_bytes(schema)))
+        cut, first_rows, joined = list[list[Group]](), list[int | None](), list[int]()
+        for number, (block, declared) in enumerate(zip(self.blocks, blocks, strict=True)):
+            for piece, at in pieces_of(block, each) if block_bytes(declared, schema) > most else [(block, None)]:
+                cut.append(piece)
+                first_rows.append(at)
+                joined.append(number)
+        self.blocks, self.first_rows = cut, first_rows
+        self.joined = joined if len(cut) > len(blocks) else None
+
+    def _piece(self, block: int, columns: list[str]) -> Any:
+        """The rows of a piece. Going on is cheap; another row group, or going back, starts at its beginning."""
+        (file, group, rows), at = self.blocks[block][0], self.first_rows[block]
+        assert at is not None
+        reading = self._reading
+        if reading is None or reading.of != (file, group, columns) or reading.at > at:
+            batches = self.files[file].iter_batches(rows, row_groups=[group], columns=columns, use_threads=False)
+            reading = self._reading = GroupReading((file, group, columns), batches)
+        reading.skip(at - reading.at)
+        return reading.take(rows).select(columns)
 
     def _open(self, path: Path) -> Any:
         from pyarrow import parquet  # noqa: PLC0415
@@ -300,19 +374,3 @@ def _opened(path: Path, open_file: Callable[[Path], Any]) -> Any:
 def _reason(error: Exception) -> str:
     """The first line of a message, cut where it is long."""
     return cut(str(error).splitlines()[0]) if str(error) else type(error).__name__
-
-
-def _merged(groups: Sequence[tuple[int, int, int]]) -> list[list[tuple[int, int, int]]]:
-    """(file, group, rows) in blocks: consecutive ones together up to BLOCK_ROWS or the largest group."""
-    most = max([BLOCK_ROWS, *(rows for _, _, rows in groups)])
-    blocks: list[list[tuple[int, int, int]]] = []
-    held = 0
-    for group in groups:
-        if not group[2]:
-            continue
-        if not blocks or held + group[2] > most:
-            blocks.append([])
-            held = 0
-        blocks[-1].append(group)
-        held += group[2]
-    return blocks

@@ -22,6 +22,9 @@ MAX_STATES = 256
 CHUNK = 2**22
 """How many numbers of a matrix are worked on at once; a few temporaries of this size bound the extra memory."""
 
+BYTES_PER_NUMBER = 32
+"""What a number takes while its chunk is looked at: itself, cut to a whole one, and whether it is there and whole."""
+
 SAMPLED_ROWS = 2**14
 """About this many evenly spaced rows of all tables are used to estimate the centre and the spread of a column."""
 
@@ -60,24 +63,25 @@ class Columns:
         return self.whole & ~(self.low < 0) & ~(self.high >= MAX_STATES)
 
 
-def row_chunks(rows: int, width: int) -> Iterator[slice]:
-    """Slices of rows such that a chunk of `width` columns holds at most CHUNK numbers (but at least one row)."""
-    step = max(1, CHUNK // max(1, width))
+def row_chunks(rows: int, width: int, most: int = CHUNK) -> Iterator[slice]:
+    """Slices of rows such that a chunk of `width` columns holds at most `most` numbers (but at least one row)."""
+    step = max(1, most // max(1, width))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def scan_columns(*sources: ArrayLike | Stream) -> Columns:  # each (N, V)
+def scan_columns(*sources: ArrayLike | Stream, memory_budget: int | None = None) -> Columns:  # each (N, V)
     """Range, wholeness, missing values, median and spread of each column over all tables.
 
-    Values are finite or NaN. Cost O(N V).
+    Values are finite or NaN. Cost O(N V). memory_budget: bytes for what is computed; fewer numbers at once fit less.
     """
+    most = CHUNK if memory_budget is None else min(CHUNK, memory_budget // BYTES_PER_NUMBER)
     tables: list[Array | Stream] = [source if isinstance(source, Stream) else np.asarray(source) for source in sources]
     widths = {table.shape[1] for table in tables}
     if len(widths) != 1:
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
     low, high = (np.full(tables[0].shape[1], np.nan) for _ in range(2))
     whole, missing = np.ones(len(low), dtype=bool), np.zeros(len(low), dtype=bool)
-    for part in (part for table in tables for part in _parts(table)):
+    for part in (part for table in tables for part in _parts(table, most)):
         low = np.fmin(low, np.fmin.reduce(part, axis=0))
         high = np.fmax(high, np.fmax.reduce(part, axis=0))
         if part.dtype.kind == "f":
@@ -86,23 +90,25 @@ def scan_columns(*sources: ArrayLike | Stream) -> Columns:  # each (N, V)
             whole &= ((part == np.trunc(part)) | absent).all(axis=0)
     unknown = np.full(len(low), np.nan)
     columns = Columns(low, high, whole, missing, unknown, unknown)
-    median, spread = _centres(tables, ~columns.countable & (low < high))
+    median, spread = _centres(tables, ~columns.countable & (low < high), most)
     return replace(columns, median=median, spread=spread)
 
 
-def _parts(table: Array | Stream) -> Iterator[Array]:
+def _parts(table: Array | Stream, most: int) -> Iterator[Array]:
     """All rows, some at a time."""
     if isinstance(table, Stream):
-        return (np.asarray(piece) for piece in table.pieces())
-    return (table[rows] for rows in row_chunks(*table.shape))
+        return (np.asarray(piece) for piece in table.pieces(max(1, most // max(1, table.shape[1]))))
+    return (table[rows] for rows in row_chunks(len(table), table.shape[1], most))
 
 
-def _centres(tables: Sequence[Array | Stream], wanted: NDArray[np.bool_]) -> NDArray[np.float64]:  # (V,) -> (2, V)
+def _centres(
+    tables: Sequence[Array | Stream], wanted: NDArray[np.bool_], most: int
+) -> NDArray[np.float64]:  # (V,) -> (2, V)
     """Median and spread of the wanted columns, by SAMPLED_ROWS rows; by all rows where those show a single value."""
     step = -(-sum(len(table) for table in tables) // SAMPLED_ROWS)
     found = np.full((2, len(wanted)), np.nan)
     places = np.flatnonzero(wanted)
-    for block in (places[some] for some in row_chunks(len(places), SAMPLED_ROWS)):
+    for block in (places[some] for some in row_chunks(len(places), SAMPLED_ROWS, most)):
         sample = np.concatenate([table[::step, block] for table in tables], dtype=np.float64)
         for v, column in zip(block, sample.T, strict=True):
             found[:, v] = centre(column)

@@ -69,21 +69,35 @@ class RowSource(Protocol):
         """A source of the same rows, whose `take` returns tables on this device."""
 
 
-def block_order(sizes: Sequence[int], window: int, generator: torch.Generator) -> Tensor:  # (N,)
+def block_order(
+    sizes: Sequence[int], window: int, generator: torch.Generator, joined: Sequence[int] | None = None
+) -> Tensor:  # (N,)
     """Rows in an order that can be read block by block: blocks in random order, then rows mixed within windows.
 
     sizes: rows of each block, one block after the other. A window is the next blocks with at least `window` rows in
     all. Rows of different windows never mix, so two windows are all that has to be in memory at a time.
+    joined: a number for each block; blocks of one number stay together, in their own order.
     """
     starts = torch.tensor([0, *sizes]).cumsum(0)
     parts: list[Tensor] = []
     mixed: list[Tensor] = []
-    for block in torch.randperm(len(sizes), generator=generator).tolist():
+    for block in _block_numbers(len(sizes), generator, joined):
         parts.append(torch.arange(int(starts[block]), int(starts[block + 1])))
         if sum(map(len, parts)) >= window:
             mixed.append(_mixed(parts, generator))
             parts = []
     return torch.cat([*mixed, _mixed(parts, generator)])
+
+
+def _block_numbers(count: int, generator: torch.Generator, joined: Sequence[int] | None) -> list[int]:
+    if joined is None:
+        return torch.randperm(count, generator=generator).tolist()
+    groups: dict[int, list[int]] = {}
+    for block, group in enumerate(joined):
+        groups.setdefault(group, []).append(block)
+    listed = list(groups.values())
+    order = torch.randperm(len(listed), generator=generator).tolist()
+    return [block for place in order for block in listed[place]]
 
 
 def _mixed(parts: Sequence[Tensor], generator: torch.Generator) -> Tensor:

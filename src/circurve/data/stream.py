@@ -184,7 +184,7 @@ class Stream:
         if self.reader.access == "sequence":
             self._slots.clear()  # the next pass may bring the rows in another order
             return torch.arange(len(self))
-        return block_order(self._sizes, self.window, generator)
+        return block_order(self._sizes, self.window, generator, getattr(self.reader, "joined", None))
 
     @cached_property
     def _sizes(self) -> list[int]:

@@ -18,7 +18,19 @@ from circurve.errors import ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.inputs import Categorical
 
-__all__ = ["SAVED_TOLERANCE", "Params", "by_node", "check_parameters", "from_nodes", "random_weights", "stack"]
+__all__ = [
+    "SAVED_TOLERANCE",
+    "Params",
+    "by_node",
+    "check_parameters",
+    "from_nodes",
+    "on_the_simplex",
+    "random_weights",
+    "stack",
+]
+
+ROUNDING = 1e-12
+"""Sums of float64 weights closer to one are left alone."""
 
 GIVEN_TOLERANCE = 1e-4
 """How far a row of weights that people give may be from summing to one: they round, and the rest is divided out."""
@@ -208,6 +220,12 @@ def _are_sound(first: Sum | Input, blocks: Tensor, tolerance: float) -> bool:
         return first.mask is None and sums_to_one and low >= 0
     simplex = isinstance(first.family, Categorical)
     return (sums_to_one or not simplex) and first.family.check_parameters(blocks) is None
+
+
+def on_the_simplex(weights: Tensor) -> Tensor:
+    """Rows divided by their sums, where these are not one to rounding."""
+    total = weights.sum(-1, keepdim=True)
+    return torch.where((total - 1).abs() > ROUNDING, weights / total, weights)
 
 
 def check_parameters(circuit: Circuit, parameters: Mapping[Node, Any], tolerance: float = GIVEN_TOLERANCE) -> None:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from circurve.data import Table, align, as_table, infer_schema
 from circurve.data.frames import as_narwhals
+from circurve.data.need import check_data
 from circurve.errors import DataError, OptionError
 from circurve.estimators.compat import check_columns, check_numbers
 from circurve.estimators.training import Recipe
@@ -51,6 +52,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         device: str | torch.device = "auto",
         verbose: int = 0,
         checkpoint: Any = None,
+        memory_budget: int | None = None,
     ) -> None:
         self.n_units = n_units
         self.n_estimators = n_estimators
@@ -72,6 +74,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
         self.checkpoint = checkpoint
+        self.memory_budget = memory_budget
 
     def _recipe(self) -> Recipe:
         if self.checkpoint is not None and not isinstance(self.random_state, int | np.integer):
@@ -100,6 +103,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _raw(self, x: Any, *, reset: bool) -> Table:
         """Frames with all that their columns hold, anything else as numbers; columns without a name are x0, x1, ..."""
+        check_data(type(self).__name__, self.memory_budget, x)
         if as_narwhals(x) is None:
             table = as_table(check_numbers(self, x, reset=reset))
         else:
@@ -116,7 +120,11 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         listed = self.types is not None and not isinstance(self.types, Mapping)
         if listed and len(self.types) != table.shape[1]:
             raise OptionError(f"types has {len(self.types)} families for {table.shape[1]} columns")
-        return infer_schema(table, types=dict(enumerate(self.types)) if listed else self.types)
+        return infer_schema(
+            table,
+            types=dict(enumerate(self.types)) if listed else self.types,
+            memory_budget=self.memory_budget,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -43,8 +43,8 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose, checkpoint : as in `DensityEstimator`
-        Randomness, device, progress, and a folder for checkpoints.
+    random_state, device, verbose, checkpoint, memory_budget : as in `DensityEstimator`
+        Randomness, device, progress, a folder for checkpoints, and a memory limit.
 
     Attributes
     ----------
@@ -137,7 +137,9 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         """log p(x, class), (N, classes)."""
         rows = self._rows(X)
         columns = [
-            model.log_prob(rows) + np.log(share) if isinstance(model, Model) else np.full(len(rows), -np.inf)
+            model.log_prob(rows, memory_budget=self.memory_budget) + np.log(share)
+            if isinstance(model, Model)
+            else np.full(len(rows), -np.inf)
             for model, share in zip(self.models_, self.class_prior_, strict=True)
         ]
         return np.stack(columns, axis=1)

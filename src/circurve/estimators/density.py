@@ -73,6 +73,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         Above 0, show the progress.
     checkpoint : str or path, optional
         A folder for checkpoints: the same `fit` again continues from there. It needs a number as random_state.
+    memory_budget : int, optional
+        Memory limit for data, parameters and buffers, in bytes; checked before memory is allocated.
 
     Attributes
     ----------
@@ -125,7 +127,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     def score_samples(self, X: Any) -> Floats:  # noqa: N803
         """The log-likelihood of each row, (N,); missing values are integrated out."""
         rows = self._rows(X)
-        scores: Floats = self.model_.log_prob(rows)
+        scores: Floats = self.model_.log_prob(rows, memory_budget=self.memory_budget)
         return scores
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803

@@ -49,8 +49,8 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose, checkpoint : as in `DensityEstimator`
-        Randomness, device, progress, and a folder for checkpoints.
+    random_state, device, verbose, checkpoint, memory_budget : as in `DensityEstimator`
+        Randomness, device, progress, a folder for checkpoints, and a memory limit.
 
     Attributes
     ----------
@@ -99,6 +99,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         device: str | torch.device = "auto",
         verbose: int = 0,
         checkpoint: Any = None,
+        memory_budget: int | None = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -121,6 +122,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
             device=device,
             verbose=verbose,
             checkpoint=checkpoint,
+            memory_budget=memory_budget,
         )
         self.strategy = strategy
         self.add_indicator = add_indicator

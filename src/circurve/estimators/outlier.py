@@ -43,8 +43,8 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         When it stops.
     types, schema, unseen : as in `DensityEstimator`
         What the columns mean.
-    random_state, device, verbose, checkpoint : as in `DensityEstimator`
-        Randomness, device, progress, and a folder for checkpoints.
+    random_state, device, verbose, checkpoint, memory_budget : as in `DensityEstimator`
+        Randomness, device, progress, a folder for checkpoints, and a memory limit.
 
     Attributes
     ----------
@@ -91,6 +91,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         device: str | torch.device = "auto",
         verbose: int = 0,
         checkpoint: Any = None,
+        memory_budget: int | None = None,
     ) -> None:
         super().__init__(
             n_units,
@@ -113,6 +114,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
             device=device,
             verbose=verbose,
             checkpoint=checkpoint,
+            memory_budget=memory_budget,
         )
         self.contamination = contamination
 
@@ -124,7 +126,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         self.model_, self.n_iter_, self.ensemble_ = learned.model, learned.epochs, learned.ensemble
         self.n_units_ = learned.units
         weights = np.ones(len(table)) if table.weights is None else table.weights.numpy()
-        self.offset_ = _least_inlier(self.model_.log_prob(table), weights, share)
+        self.offset_ = _least_inlier(self.model_.log_prob(table, memory_budget=self.memory_budget), weights, share)
         return self
 
     def _share(self) -> float:
@@ -138,7 +140,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
     def score_samples(self, X: Any) -> Floats:  # noqa: N803
         """The log-likelihood of each row, (N,); lower for outliers."""
         rows = self._rows(X)
-        scores: Floats = self.model_.log_prob(rows)
+        scores: Floats = self.model_.log_prob(rows, memory_budget=self.memory_budget)
         return scores
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803

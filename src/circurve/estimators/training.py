@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import torch
 
+from circurve.budget import check_budget
 from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.graph import Circuit
@@ -33,11 +34,14 @@ __all__ = ["Recipe", "build", "learn", "learn_more"]
 Build: TypeAlias = Callable[[Table, int, Schema], Circuit]
 """(rows, units, schema) -> Circuit."""
 
-STRUCTURES: Mapping[str, Build] = {
-    "hclt": lambda table, units, schema: hclt(table, units, schema=schema),
-    "chow_liu": lambda table, units, schema: chow_liu(table, schema=schema),
-    "mixture": lambda table, units, schema: mixture(schema, units),
-    "independent": lambda table, units, schema: fully_factorized(schema),
+BuildWithin: TypeAlias = Callable[[Table, int, Schema, int | None], Circuit]
+"""(rows, units, schema, memory budget) -> Circuit."""
+
+STRUCTURES: Mapping[str, BuildWithin] = {
+    "hclt": lambda table, units, schema, budget: hclt(table, units, schema=schema, memory_budget=budget),
+    "chow_liu": lambda table, units, schema, budget: chow_liu(table, schema=schema, memory_budget=budget),
+    "mixture": lambda table, units, schema, budget: mixture(schema, units),
+    "independent": lambda table, units, schema, budget: fully_factorized(schema),
 }
 
 METHODS = ("vanilla", "global", "gated")
@@ -70,9 +74,11 @@ class Recipe:
     device: str | torch.device
     verbose: int
     checkpoint: str | PathLike[str] | None
+    memory_budget: int | None
 
     def __post_init__(self) -> None:
         check_count("n_estimators", self.n_estimators, at_least=1)
+        check_budget(self.memory_budget)
         if isinstance(self.n_units, str) and self.ensemble is not None:
             raise OptionError("n_units='auto' is for one circuit; with ensemble list the numbers: n_units=(32, 100)")
         if len(self.all_units) > 1 and self.ensemble is None and not self.validation_fraction:
@@ -120,6 +126,7 @@ class Recipe:
             "step_size": self.step_size,
             "device": self.device,
             "checkpoint": self.checkpoint,
+            "memory_budget": self.memory_budget,
             "precision": "float64",
             "progress": bool(self.verbose),
         }
@@ -130,7 +137,7 @@ class Recipe:
 
     def facts(self) -> Facts:
         """What of the recipe decides about a training."""
-        return {name: fact for name, fact in option_facts(self).items() if name != "verbose"}
+        return {name: fact for name, fact in option_facts(self).items() if name not in ("verbose", "memory_budget")}
 
 
 def build(recipe: Recipe, table: Table, schema: Schema) -> Circuit:
@@ -146,7 +153,7 @@ def build(recipe: Recipe, table: Table, schema: Schema) -> Circuit:
     if structure not in STRUCTURES:
         known = ", ".join(repr(name) for name in STRUCTURES)
         raise OptionError(f"structure must be {known}, a Circuit or a function, not {structure!r}")
-    return STRUCTURES[structure](table, units, schema)
+    return STRUCTURES[structure](table, units, schema, recipe.memory_budget)
 
 
 @dataclass(frozen=True)
@@ -196,13 +203,17 @@ def learn(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     enough = [lambda event: event.epoch >= epochs]
     options = {**recipe.part("members").options, "epochs": recipe.max_epochs, "callbacks": enough}
     results = fit_fleet(circuit, table, members, valid=False, **options)
-    return Learned(mix([result.model for result in results if not result.failed]), epochs, units)
+    return Learned(
+        mix([result.model for result in results if not result.failed], memory_budget=recipe.memory_budget),
+        epochs,
+        units,
+    )
 
 
 def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> Learned:
     """`fit_ensemble` with the parameters of an estimator; what they leave open is as it says there."""
     given: dict[str, Any] = {"batch_size": recipe.batch_size, "step_size": recipe.step_size}
-    given["checkpoint"] = recipe.part("ensemble").checkpoint
+    given |= {"checkpoint": recipe.part("ensemble").checkpoint, "memory_budget": recipe.memory_budget}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if recipe.pseudocount != "auto":
         options["pseudocounts"] = recipe.pseudocount

@@ -211,15 +211,16 @@ class Parts:
         return cls(schema, *(align(part, schema, unseen="error") for part in (data.train, data.valid, data.test)))
 
 
-def chow_liu_scores(parts: Parts, device: Any) -> Record | None:
+def chow_liu_scores(parts: Parts, device: Any, memory_budget: int | None = None) -> Record | None:
     """The Chow-Liu tree by one EM step, smoothed as validation prefers; None for columns that it cannot have."""
     started = time.perf_counter()
     try:
-        circuit = chow_liu(parts.train, schema=parts.schema)
+        circuit = chow_liu(parts.train, schema=parts.schema, memory_budget=memory_budget)
     except OptionError:
         return None
     runs = [Run(Vanilla(pseudocount)) for pseudocount in CHOW_LIU_SMOOTHING]
     options: dict[str, Any] = {"epochs": 1, "batch_size": None, "select": "last", "device": device, "progress": False}
+    options["memory_budget"] = memory_budget
     fleet = fit_fleet(circuit, parts.train, runs, valid=parts.valid, test=parts.test, **options)
     if any(result.stopped == "interrupted" for result in fleet):
         raise KeyboardInterrupt
@@ -249,7 +250,7 @@ def baseline_records(study: Study, data: Mapping[str, Dataset], file: RecordFile
                 if name not in file.by_id:
                     rows = replace(part, train=training_rows(part, fraction, seed))
                     what = {"dataset": part.name, "fraction": fraction, "seed": seed, "data_hash": known}
-                    scores = chow_liu_scores(Parts.of(rows), study.device)
+                    scores = chow_liu_scores(Parts.of(rows), study.device, study.memory_budget)
                     file.append([{"id": name, "study": NAME, **what, "scores": scores}])
                 found.append(file.by_id[name])
     return found

@@ -60,6 +60,7 @@ class Job:
     seed: int
     recipe: RecordRecipe
     device: str
+    memory_budget: int | None = None
 
 
 def recipe_for(options: ReproduceOptions) -> RecordRecipe:
@@ -122,7 +123,7 @@ def _jobs(options: ReproduceOptions) -> list[Job]:
     """All data sets with all seeds; all data are loaded first, so that gaps show at once."""
     recipe, jobs = recipe_for(options), list[Job]()
     for name in _datasets(options):
-        data = load_study_data(name, options.data_dir)
+        data = load_study_data(name, options.data_dir, options.memory_budget)
         if any(job.data.name == data.name for job in jobs):
             raise OptionError(
                 f"datasets: two of them have the name '{data.name}', and records are stored by name; rename one of them"
@@ -130,7 +131,7 @@ def _jobs(options: ReproduceOptions) -> list[Job]:
         known = digest(data)
         for seed in seeds_for(options):
             facts = {"results": RESULTS_VERSION, "data": known, "recipe": describe_recipe(recipe), "seed": seed}
-            jobs.append(Job(identify(facts), data, known, seed, recipe, options.device))
+            jobs.append(Job(identify(facts), data, known, seed, recipe, options.device, options.memory_budget))
     return jobs
 
 
@@ -156,7 +157,7 @@ def _measure(job: Job, environment: Record, progress: Progress) -> Record:
     recipe, rows = job.recipe, _rows(job)
     started = time.perf_counter()
     first = SEED_STRIDE * job.seed
-    scores: dict[str, Record | None] = {"chow_liu": chow_liu_scores(Parts.of(job.data), job.device)}
+    scores: dict[str, Record | None] = {"chow_liu": chow_liu_scores(Parts.of(job.data), job.device, job.memory_budget)}
     single, seconds = _timed(lambda: train_units(recipe.units, rows, recipe.pseudocounts, first))
     _check_interrupted(single.result.stopped)
     scores["single"] = {**_describe_single(single), "seconds": seconds}
@@ -199,6 +200,7 @@ def _rows(job: Job) -> Rows:
     """The rows in a schema that takes the values of all parts."""
     parts = Parts.of(job.data)
     given: TrainingOptions = {"device": job.device, "patience": job.recipe.patience}
+    given["memory_budget"] = job.memory_budget
     if job.recipe.epochs is not None:
         given["epochs"] = job.recipe.epochs
     settings = best_settings(given, parts.train)
@@ -260,15 +262,15 @@ def _describe_ensemble(made: Ensemble, rows: Rows) -> Record:
         "members": len(made.members),
         "left_out": len(made.left_out),
         "weights": {member.name: round(member.weight, 4) for member in made.members},
-        "train_ll": rounded(_mean(made.model, rows.train)),
+        "train_ll": rounded(_mean(made.model, rows.train, rows.settings.memory_budget)),
         "valid_ll": rounded(made.valid_ll),
-        "test_ll": rounded(_mean(made.model, rows.test)),
+        "test_ll": rounded(_mean(made.model, rows.test, rows.settings.memory_budget)),
         "parameters": made.model.circuit.describe().parameters,
     }
 
 
-def _mean(model: Model, table: Table) -> float:
-    return float(model.log_prob(table).mean())
+def _mean(model: Model, table: Table, memory_budget: int | None) -> float:
+    return float(model.log_prob(table, memory_budget=memory_budget).mean())
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:

@@ -103,9 +103,9 @@ class Fleet:
         return float(runs * self.epochs * self.rows * self.data.train.shape[1])
 
 
-def load_study_data(name_or_path: str, data_dir: Path | None) -> Dataset:
+def load_study_data(name_or_path: str, data_dir: Path | None, memory_budget: int | None = None) -> Dataset:
     """Load a data set; validation and test rows that it lacks are a tenth each of its rows, the same every time."""
-    data = load_data(name_or_path, data_dir)
+    data = load_data(name_or_path, data_dir, memory_budget=memory_budget)
     shares = [HELD_OUT if part is None else 0.0 for part in (data.valid, data.test)]
     if not any(shares):
         return data
@@ -119,9 +119,12 @@ def training_rows(data: Dataset, fraction: float, seed: int) -> Table:
     return data.train if fraction == 1 else take_fraction(data.train, fraction, seed)
 
 
-def circuit_for(data: Dataset, train: Table, units: int, leaves: Leaves = "own") -> Circuit:
+def circuit_for(
+    data: Dataset, train: Table, units: int, leaves: Leaves = "own", memory_budget: int | None = None
+) -> Circuit:
     """The hidden Chow-Liu tree of the training rows; its families also take the values of the other parts."""
-    return hclt(train, units, infer_families(*_parts(data)), leaves=leaves)
+    families = infer_families(*_parts(data), memory_budget=memory_budget)
+    return hclt(train, units, families, leaves=leaves, memory_budget=memory_budget)
 
 
 def digest(data: Dataset) -> str:
@@ -140,8 +143,11 @@ def _parts(data: Dataset) -> list[Table]:
 
 def load_all(study: Study, known: Mapping[str, Dataset] | None = None) -> dict[str, Dataset]:
     """The data sets of a study as it names them; `known` ones are not loaded again."""
-    known = known or {}
-    return {name: known[name] if name in known else load_study_data(name, study.data_dir) for name in study.datasets}
+    found, budget = dict(known or {}), study.memory_budget
+    for name in study.datasets:
+        if name not in found:
+            found[name] = load_study_data(name, study.data_dir, budget)
+    return {name: found[name] for name in study.datasets}
 
 
 def plan_study(study: Study, known: Mapping[str, Dataset] | None = None) -> list[Fleet]:
@@ -170,7 +176,7 @@ def _plan_dataset(study: Study, data: Dataset) -> Iterator[Fleet]:
             facts = {"results": RESULTS_VERSION, "data": known, "fraction": fraction}
             planned = _runs(study.settings, seeds, {**facts, "settings": describe_settings(study, epochs)})
             weights = int(data.train.shape[1]) * study.protocol.units**2
-            most = study.max_runs or runs_at_once(weights)
+            most = study.max_runs or runs_at_once(weights, study.memory_budget)
             if study.probe is not None:  # ensembles need all runs of a label in one fleet
                 of_label = -(-len(planned) // len(study.labels))
                 most = max(1, most // of_label) * of_label

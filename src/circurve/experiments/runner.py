@@ -203,12 +203,14 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     fleet = work.fleet
     display.start(fleet.name, len(work.train), fleet.epochs)
     train = training_rows(fleet.data, fleet.fraction, fleet.rows_seed)
-    circuit = circuit_for(fleet.data, train, study.protocol.units, study.protocol.leaves)
+    circuit = circuit_for(fleet.data, train, study.protocol.units, study.protocol.leaves, study.memory_budget)
     started = time.perf_counter()
     outcomes = _outcomes(circuit, train, study, work, display)
     elapsed = time.perf_counter() - started  # of a fleet without results, which know their own time
     seconds = round(next((outcome.seconds for outcome in outcomes if isinstance(outcome, FitResult)), elapsed), 3)
-    probed = [{}] * len(outcomes) if study.probe is None else study.probe.measure(outcomes, work.train, fleet.data)
+    probed: list[Record] = [{}] * len(outcomes)
+    if study.probe is not None:
+        probed = study.probe.measure(outcomes, work.train, fleet.data, study.memory_budget)
     found = [one for one in zip(work.train, outcomes, probed, strict=True) if one[0] in work.missing]
     environment = {**environment, "data_hash": fleet.digest}
     shape = (len(train), train.shape[1], circuit.describe().parameters)
@@ -220,8 +222,8 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     records: list[RunRecord] = []
     for number, (run, outcome, more) in enumerate(found, 1):
         display.measure(number, len(found))
-        anatomy = train if study.anatomy else None
-        measured = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, anatomy)
+        anatomy, budget = train if study.anatomy else None, study.memory_budget
+        measured = describe_failed(outcome) if isinstance(outcome, Failure) else measure_run(outcome, anatomy, budget)
         what = {"dataset": fleet.data.name, "fraction": fleet.fraction, "seed": run.seed}
         what |= {"method": describe_setting(run.setting), "settings": settings, "environment": environment}
         use = describe_use(study, run.labels[0])
@@ -246,6 +248,7 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
             step_size=study.protocol.step,
             select="last" if study.probe is None else "best",
             device=study.device,
+            memory_budget=study.memory_budget,
             track=True,
             callbacks=[display.epoch],
             progress=False,
@@ -257,14 +260,14 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
     return [result if result.failure is None else result.failure for result in results]
 
 
-def measure_run(result: FitResult, train: Table | None) -> Record:
+def measure_run(result: FitResult, train: Table | None, memory_budget: int | None = None) -> Record:
     """Scores of the epoch whose model was kept and of the best one, the history, and the curvature of that model.
 
     `train_ll` and `sharpness` of an epoch before the last are those of the history: means over the epoch's batches,
     each taken just before its M-step. All others are those of the very parameters. Without training rows the curvature
     is not measured.
     """
-    curv = None if train is None else _curvature(result, train)
+    curv = None if train is None else _curvature(result, train, memory_budget)
     final = _scores(result, result.sharpness if train is None else None if curv is None else curv.trace)
     chosen = max(result.history, key=_validation)  # the first of equals
     best = final if chosen.epoch == result.epoch else _scores(chosen, chosen.sharpness)
@@ -291,12 +294,12 @@ def describe_failed(failure: Failure) -> Record:
     return {"status": "failed", "failure": {"epoch": failure.epoch, "reason": failure.reason}}
 
 
-def _curvature(result: FitResult, train: Table) -> Curvature | None:
+def _curvature(result: FitResult, train: Table, memory_budget: int | None) -> Curvature | None:
     """None if every training row has probability zero; single rows of that kind were warned of in training."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)
         try:
-            return curvature(result.model, train)
+            return curvature(result.model, train, memory_budget=memory_budget)
         except DataError:
             return None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from circurve.budget import check_budget
 from circurve.data import DEBD
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import OptionError
@@ -171,7 +172,11 @@ class ReproduceOptions:
     engine: Engine = "local"
     """"ray" trains fleets as tasks of a Ray cluster; the records are the same."""
 
+    memory_budget: int | None = None
+    """Bytes for data, trees, training and curvature, checked before they are allocated; fewer runs at once fit less."""
+
     def __post_init__(self) -> None:
+        check_budget(self.memory_budget)
         check_choice("engine", self.engine, ENGINES)
         check_choice("protocol", self.protocol, (*PROTOCOLS, RECORD_PROTOCOL))
         for name in ("epochs", "units", "max_runs"):
@@ -252,6 +257,9 @@ class Study:
     anatomy: bool = True
     """Whether to measure where the trace of each model is."""
 
+    memory_budget: int | None = None
+    """Bytes for data, trees, training and curvature; None: the free memory."""
+
     def __post_init__(self) -> None:
         for name in ("datasets", "settings", "fractions", "seeds"):
             if not getattr(self, name):
@@ -293,7 +301,7 @@ def make_study(
     """A study of these settings with the user's options."""
     data, protocol = chosen_datasets(options), protocol_for(options)
     machine = (options.data_dir, options.device, options.max_runs)
-    return Study(name, data, tuple(settings), protocol, tuple(fractions), *machine)
+    return Study(name, data, tuple(settings), protocol, tuple(fractions), *machine, memory_budget=options.memory_budget)
 
 
 def chosen_datasets(options: ReproduceOptions, preferred: Sequence[str] = DEFAULT_DATASETS) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from circurve.learning.initialize import generator
 from circurve.learning.mixture_weights import Scores, find_weights
 from circurve.model import Model
 from circurve.models import Models
+from circurve.queries import limited
 from circurve.structures import random_binary_trees
 from circurve.structures.arguments import Families, check_count
 
@@ -243,8 +244,8 @@ class Probe:
     """A measurement on the models of a fleet. Its name is a part of the ids of runs."""
 
     name: str
-    measure: Callable[[Sequence[FitResult | Failure], Sequence[PlannedRun], Dataset], list[Record]]
-    """From outcomes, their runs and the data to what each record gets; nothing for a run that failed."""
+    measure: Callable[[Sequence[FitResult | Failure], Sequence[PlannedRun], Dataset, int | None], list[Record]]
+    """From outcomes, their runs, the data and a memory budget to what each record gets; {} for a run that failed."""
 
 
 def quantise(weights: Tensor, bits: int) -> Tensor:  # (..., C), rows on the simplex
@@ -290,13 +291,18 @@ TEST_NOISE = (0.02, 0.1)
 """Shares of the cells of test rows that get the value of another row."""
 
 
-def _measure(outcomes: Sequence[FitResult | Failure], runs: Sequence[PlannedRun], data: Dataset) -> list[Record]:
+def _measure(
+    outcomes: Sequence[FitResult | Failure],
+    runs: Sequence[PlannedRun],
+    data: Dataset,
+    memory_budget: int | None = None,
+) -> list[Record]:
     trained = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, FitResult)]
     found: list[Record] = [{} for _ in outcomes]
     if not trained or data.test is None or data.valid is None:
         return found
     models = [outcome.model for outcome in outcomes if isinstance(outcome, FitResult)]
-    whole = Models(models)
+    whole = limited(Models(models), memory_budget)
     test = data.test
     means = {f"test noise {share:g}": _mean(whole, noisy_cells(test, 1.0, share, seed=0)) for share in TEST_NOISE}
     means |= {name: _mean_changed(whole, change, draws, test) for name, (change, draws) in CHANGES.items()}

@@ -61,11 +61,11 @@ def decomposition_data(options: ReproduceOptions, records: list[RunRecord], prog
     """Train one model without a penalty, on the first data set, and measure every sum unit on its training rows."""
     protocol = protocol_for(options)
     name = chosen_datasets(options, (PREFERRED, *DEFAULT_DATASETS))[0]
-    data = load_study_data(name, options.data_dir)
+    data = load_study_data(name, options.data_dir, options.memory_budget)
     progress(f"{data.name}: training")
-    result = _train_alone(data, protocol, options.device)
+    result = _train_alone(data, protocol, options)
     progress(f"{data.name}: measuring curvature")
-    curv = curvature(result.model, data.train)
+    curv = curvature(result.model, data.train, memory_budget=options.memory_budget)
     described = describe_units(result.model.circuit, curv)
     notes = [
         protocol.in_words(),
@@ -75,11 +75,11 @@ def decomposition_data(options: ReproduceOptions, records: list[RunRecord], prog
     return {"dataset": data.name, **described, "notes": [*notes, *_notes_on_units(described)]}
 
 
-def _train_alone(data: Dataset, protocol: Protocol, device: str) -> FitResult:
+def _train_alone(data: Dataset, protocol: Protocol, options: ReproduceOptions) -> FitResult:
     """Plain EM by the protocol, with its first seed."""
     train = data.train
     result = fit(
-        circuit_for(data, train, protocol.units, protocol.leaves),
+        circuit_for(data, train, protocol.units, protocol.leaves, options.memory_budget),
         train,
         valid=data.valid,
         test=data.test,
@@ -90,7 +90,8 @@ def _train_alone(data: Dataset, protocol: Protocol, device: str) -> FitResult:
         batch_size=protocol.batch_size,
         step_size=protocol.step,
         select=protocol.choose_epoch,
-        device=device,
+        device=options.device,
+        memory_budget=options.memory_budget,
     )
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
@@ -198,10 +199,10 @@ def landscape_data(options: ReproduceOptions, records: list[RunRecord], progress
     """
     data = noisy_triangle()
     assert data.test is not None
-    circuit = hclt(data.train, UNITS, (Gaussian(), 2))
+    circuit = hclt(data.train, UNITS, (Gaussian(), 2), memory_budget=options.memory_budget)
     seeds = options.seeds or SEEDS
     progress("training three methods from one start")
-    iterates, model, results = _train_paths(circuit, data, seeds, options.device)
+    iterates, model, results = _train_paths(circuit, data, seeds, options)
     plane = principal_plane(np.concatenate(list(iterates.values())))
     paths = {label: plane.project(points) for label, points in iterates.items()}
     x, y = _grid(np.concatenate(list(paths.values())), QUICK_POINTS if options.quick else POINTS)
@@ -232,14 +233,15 @@ def draw_landscape(data: Record) -> Figure:
 
 
 def _train_paths(
-    circuit: Circuit, data: Dataset, seeds: Sequence[int], device: str
+    circuit: Circuit, data: Dataset, seeds: Sequence[int], options: ReproduceOptions
 ) -> tuple[dict[str, Array], Model, FleetResult]:
     """All methods with all seeds; a seed's runs start from the same parameters.
 
     With the results come, for the first seed, the coordinates of each method's parameters before the first epoch and
     after each, and the model at the start.
     """
-    common: Record = {"batch_size": None, "device": device, "precision": "float64", "progress": False, "valid": False}
+    common: Record = {"batch_size": None, "device": options.device, "precision": "float64", "progress": False}
+    common |= {"valid": False, "memory_budget": options.memory_budget}
     start = fit(circuit, data.train, seed=seeds[0], epochs=0, **common).model
     found: dict[str, list[Array]] = {label: [to_coordinates(start.params)] for label in METHODS}
 

@@ -69,7 +69,11 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
     weighted = _weighted(rows, first)
     rng = np.random.default_rng([options.seed, plan.number])
     bootstrap = options.trees == "bootstrap"
-    tree = resampled_tree(weighted, None, rng) if bootstrap else chow_liu_tree(rows.train, rows.schema.families)
+    budget, families = rows.settings.memory_budget, rows.schema.families
+    if bootstrap:
+        tree = resampled_tree(weighted, None, rng)
+    else:
+        tree = chow_liu_tree(rows.train, families, memory_budget=budget)
     circuit = hclt(rows.train, plan.units, schema=rows.schema, tree=tree)
     result = _fit(circuit, plan, weighted.part(f"grown-{plan.number}-round-1"))
     if result.stopped == "interrupted" or result.failed:

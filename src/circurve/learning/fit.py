@@ -10,6 +10,7 @@ from inspect import signature
 from typing import Any, Unpack
 
 from circurve.data import RowSource, Stream, Table, prepare_source, warn_of_lost_digits
+from circurve.data.need import check_data
 from circurve.data.unseen import Unseen, check_unseen
 from circurve.engine import Params, Program, compile, stack
 from circurve.engine.memory import free_memory
@@ -202,6 +203,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     _check(circuit, runs, callbacks)
     check_unseen(unseen)
     check_validation(runs, settings, refit, possible=valid is not False)
+    check_data("training", settings.memory_budget, train, *(part for part in (valid, test) if part is not None))
     rows = prepare_source(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
     if refit and isinstance(rows, Stream):
         raise OptionError("refit joins training and validation rows, which must be in memory; it cannot use a stream")

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from circurve.data import align, as_table, infer_schema
+from circurve.data.need import check_data
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.boost import grow
 from circurve.learning.checkpoints import claim
@@ -98,8 +99,9 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     """
     refuse_unknown(options, signature(fit_ensemble).parameters, "fit_ensemble")
     chosen, training = split_options(options)
+    check_data("fit_ensemble", options.get("memory_budget"), train)
     table = as_table(train, weights=weights, missing=missing)
-    schema = schema or infer_schema(table)
+    schema = schema or infer_schema(table, memory_budget=options.get("memory_budget"))
     table = align(table, schema, unseen="error")
     if valid is False:
         if chosen.boosted or chosen.joint_epochs:

@@ -148,7 +148,11 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
     Those of a fleet in which all runs failed are missing, and after Ctrl-C those of all later fleets. TrainingError if
     there are none.
     """
-    most, results, failure = runs_at_once(circuit.describe().parameters), dict[int, FitResult](), None
+    most, results, failure = (
+        runs_at_once(circuit.describe().parameters, rows.settings.memory_budget),
+        dict[int, FitResult](),
+        None,
+    )
     for start in range(0, len(runs), most):
         settings = rows.settings if len(runs) <= most else rows.settings.part(f"fleet-{start // most}")
         try:
@@ -176,7 +180,7 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
 def _tree(rows: Rows, number: int, seed: int) -> Tree:
     """Tree 0 is that of all rows, the others are of as many rows drawn with replacement."""
     if number == 0:
-        return chow_liu_tree(rows.train, rows.schema.families)
+        return chow_liu_tree(rows.train, rows.schema.families, memory_budget=rows.settings.memory_budget)
     return resampled_tree(rows, None, np.random.default_rng([seed, number]))
 
 
@@ -186,4 +190,5 @@ def resampled_tree(rows: Rows, weights: np.ndarray | None, rng: np.random.Genera
     if weights is None and rows.train.weights is not None:
         weights = rows.train.weights.cpu().numpy()
     shares = None if weights is None else weights / weights.sum()
-    return chow_liu_tree(rows.train.rows(rng.choice(count, count, p=shares)), rows.schema.families)
+    drawn = rows.train.rows(rng.choice(count, count, p=shares))
+    return chow_liu_tree(drawn, rows.schema.families, memory_budget=rows.settings.memory_budget)

@@ -11,12 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.budget import Need
 from circurve.data.convert import column_label
 from circurve.engine import by_node
 from circurve.errors import OptionError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs.family import same_values
 from circurve.model import Model
+from circurve.model_checks import structure_cost
 from circurve.schema import Column, Schema
 
 __all__ = ["components", "mix"]
@@ -24,13 +26,21 @@ __all__ = ["components", "mix"]
 NAME = "mixture"
 """The name of the root sum of a mixture."""
 
+MIXED_BYTES = 5 * 8
+"""What each parameter of a member takes while a mixture is built."""
+
 OF_MODEL = re.compile(r" of model \d+$")
 """How the names of nodes in a mixture end."""
 
 Floats = NDArray[np.float64]
 
 
-def mix(models: Sequence[Model], weights: Sequence[float] | Floats | None = None) -> Model:
+def mix(
+    models: Sequence[Model],
+    weights: Sequence[float] | Floats | None = None,
+    *,
+    memory_budget: int | None = None,
+) -> Model:
     """The mixture p(x) = sum_m w_m p_m(x) of M models of the same columns, as one model.
 
     Its circuit has one more sum, over copies of the models' roots, so every question can be asked of it. The models may
@@ -43,6 +53,8 @@ def mix(models: Sequence[Model], weights: Sequence[float] | Floats | None = None
         At least one.
     weights : sequence of float, optional
         One number >= 0 for each model, divided by their sum; None is 1/M. A model of weight 0 is left out.
+    memory_budget : int, optional
+        Memory limit for the mixture and what is made while it is built, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -69,6 +81,7 @@ def mix(models: Sequence[Model], weights: Sequence[float] | Floats | None = None
     if len(listed) == 1:
         return listed[0]
     schema = listed[0].schema
+    _check_memory([model for model, share in zip(listed, shares, strict=True) if share > 0], memory_budget)
     members: list[tuple[Model, float]] = []
     for number, (model, share) in enumerate(zip(listed, shares.tolist(), strict=True)):
         _check_columns(schema, model.schema, number)
@@ -87,6 +100,14 @@ def mix(models: Sequence[Model], weights: Sequence[float] | Floats | None = None
     values[root] = torch.tensor([[share for _, share in members]], dtype=torch.float64)
     dtype = torch.float64 if any(model.dtype == torch.float64 for model in listed) else torch.float32
     return _model(Circuit(root, schema=_schema(Circuit(root), schema)), values, dtype).to(listed[0].device)
+
+
+def _check_memory(models: Sequence[Model], memory_budget: int | None) -> None:
+    """The parameters of all models node by node, in float64, stacked, and as they are kept; and the circuit of all."""
+    numbers = sum(model.program.parameters for model in models)
+    parts = {"parameters": MIXED_BYTES * numbers}
+    parts["structure"] = sum(structure_cost(model.circuit.nodes).bytes for model in models)
+    Need("mix", parts, "mix fewer models, or smaller ones").left(memory_budget)
 
 
 def components(model: Model) -> tuple[tuple[Model, ...], Floats]:  # M models, (M,)

@@ -15,6 +15,7 @@ from inspect import signature
 from typing import Any, Literal, TypeAlias, Unpack
 
 from circurve.data import align, as_table, infer_schema
+from circurve.data.need import check_data
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.checkpoints import claim
 from circurve.learning.checks import check_count
@@ -120,7 +121,7 @@ def train_units(
     grid: Sequence[int], rows: Rows, pseudocounts: Sequence[float], seed: int = 0, init: Initialization = "prototypes"
 ) -> UnitsChoice:
     """Hidden Chow-Liu trees of these sizes, one fleet for each, with a run for each pseudocount."""
-    tree = chow_liu_tree(rows.train, rows.schema.families)
+    tree = chow_liu_tree(rows.train, rows.schema.families, memory_budget=rows.settings.memory_budget)
     runs = [
         Run(Vanilla(pseudocount), seed, init=init, label=f"pseudocount {pseudocount:g}") for pseudocount in pseudocounts
     ]
@@ -199,8 +200,9 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     grid = units_grid(units)
     if valid is False:
         raise OptionError("fit_units needs validation rows: leave valid=False out, and some rows are held out")
+    check_data("fit_units", options.get("memory_budget"), train)
     table = as_table(train, weights=weights, missing=missing)
-    schema = schema or infer_schema(table)
+    schema = schema or infer_schema(table, memory_budget=options.get("memory_budget"))
     held = held_out(align(table, schema, unseen="error"), valid, schema, missing)
     if "valid" in held.rows and progress is not False:
         say(held, table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -12,9 +12,11 @@ import numpy as np
 import torch
 
 from circurve._version import __version__
+from circurve.budget import Need
 from circurve.curvature import Curvature
 from circurve.curvature import curvature as measure
 from circurve.data import Table
+from circurve.data.need import check_data
 from circurve.errors import DataError, OptionError
 from circurve.learning.checks import check_choice
 from circurve.learning.history import FitResult, FleetResult
@@ -23,7 +25,7 @@ from circurve.learning.methods import describe
 from circurve.model import Model
 from circurve.queries.target import Target
 from circurve.report.columns import column_infos
-from circurve.report.conditionals import conditionals
+from circurve.report.conditionals import CHUNK, conditionals
 from circurve.report.explorer import explorer, sum_labels
 from circurve.report.findings import Evidence, Score, conclude
 from circurve.report.marginals import Marginals, marginals
@@ -35,6 +37,9 @@ from circurve.report.training import Histories, training_runs
 from circurve.whole_files import replace_file
 
 __all__ = ["Report", "ReportOptions", "conclusion", "report"]
+
+SCORE_BYTES, PARAMETER_BYTES, PAGE_BYTES = 40, 56, 16 << 20
+"""What a row's scores take, a parameter (in float64, in the sums of the curvature, on the page), and the text."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Report:
         return f"<p><b>{html.escape(self.page.title)}</b>: save(path) writes the whole page.</p><ul>{listed}</ul>"
 
 
-def report(
+def report(  # noqa: PLR0913 - each parameter is an option
     model: Model | FitResult,
     data: Any,
     path: str | PathLike[str] | None = None,
@@ -99,6 +104,7 @@ def report(
     valid: Any = None,
     history: Histories | None = None,
     options: ReportOptions | None = None,
+    memory_budget: int | None = None,
 ) -> Report:
     """A page to look at: one self-contained HTML file about a model, which needs no network.
 
@@ -121,6 +127,8 @@ def report(
         Training curves to show in place of the model's own, such as those of all runs of a fleet.
     options : ReportOptions, optional
         Title, estimator of t, limits on what the page holds.
+    memory_budget : int, optional
+        Memory limit for data, measurements and page, in bytes; checked before memory is allocated.
 
     Returns
     -------
@@ -144,7 +152,9 @@ def report(
     ['fit', 'sharpness', 'advice']
     """
     chosen = options or ReportOptions()
-    found = make_page(_subject(model, data, valid, history), chosen)
+    check_data("report", memory_budget, data, *(() if valid is None else (valid,)))
+    subject = _subject(model, data, valid, history)
+    found = make_page(subject, chosen, report_need(subject).left(memory_budget))
     made = Report(found, render(found))
     if path is not None:
         made.save(path)
@@ -192,22 +202,36 @@ def conclusion(
     *,
     valid: Table | None = None,
     options: ReportOptions | None = None,
+    memory_budget: int | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of `report` alone, for a curvature that was measured on the rows of `data`."""
     chosen = options or ReportOptions()
     subject = _Subject(model, data, valid, None, None)
     shown = curv.with_local(chosen.estimator)
-    return conclude(_evidence(subject, _scored(subject, chosen.part), curv, shown, chosen.part))
+    return conclude(_evidence(subject, _scored(subject, chosen.part, memory_budget), curv, shown, chosen.part))
 
 
-def make_page(subject: _Subject, options: ReportOptions) -> Page:
-    """All numbers of a page."""
+def report_need(subject: _Subject) -> Need:
+    """The data, their scores, the parameters in float64, the sums of the curvature, and the text of the page."""
+    model, rows = subject.model, len(subject.data) + (0 if subject.valid is None else len(subject.valid))
+    tables = [subject.data, *([] if subject.valid is None else [subject.valid])]
+    parts = {
+        "data": sum(table.nbytes for table in tables),
+        "scores": SCORE_BYTES * rows,
+        "parameters": PARAMETER_BYTES * model.program.parameters,
+        "page": PAGE_BYTES,
+    }
+    return Need("report", parts, "pass fewer rows", CHUNK * model.backend.bytes_per_sample(True))
+
+
+def make_page(subject: _Subject, options: ReportOptions, memory_budget: int | None = None) -> Page:
+    """All numbers of a page; memory_budget: bytes for the buffers of its measurements."""
     model = subject.model
-    scored = _scored(subject, options.part)
-    curv = measure(model, subject.data)
+    scored = _scored(subject, options.part, memory_budget)
+    curv = measure(model, subject.data) if memory_budget is None else _curvature(subject, memory_budget)
     shown = curv.with_local(options.estimator)
     exact = model.params.to(dtype=torch.float64)
-    target = Target.of(model.program, exact)
+    target = replace(Target.of(model.program, exact), memory_budget=memory_budget)
     compared = marginals(model, target, subject.data)
     return Page(
         title=options.title or f"Model of {model.circuit.variables:,} columns",
@@ -225,15 +249,29 @@ def make_page(subject: _Subject, options: ReportOptions) -> Page:
     )
 
 
-def _scored(subject: _Subject, part: str) -> dict[str, Scored]:
+def _curvature(subject: _Subject, memory_budget: int) -> Curvature:
+    """The curvature, whose data and sums the need of the page has counted already."""
+    counted = subject.data.nbytes + PARAMETER_BYTES * subject.model.program.parameters
+    return measure(subject.model, subject.data, memory_budget=memory_budget + counted)
+
+
+def _scored(subject: _Subject, part: str, memory_budget: int | None = None) -> dict[str, Scored]:
     """The measured rows first, then validation rows, unless these are the measured ones."""
     tables = {part: subject.data}
     if subject.valid is not None and part != "validation":
         tables["validation"] = subject.valid
     return {
-        name: Scored(table, np.asarray(subject.model.log_prob(table), dtype=np.float64))
+        name: Scored(table, np.asarray(_log_prob(subject.model, table, memory_budget), dtype=np.float64))
         for name, table in tables.items()
     }
+
+
+def _log_prob(model: Model, table: Table, memory_budget: int | None) -> Any:  # (N,)
+    """The scores, for which the need of the page has counted data and result already."""
+    if memory_budget is None:
+        return model.log_prob(table)
+    counted = 8 * len(table) * (len(model.schema) + model.circuit.outputs)
+    return model.log_prob(table, memory_budget=memory_budget + counted)
 
 
 def _part_name(part: str) -> str:

@@ -1,0 +1,130 @@
+"""The peak of memory stays within a budget: measured by the system, in a process of its own.
+
+A budget below the need gives one error that names it. A little above it, calls run, and take no more than it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+
+ALLOWANCE = 4 << 20
+"""Bytes that libraries take for themselves, whatever the call."""
+
+PROGRAM = '''
+import ctypes, gc, json, sys, tempfile
+from pathlib import Path
+import numpy as np
+import torch
+import circurve as cc
+from circurve.budget import Need
+
+torch.set_num_threads(1)
+generator = np.random.default_rng(0)
+rows = (generator.random((20_000, 16)) < 0.4).astype(np.uint8)
+model = cc.fit(cc.hclt(rows[:200], 12), rows[:200], epochs=1, valid=False, progress=False, device="cpu").model
+small = cc.fit(cc.hclt(rows[:200, :6], 6), rows[:200, :6], epochs=1, valid=False, progress=False, device="cpu").model
+real = generator.random((100_000, 16))
+wide = cc.fit(cc.mixture(400, components=600), np.zeros((20, 400)), epochs=0, valid=False, progress=False, device="cpu")
+folder = Path(tempfile.mkdtemp())
+np.save(folder / "real.npy", real)
+wide.model.save(folder / "wide.safetensors")
+inner = model.program.sums[0].nodes[0]
+gc.freeze()  # what is there now is not looked through again
+
+CALLS = {
+    "per_sample": lambda n, b: cc.per_sample(model, rows[:n], memory_budget=b),
+    "per_sample of a node": lambda n, b: cc.per_sample(model, rows[:n], "root", memory_budget=b),
+    "hessian_trace": lambda n, b: cc.hessian_trace(model, rows[:n], memory_budget=b),
+    "hessian_diagonal": lambda n, b: cc.hessian_diagonal(model, rows[:n], memory_budget=b),
+    "local_hessian": lambda n, b: cc.local_hessian(model, rows[: n // 4], inner, memory_budget=b),
+    "hessian": lambda n, b: cc.hessian(small, rows[: n // 60, :6], memory_budget=b),
+    "top_eigenvalues": lambda n, b: cc.top_eigenvalues(small, rows[: n // 60, :6], 2, memory_budget=b),
+    "curvature": lambda n, b: cc.curvature(model, rows[:n], memory_budget=b),
+    "infer_schema": lambda n, b: cc.infer_schema(real[:n], memory_budget=b),
+    "load_data": lambda n, b: cc.load_data(folder / "real.npy", memory_budget=b),
+    "load": lambda n, b: cc.load(folder / "wide.safetensors", memory_budget=b),
+    "mix": lambda n, b: cc.mix([wide.model, wide.model], memory_budget=b),
+    "torch_module": lambda n, b: cc.torch_module(wide.model, memory_budget=b),
+    "take_fraction": lambda n, b: cc.take_fraction(real, 0.5, memory_budget=b),
+}
+
+
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith(key))
+
+
+def needed(call):
+    """The largest need that a call states, and the error of a budget just below it."""
+    stated = []
+    left = Need.left
+
+    def listening(self, *arguments):
+        stated.append(self.total)
+        return left(self, *arguments)
+
+    Need.left = listening
+    try:
+        call(20_000, 1 << 50)
+    finally:
+        Need.left = left
+    need = max(stated)
+    try:
+        call(20_000, need - 1)
+    except cc.MemoryLimitError as error:
+        return need, str(error)
+    return need, "no error"
+
+
+def measured(call, budget):
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak counts from here
+    before = status("VmRSS")
+    found = call(20_000, budget)
+    return status("VmHWM") - before
+
+
+results = {}
+for name, call in CALLS.items():
+    call(320, 1 << 50)
+    need, error = needed(call)
+    budget = need + (6 << 20)
+    results[name] = {"need": need, "error": error, "budget": budget, "peak": measured(call, budget)}
+print(json.dumps(results))
+'''
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict[str, object]]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_peak_stays_within_the_budget(results):
+    over = {
+        name: (one["peak"], one["budget"]) for name, one in results.items() if one["peak"] > one["budget"] + ALLOWANCE
+    }
+    assert not over
+
+
+def test_a_budget_below_the_need_is_one_error_that_names_it(results):
+    for name, one in results.items():
+        assert f"but memory_budget={one['need'] - 1} is less: " in one["error"], name
+        assert one["error"].endswith(", or a larger memory_budget"), name
+
+
+def test_needs_are_not_made_up(results):
+    """What results and copies take is counted, not a multiple of it: large calls use a good part of their need."""
+    large = {name: one for name, one in results.items() if one["need"] > 30 << 20}
+    assert len(large) >= 4
+    assert all(one["peak"] > one["need"] / 8 for one in large.values()), large
