@@ -28,11 +28,12 @@ from circurve.engine import (
     choose_backend,
     compile,
     differentiable_log_prob,
+    fold,
     from_nodes,
     refuse_discrete,
     wants_gradient,
 )
-from circurve.engine.params import SAVED_TOLERANCE
+from circurve.engine.params import SAVED_TOLERANCE, on_the_simplex
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.host_memory import without_collector
@@ -51,9 +52,6 @@ NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
 SHOWN_COLUMNS = 8  # in a notebook
-
-ROUNDING = 1e-12
-"""Sums of float64 weights closer to one are left alone."""
 
 
 def as_device(device: str | torch.device) -> torch.device:
@@ -112,7 +110,8 @@ class Model(Questions):
             raise ParameterError(f"a model has the parameters of one run, not of {params.runs}")
         self.circuit = circuit
         self.params = params
-        self.program = program if program is not None else compile(circuit)
+        if program is not None:
+            self.program = program
         self.schema = schema or circuit.schema or Schema.of(circuit.families)
         """What the columns of data mean: that of the circuit, or of the table that the model was trained on."""
 
@@ -133,7 +132,7 @@ class Model(Questions):
         _check_precision(dtype)
         program = compile(circuit)
         given = from_nodes(program, weights or {}, inputs or {})
-        exact = Params(tuple(_on_the_simplex(values) for values in given.weights), given.inputs)
+        exact = Params(tuple(on_the_simplex(values) for values in given.weights), given.inputs)
         return cls(circuit, exact.to(dtype=dtype), program)
 
     @property
@@ -152,6 +151,11 @@ class Model(Questions):
         if dtype is not None:
             _check_precision(dtype)
         return Model(self.circuit, self.params.to(place, dtype), self.program, self.schema)
+
+    @cached_property
+    def program(self) -> Program:  # type: ignore[override]
+        """The compiled circuit. A loaded model compiles it at the first question."""
+        return compile(self.circuit)
 
     @cached_property
     def _by_node(self) -> dict[Node, Tensor]:
@@ -331,12 +335,6 @@ class Model(Questions):
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
 
 
-def _on_the_simplex(weights: Tensor) -> Tensor:
-    """Rows divided by their sums, where these are not one to rounding."""
-    total = weights.sum(-1, keepdim=True)
-    return torch.where((total - 1).abs() > ROUNDING, weights / total, weights)
-
-
 def _takes_others(one: Family, other: Family) -> bool:
     """Whether two families may take different values; those of finite support are compared by it."""
     if one.layer_key == other.layer_key:
@@ -389,12 +387,9 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust
     0.55
     """
     circuit, parameters = read_model(path, trust)
-    program = compile(circuit)
-    weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
-    inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
-    dtype = next(iter(parameters.values())).dtype
+    dtype = torch.from_numpy(next(iter(parameters.values()))).dtype
     try:
-        params = from_nodes(program, weights, inputs, SAVED_TOLERANCE)
+        params = from_nodes(fold(circuit), parameters, parameters, SAVED_TOLERANCE, dtype)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
-    return Model(circuit, params.to(as_device(device), dtype), program)
+    return Model(circuit, params.to(as_device(device)))

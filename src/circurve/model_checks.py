@@ -50,18 +50,13 @@ class StructureCost:
 
 def structure_cost(nodes: Sequence[Node]) -> StructureCost:
     """The cost of a circuit of these nodes, children before parents."""
-    units = sum(node.units for node in nodes)
-    edges = sum(_edges(node) for node in nodes)
+    units = sum([node.units for node in nodes])
+    # One edge for each child of each unit of a product, and for each child unit of a sum.
+    edges = sum([node.units * len(node.children) for node in nodes if isinstance(node, Product)])
+    edges += sum([node.child_units for node in nodes if isinstance(node, Sum)])
     live, joined = _scope_bytes(nodes)
     fixed = BYTES_PER_NODE * len(nodes) + BYTES_PER_UNIT * units + BYTES_PER_EDGE * edges
     return StructureCost(fixed + live, joined / SCOPE_BYTES_PER_SECOND)
-
-
-def _edges(node: Node) -> int:
-    """One for each child of each unit of a product, and for each child unit of a sum."""
-    if isinstance(node, Product):
-        return node.units * len(node.children)
-    return node.child_units if isinstance(node, Sum) else 0
 
 
 def _scope_bytes(nodes: Sequence[Node]) -> tuple[int, int]:
@@ -76,12 +71,16 @@ def _scope_bytes(nodes: Sequence[Node]) -> tuple[int, int]:
     size: dict[Node, int] = {}
     now = most = joined = 0
     for node in nodes:
-        size[node] = node.variable // 8 if isinstance(node, Input) else max(size[child] for child in node.children)
-        now += size[node]
+        if isinstance(node, Input):
+            size[node] = node.variable // 8
+            now += size[node]
+            continue
+        own = size[node] = max(map(size.__getitem__, node.children))
+        now += own
         most = max(most, now)
+        joined += own * len(node.children)
         for child in node.children:
-            joined += size[node]
             readers[child] -= 1
             if not readers[child]:
                 now -= size[child]
-    return most, joined
+    return max(most, now), joined

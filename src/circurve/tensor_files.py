@@ -10,6 +10,7 @@ file, and are as long as their shapes say; what is checked here holds off a file
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,11 +61,13 @@ def _array(name: str, entry: Mapping[str, Any], allowed: Sequence[str], content:
     dtype, (begin, end) = entry["dtype"], entry["data_offsets"]
     if dtype not in allowed:
         raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
-    kind = DTYPES[dtype]
+    kind, shape = DTYPES[dtype], entry["shape"]
     if end == begin:
-        return np.empty(entry["shape"], kind)
-    flat = np.frombuffer(content, kind, (end - begin) // kind.itemsize, begin)
-    if kind.itemsize > 1 and (begin % kind.itemsize or sys.byteorder == "big"):
-        flat = flat.astype(kind.newbyteorder("="))
-    shaped: Array = flat.reshape(entry["shape"])
+        return np.empty(shape, kind)
+    if begin % kind.itemsize == 0 and sys.byteorder == "little":
+        if end > len(content) or math.prod(shape) * kind.itemsize != end - begin:
+            raise ValueError(f"the tensor {name!r} has {end - begin} bytes for shape {shape}")
+        return np.ndarray(shape, kind, content, begin)
+    flat = np.frombuffer(content, kind, (end - begin) // kind.itemsize, begin).astype(kind.newbyteorder("="))
+    shaped: Array = flat.reshape(shape)
     return shaped
