@@ -77,7 +77,7 @@ from circurve.data import read_table
 def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, start = most(), time.process_time()
 try:
-    cc.load(sys.argv[2]) if sys.argv[1] == "model" else read_table(sys.argv[2])
+    kept = cc.load(sys.argv[2]) if sys.argv[1] == "model" else read_table(sys.argv[2])
     message = None
 except cc.CircurveError as error:
     message = f"{type(error).__name__}: {error}"

@@ -112,8 +112,8 @@ class Model(Questions):
         self.params = params
         if program is not None:
             self.program = program
-        self.schema = schema or circuit.schema or Schema.of(circuit.families)
-        """What the columns of data mean: that of the circuit, or of the table that the model was trained on."""
+        if schema:
+            self.schema = schema
 
     @classmethod
     def from_parameters(
@@ -156,6 +156,11 @@ class Model(Questions):
     def program(self) -> Program:  # type: ignore[override]
         """The compiled circuit. A loaded model compiles it at the first question."""
         return compile(self.circuit)
+
+    @cached_property
+    def schema(self) -> Schema:  # type: ignore[override]
+        """What the columns of data mean: that of the circuit, or of the table that the model was trained on."""
+        return self.circuit.schema or Schema.of(self.circuit.families)
 
     @cached_property
     def _by_node(self) -> dict[Node, Tensor]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeGuard
@@ -39,7 +39,7 @@ from circurve.bounds import cut, parse_json, shortened
 from circurve.engine.params import SAVED_TOLERANCE, check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
-from circurve.inputs import FAMILIES, Family, family_from_json, family_to_json
+from circurve.inputs import FAMILIES, Family, family_reader, family_to_json
 from circurve.model_checks import check_cost
 from circurve.schema import Schema
 from circurve.tensor_files import read_arrays
@@ -103,7 +103,7 @@ def read_model(path: str | PathLike[str], trust: bool = False) -> tuple[Circuit,
         size = os.path.getsize(path)
         structure = _verified(file.metadata(), size, trust)[0]
         records = _listed(structure, "nodes")
-        arrays = _tensors(file, path, records, trust)
+        arrays = _tensors(path, records, trust)
         nodes = _nodes(records, arrays)
         parameters = _parameters(nodes, arrays)
         check_cost(nodes, sum(array.nbytes for array in arrays.values()), size, trust)
@@ -288,14 +288,14 @@ def _listed(record: Record, key: str) -> list[Any]:
 
 def _at(nodes: Sequence[Node], positions: object, key: str) -> list[Node]:
     """The nodes at these positions; only earlier nodes are there, so no file can describe a cycle."""
-    if not (isinstance(positions, list) and {int}.issuperset(map(type, positions))) or (
-        positions and not 0 <= min(positions) <= max(positions) < len(nodes)
-    ):
+    count, listed = len(nodes), positions if isinstance(positions, list) else [None]
+    found = [nodes[position] for position in listed if type(position) is int and 0 <= position < count]
+    if len(found) < len(listed):
         raise FileFormatError(f"{key!r} must list positions of earlier nodes")
-    return [nodes[position] for position in positions]
+    return found
 
 
-def _tensors(file: Any, path: str | PathLike[str], records: Sequence[Any], trust: bool) -> dict[str, Array]:
+def _tensors(path: str | PathLike[str], records: Sequence[Any], trust: bool) -> dict[str, Array]:
     """The tensors that the structure asks for, in its order; none may be missing, and no other may be there."""
     wanted: dict[str, tuple[str, ...]] = {}
     for index, record in enumerate(records):
@@ -315,24 +315,17 @@ def _tensors(file: Any, path: str | PathLike[str], records: Sequence[Any], trust
                 wanted[f"select.{index}.{place}"] = ("I64",)
         else:
             raise FileFormatError(f"node {index} is not an input, a product or a sum")
-    present = file.keys()
-    missing = wanted.keys() - present
-    if missing:
-        first = next(name for name in wanted if name in missing)
-        raise FileFormatError(f"the tensor {first!r} is missing")
-    if len(present) > len(wanted):
-        raise FileFormatError(f"the tensor {min(set(present) - wanted.keys())!r} belongs to no node")
     return read_arrays(path, wanted, trust)
 
 
 def _nodes(records: Sequence[Record], arrays: Mapping[str, Array]) -> list[Node]:
-    """One node for each record; families that are written alike are one object."""
+    """One node for each record."""
     nodes: list[Node] = []
-    families: dict[object, Family] = {}
+    read_family = family_reader()
     for index, record in enumerate(records):
         try:
             if record["kind"] == "input":
-                nodes.append(_input(record, len(records), families))
+                nodes.append(_input(record, len(records), read_family))
             else:
                 nodes.append(_inner(record, nodes, arrays))
         except (FileFormatError, StructureError) as error:
@@ -349,26 +342,13 @@ def _name_and_units(record: Record) -> tuple[str | None, int]:
     return name, units
 
 
-def _input(record: Record, total: int, families: dict[object, Family]) -> Input:
+def _input(record: Record, total: int, read_family: Callable[[Any], Family]) -> Input:
     """An input of a file with `total` nodes."""
     (name, units), variable = _name_and_units(record), record.get("variable")
     # Every column needs an input, so a larger number is wrong; a huge one would make the scopes fill the memory.
     if not _is_position(variable) or variable >= total:
         raise FileFormatError(f"'variable' must be a column number, not {shortened(variable)}")
-    document = record.get("family", {})
-    key = _family_key(document)
-    family = families.get(key)
-    if family is None:
-        family = family_from_json(document)
-        if key is not None:
-            families[key] = family
-    return Input(variable, family, units, name)
-
-
-def _family_key(document: Any) -> object:
-    """Equal for two documents of the same family, as far as that is cheap to tell; None if it is not."""
-    types = tuple(map(type, document.values())) if isinstance(document, dict) else (None,)
-    return (types, *document.items()) if {int, float, str}.issuperset(types) else None  # the types: 1 equals 1.0
+    return Input(variable, read_family(record.get("family", {})), units, name)
 
 
 def _inner(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array]) -> Sum | Product:

@@ -36,9 +36,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def read_arrays(path: str | PathLike[str], wanted: Mapping[str, Sequence[str]], trust: bool) -> dict[str, Array]:
-    """The arrays of these names, each with one of the dtypes allowed for it, as views of one buffer."""
+    """The arrays of these names, each with one of the dtypes allowed for it, as views of one buffer.
+
+    None may be missing, and no other may be in the file.
+    """
     try:
         header, content = _read(path, trust)
+        header.pop("__metadata__", None)
+        _check_names(wanted, header)
         return {name: _array(name, header[name], allowed, content) for name, allowed in wanted.items()}
     except FileFormatError:
         raise
@@ -54,6 +59,15 @@ def _read(path: str | PathLike[str], trust: bool) -> tuple[dict[str, Any], bytea
         content = bytearray(max(0, size - 8 - length))
         file.readinto(content)
     return header, content
+
+
+def _check_names(wanted: Mapping[str, Sequence[str]], header: Mapping[str, Any]) -> None:
+    missing = wanted.keys() - header.keys()
+    if missing:
+        first = next(name for name in wanted if name in missing)
+        raise FileFormatError(f"the tensor {first!r} is missing")
+    if len(header) > len(wanted):
+        raise FileFormatError(f"the tensor {min(header.keys() - wanted.keys())!r} belongs to no node")
 
 
 def _array(name: str, entry: Mapping[str, Any], allowed: Sequence[str], content: bytearray) -> Array:

@@ -177,6 +177,9 @@ Node: TypeAlias = Input | Product | Sum
 
 NODE_TYPES = (Input, Product, Sum)
 
+FEW = 64
+"""Arrays of at most this many numbers are looked through as lists."""
+
 
 def _kind(node: object) -> str:
     return type(node).__name__
@@ -229,14 +232,15 @@ def _as_selection(
     chosen = np.array(select)
     if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
         raise StructureError(f"{_label(parent)}: select must list unit numbers, not {select!r}")
-    low, high = int(chosen.min()), int(chosen.max())
+    # numpy takes longer than Python to look through a few numbers
+    low, high = (chosen.min(), chosen.max()) if chosen.size > FEW else (min(chosen.tolist()), max(chosen.tolist()))
     if low < 0 or high >= child.units:
-        bad = low if low < 0 else high
+        bad = int(low if low < 0 else high)
         raise StructureError(
             f"{_label(parent)}: select names unit {bad} of child '{child.name or _kind(child)}', "
             f"which has {child.units}"
         )
-    chosen = chosen.astype(np.int64)
+    chosen = chosen.astype(np.int64, copy=False)
     chosen.setflags(write=False)
     return cast("NDArray[np.int64]", chosen)
 
@@ -248,8 +252,8 @@ def _as_mask(parent: Sum, mask: Sequence[Sequence[bool]] | NDArray[np.bool_]) ->
         raise StructureError(
             f"{_label(parent)}: mask must be boolean of shape {expected}, not {array.dtype} of shape {array.shape}"
         )
-    empty = np.flatnonzero(~array.any(axis=1))
-    if empty.size:
-        raise StructureError(f"{_label(parent)}: unit {empty[0]} has no edge left by the mask")
+    used: list[bool] = list(array.any(axis=1)) if array.size > FEW else list(map(any, array.tolist()))
+    if not all(used):
+        raise StructureError(f"{_label(parent)}: unit {used.index(False)} has no edge left by the mask")
     array.setflags(write=False)
     return cast("NDArray[np.bool_]", array)
