@@ -48,7 +48,7 @@ __all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
 
-NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
+NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
 SHOWN_COLUMNS = 8  # in a notebook
@@ -175,7 +175,8 @@ class Model(Questions):
         return self._parameters(node, Input)
 
     def _parameters(self, node: Node | str, kind: type[Sum] | type[Input]) -> Array:
-        found = [n for n in self._by_node if n is node or (isinstance(node, str) and n.name == node)]
+        found = [n for n in self._by_node if n.name == node] if isinstance(node, str) else [node]
+        found = [n for n in found if n in self._by_node]
         if len(found) != 1 or not isinstance(found[0], kind):
             problem = "more than one node" if len(found) > 1 else f"no {kind.__name__}"
             raise ParameterError(f"{problem} {node!r} in this circuit")
@@ -271,9 +272,7 @@ class Model(Questions):
             return None
         columns = self._quick_check(x)
         values = None if columns is None else self._small.log_prob(*columns)  # (outputs, N)
-        if values is None:
-            return None
-        return values[0] if self.circuit.outputs == 1 else values.T
+        return None if values is None else values[0] if self.circuit.outputs == 1 else values.T
 
     @cached_property
     def _small(self) -> SmallBatches:
@@ -300,12 +299,13 @@ class Model(Questions):
                 "memory_budget has no effect when gradients are computed: pass fewer rows at a time instead"
             )
         refuse_discrete(x, self.circuit.families)
-        values = differentiable_log_prob(self._reference, self.params, x, self.circuit.families, missing).T
+        values = differentiable_log_prob(self.reference, self.params, x, self.circuit.families, missing).T
         return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)
 
     @cached_property
-    def _reference(self) -> Reference:
-        return Reference.of(self.program, self.params)
+    def reference(self) -> Reference:
+        """The backend in plain torch, which gives flows and gradients."""
+        return self._target.reference if self.circuit.outputs == 1 else Reference.of(self.program, self.params)
 
     @cached_property
     def backend(self) -> Backend:

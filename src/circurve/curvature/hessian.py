@@ -94,7 +94,7 @@ def local_hessian(model: Model, x: Any, node: Sum | str, *, missing: int | None 
     """
     place = _sum_position(model, node)
     samples = model.align(x, missing=missing, unseen="error").to(model.device)  # p_n needs no labels
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     parts = [_ratios(reference, model, batch, *place) for batch in batches_of(reference, samples)]
     ratio = torch.cat(parts).double().cpu().numpy()  # (N, K, C)
     outer: Array = np.einsum("nkc,nkd->nkcd", ratio, ratio)
@@ -144,7 +144,7 @@ def hessian_diagonal(model: Model, x: Any, *, labels: Any = None, missing: int |
     array([[3.24, 0.04]])
     """
     samples = samples_of(model, x, None, labels, missing)
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     sums = [torch.zeros(layer.shape, dtype=torch.float64, device=model.device) for layer in model.program.sums]
     rows = 0
     for batch in batches_of(reference, samples):
@@ -340,7 +340,7 @@ class _Loss:
         size = max(1, min(CPU_CHUNK, AT_ONCE // here.program.values.rows))
         batches = tuple(Batch.pick(samples, part[None], here.dtype) for part in torch.split(possible, size))
         blocks = [torch.zeros(0, dtype=torch.float64), *(w.reshape(-1) for w in here.params.weights)]
-        reference = Reference.of(here.program, here.params)
+        reference = here.reference
         return cls(here, batches, rows, torch.cat(blocks), _existing(here), reference)
 
     @property

@@ -207,7 +207,7 @@ def hessian_trace(
     samples = samples_of(model, x, None, labels, missing)
     parts = {"data": samples.nbytes, "result": 8 * len(samples)}
     left = Need("hessian_trace", parts, "use fewer rows").left(memory_budget)
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     trace = torch.cat([_traces(reference, model, batch) for batch in batches_of(reference, samples, left)])
     report_impossible(int(trace.isnan().sum()), float((~trace.isnan()).sum()))
     return trace.to(x.device) if isinstance(x, Tensor) else trace.cpu().numpy()
@@ -260,7 +260,7 @@ def _per_sample(
     wanted = wanted_units(model, nodes)
     if isinstance(samples, Table):
         samples = replace(samples, weights=None)  # the quantities of a row do not depend on its weight
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     batches = batches_of(reference, samples, memory_budget)
     parts = [_unit_values(reference, model, batch)[:, wanted] for batch in batches]
     total, local, flow = (torch.cat([part[i] for part in parts], dim=1).T.cpu().numpy() for i in range(3))

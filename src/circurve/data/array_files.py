@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from circurve.bounds import check_expansion, cut
+from circurve.bounds import SECONDS_PER_BYTE, TRUST_HINT, check_expansion, cut
 from circurve.data.convert import Array
 from circurve.errors import DataError
 
@@ -25,6 +25,10 @@ MAX_CHARACTER = 0x10FFFF
 
 COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 """How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
+
+
+SECONDS_PER_ARRAY = 8e-5
+"""How long an array of an archive takes to read, whatever its size."""
 
 
 def read_npy(file: IO[bytes], size: int, trust: bool) -> Array:
@@ -53,6 +57,9 @@ def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> 
     """
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        seconds = SECONDS_PER_ARRAY * len(entries)
+        if not trust and seconds > max(1.0, size * SECONDS_PER_BYTE):
+            raise DataError(f"its {len(entries):,} arrays take {seconds:,.0f} seconds to read", *TRUST_HINT)
         needed = 0
         for info in entries.values():
             with archive.open(info) as packed:

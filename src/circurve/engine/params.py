@@ -215,7 +215,7 @@ def _checked(nodes: Sequence[Block], given: _Given[Block]) -> Tensor:
     if blocks is not None:
         if given.are_sound(nodes, blocks):
             return blocks
-        sound, wrong = 0, len(nodes)  # so many first nodes are sound, so many are not
+        sound, wrong = 0, len(nodes)  # the first `sound` nodes pass, the first `wrong` do not
         while wrong - sound > 1:
             middle = (sound + wrong) // 2
             sound, wrong = (middle, wrong) if given.are_sound(nodes[:middle], blocks[:middle]) else (sound, middle)

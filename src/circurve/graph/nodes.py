@@ -252,7 +252,7 @@ def _as_mask(parent: Sum, mask: Sequence[Sequence[bool]] | NDArray[np.bool_]) ->
         raise StructureError(
             f"{_label(parent)}: mask must be boolean of shape {expected}, not {array.dtype} of shape {array.shape}"
         )
-    used: list[bool] = list(array.any(axis=1)) if array.size > FEW else list(map(any, array.tolist()))
+    used = np.any(array, axis=1).tolist() if array.size > FEW else list(map(any, array.tolist()))
     if not all(used):
         raise StructureError(f"{_label(parent)}: unit {used.index(False)} has no edge left by the mask")
     array.setflags(write=False)
