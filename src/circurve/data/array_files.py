@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from circurve.bounds import SECONDS_PER_BYTE, TRUST_HINT, check_expansion, cut
+from circurve.bounds import check_expansion, check_seconds, cut
 from circurve.data.convert import Array
 from circurve.errors import DataError
 
@@ -57,9 +57,7 @@ def read_npz(file: IO[bytes], size: int, trust: bool, as_table: bool = True) -> 
     """
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        seconds = SECONDS_PER_ARRAY * len(entries)
-        if not trust and seconds > max(1.0, size * SECONDS_PER_BYTE):
-            raise DataError(f"its {len(entries):,} arrays take {seconds:,.0f} seconds to read", *TRUST_HINT)
+        check_seconds(SECONDS_PER_ARRAY * len(entries), f"{len(entries):,} arrays", size, trust, DataError)
         needed = 0
         for info in entries.values():
             with archive.open(info) as packed:
