@@ -2,8 +2,8 @@
 
     python benchmarks/forecast.py [--rows 1000000000] [--columns 1000] [--workers 64]
 
-Steps on a GPU come from cost_model_cuda.json, step by step as workers train; without that file from
-cost_of_benchmarks.json, whose steps were recorded as CUDA graphs: a lower bound for workers, who launch each kernel.
+Steps on a GPU come from cost_model_cuda.json, or without that file from cost_of_benchmarks.json. Both were recorded as
+CUDA graphs, as those of workers are; what a worker's step takes beyond them is in parallel_gpu.json.
 The host's part comes from host_cost.json, the rate of a copy on the GPU from roofline.json. Parts of an epoch add up,
 because nothing overlaps in the present code.
 """
@@ -169,7 +169,7 @@ def load_model(folder: Path, columns: int) -> tuple[Model, str]:
     """The constants of the result files, and the file that the steps come from."""
     source = "cost_model_cuda" if (folder / "cost_model_cuda.json").exists() else "cost_of_benchmarks"
     fits = results(source, folder)["fits"]
-    steps = fits["plain" if "plain" in fits else "graph"]["constants"]
+    steps = fits["graph"]["constants"]
     of_host = results("host_cost", folder)
     scale = columns / of_host["read"]["columns"]
     model = Model(

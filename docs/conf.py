@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS.parent / "src"), str(DOCS)]
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the same pages on every machine
@@ -48,7 +50,10 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 
+smartquotes = False  # "--units" must stay as it is typed
+
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "Circurve"
 html_static_path = ["_static"]
 html_css_files = ["circurve.css"]
@@ -60,6 +65,9 @@ copybutton_prompt_is_regexp = True
 
 ATTRIBUTE = re.compile(r"(?<!`)`(\.\w[^`]*)`(?!`)")
 """`.model`: an attribute of what a function returns, not a name to link."""
+
+NUMBER = re.compile(r"[-+−]?[\d.,]*(e[-+]?\d+)?( ?± ?[\d.]+)?( ?(%|x|s|ms|us|kB|MB|GB|MiB|GiB|bytes))?|out of memory")
+"""A number with its unit, or an empty cell."""
 
 
 def tidy(_app: Any, what: str, name: str, _found: Any, _options: Any, lines: list[str]) -> None:
@@ -76,6 +84,18 @@ def tidy(_app: Any, what: str, name: str, _found: Any, _options: Any, lines: lis
                 lines[number - 1 : number + 1] = [f".. rubric:: {lines[number - 1]}", ""]
 
 
+def align_numbers(_app: Any, doctree: nodes.document, _name: str) -> None:
+    """Columns of tables that hold only numbers, ranges and dashes are flushed right, as in print."""
+    for body in doctree.findall(nodes.tbody):
+        rows = [list(row.findall(nodes.entry)) for row in body.findall(nodes.row)]
+        for column in zip(*rows, strict=False):
+            texts = [cell.astext().strip() for cell in column]
+            if any(texts) and all(NUMBER.fullmatch(text) for text in texts):
+                for cell in column:
+                    cell["classes"].append("number")
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", tidy, priority=400)  # before numpydoc
+    app.connect("doctree-resolved", align_numbers)

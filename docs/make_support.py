@@ -130,6 +130,18 @@ def backends(models: Mapping[str, cc.Model]) -> str:
     return table(["structure", "on a CPU", "on a CUDA device, float32"], rows)
 
 
+def grouped(heads: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Structures with the same answers in one column; the first two columns stay as they are."""
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for head, *answers in zip(heads[2:], *(row[2:] for row in rows), strict=True):
+        columns.setdefault(tuple(answers), []).append(head)
+    joined = [
+        [question, backend, *answers]
+        for (question, backend, *_), answers in zip(rows, zip(*columns, strict=True), strict=True)
+    ]
+    return [*heads[:2], *("; ".join(names) for names in columns.values())], joined
+
+
 def support_page() -> str:
     """The whole page."""
     with contextlib.redirect_stderr(io.StringIO()):
@@ -160,10 +172,10 @@ The fused kernels need Triton and compute in float32; in float64 a GPU uses the 
 
 *yes*: it works, and an answer is exact. *bound*: the best answer found, with a bound on how far the optimum can be.
 *estimate*: a mean over draws with its standard error (entropies of up to 65,536 joint values are exact). *no*: refused
-with an error. The second column says what computes the passes up
+with an error. Structures with the same answers share a column. The second column says what computes the passes up
 for a hidden Chow-Liu tree (a few rows are scored in numpy, without a backend).
 
-{table(["question", "backend", *(name for name, _, _ in made)], rows)}
+{table(*grouped(["question", "backend", *(name for name, _, _ in made)], rows))}
 """
 
 

@@ -101,12 +101,14 @@ def _batches(forecast: Row) -> str:
 
 
 def _lower_bound(source: str) -> str:
-    if source == "cost_model_cuda":
-        return "The steps are those of `cost_model_cuda.json`, step by step, as workers train."
-    return (
-        "The steps are those of one process, recorded as a CUDA graph. Workers do not record theirs: they launch each "
-        "kernel, which adds to a step of few rows; how much was not measured on a GPU."
+    text = (
+        f"The steps are those of one process (`{source}.json`), recorded as a CUDA graph. Workers record two, the "
+        "E-step and the M-step, with the all-reduce in between; "
     )
+    if not has("parallel_gpu"):
+        return text + "how much longer that takes was not measured on a GPU."
+    ratios = [row["ratio"]["worker"] for row in load("parallel_gpu")["results"]]
+    return text + f"without the network that takes {min(ratios):.2f} to {max(ratios):.2f} times as long."
 
 
 def limits_section() -> str:

@@ -22,8 +22,10 @@ STILTED = (
 )
 BANNED = re.compile(rf"\b({'|'.join((*ARCHAIC, *STILTED))})\b", re.IGNORECASE)
 
-FOLDERS = ("src", "docs", "examples", "benchmarks", "stress", ".github")
-SUFFIXES = (".py", ".md", ".yml")
+UNCLOSED = re.compile(r"(- )?(\*{3}[^*]+\*{2}|\*{2}[^*]+\*)(?!\*)")
+
+FOLDERS = ("src", "docs", "examples", "benchmarks", "stress", ".github", "web/src")
+SUFFIXES = (".py", ".md", ".yml", ".js", ".html", ".css")
 GENERATED = ("docs/_build", "docs/reproduction/", "docs/leaderboard/", "src/circurve/report/assets", "results/")
 
 
@@ -38,8 +40,13 @@ def pages() -> list[Path]:
 
 def phrases(text: str) -> list[str]:
     """The banned phrases of a text, also those that a line break or the quotes of two string literals divide."""
-    joined = re.sub(r'"\n\s*f?"|\s*\n\s*(#\s)?', " ", text)
+    joined = re.sub(r'"\n\s*f?"|\s*\n\s*((#|//)\s)?', " ", text)
     return [" ".join(found[1].split()) for found in BANNED.finditer(re.sub(r"\s+", " ", joined))]
+
+
+def unclosed(text: str) -> list[str]:
+    """Lines of Markdown that begin with more or fewer asterisks than their emphasis ends with."""
+    return [line for line in text.splitlines() if UNCLOSED.match(line)]
 
 
 def test_no_page_has_a_banned_phrase() -> None:
@@ -51,13 +58,20 @@ def test_no_page_has_a_banned_phrase() -> None:
 
 def test_many_pages_are_read() -> None:
     names = {path.relative_to(ROOT).as_posix() for path in pages()}
-    assert {"README.md", "docs/tour.md", "src/circurve/errors.py"} <= names
+    assert {"README.md", "docs/tour.md", "src/circurve/errors.py", "web/src/rows.js", "web/src/page.html"} <= names
     assert len(names) > 300
 
 
 @pytest.mark.parametrize(
     "text",
-    ["It is made anew.", "--mu says nothing", '"of so "\n    f"many rows"', "# nothing\n# but rounding", "Hence"],
+    [
+        "It is made anew.",
+        "--mu says nothing",
+        '"of so "\n    f"many rows"',
+        "# nothing\n# but rounding",
+        "// so\n// many",
+        "Hence",
+    ],
 )
 def test_a_banned_phrase_is_found(text: str) -> None:
     assert phrases(text)
@@ -66,3 +80,16 @@ def test_a_banned_phrase_is_found(text: str) -> None:
 @pytest.mark.parametrize("text", ["many rows", "the stylish", "`besides`", "upwards", "where the"])
 def test_plain_words_pass(text: str) -> None:
     assert not phrases(text)
+
+
+def test_emphasis_is_closed_on_every_page() -> None:
+    wrong = {
+        path.name: found for path in pages() if path.suffix == ".md" and (found := unclosed(path.read_text("utf-8")))
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("text", ["***Ask.** Any", "**Fill in.* Known", "- ***a** b"])
+def test_unclosed_emphasis_is_found(text: str) -> None:
+    assert unclosed(text)
+    assert not unclosed(text.replace("***", "**").replace("in.* ", "in.** "))

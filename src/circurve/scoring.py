@@ -9,12 +9,9 @@ from torch import Tensor
 
 from circurve.data import Table
 from circurve.engine import Backend, Batch, Params
-from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.memory import chunk_size, release_large, within_memory
 
 __all__ = ["finish_scores", "score_rows"]
-
-MAX_KEPT_BYTES = 64 << 20
-"""Buffers up to this size stay with a model between calls."""
 
 
 def score_rows(backend: Backend, params: Params, table: Table, memory_budget: int | None) -> Tensor:  # (R, outputs, N)
@@ -30,9 +27,7 @@ def score_rows(backend: Backend, params: Params, table: Table, memory_budget: in
         return torch.cat([backend.log_prob(params, part) for part in parts], dim=2)
 
     found = within_memory(backend, max(1, min(chunk, rows)), score)
-    if rows * backend.bytes_per_sample(backward=False) > MAX_KEPT_BYTES:
-        with backend.lock:
-            backend.release()
+    release_large(backend, rows, backward=False)
     return found
 
 

@@ -7,10 +7,11 @@ import csv
 import numpy as np
 import pandas as pd
 import pytest
-from cli_helpers import error_line, strict_json
+from cli_helpers import error_line, strict_json, write_csv
 
 import circurve as cc
 from circurve.curvature import concentration, reversals
+from circurve.data.dataset import split_rows
 from circurve.errors import FileAccessError
 from circurve.learning.local_curvature import ESTIMATORS
 
@@ -51,7 +52,7 @@ def test_curvature_reports_the_decomposition(answer, model, parts, rows):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_estimator_of_t_can_be_chosen(answer, invoke, model, table, rows, estimator):
-    report = answer(f"curvature {model} {table} --estimator {estimator}")
+    report = answer(f"curvature {model} {table} --split all --estimator {estimator}")
     curv = cc.curvature(cc.load(model), rows)
     assert report["top"]["local"][0]["local"] == pytest.approx(curv.by(estimator).max())
     assert invoke(f"curvature {model} {table} --estimator {estimator}").exit_code == 0
@@ -76,11 +77,15 @@ def test_edges_at_the_floor_are_counted_and_warned_of(answer, invoke, folder):
 
 def test_the_part_to_measure_can_be_chosen(answer, model, parts, table, rows):
     loaded = cc.load(model)
+    train, _, test = split_rows(rows, 0.1, 0.1, 0)  # as `fit` split the table
+    write_csv("other.csv", rows[:50], "a,b,c,d,e")
     for options, part in (
         (f"{parts} --split valid", rows[80:90]),
         (f"{parts} --split all", rows),
-        (table, rows),
-        (f"{table} --split test", rows),
+        (table, train),
+        (f"{table} --split test", test),
+        (f"{table} --split all", rows),
+        ("other.csv", rows[:50]),
     ):
         report = answer(f"curvature {model} {options}")
         assert report["samples"] == len(part)
@@ -103,7 +108,7 @@ def test_top_says_how_many_nodes_to_list(answer, invoke, model, table):
 
 
 def test_the_csv_has_a_row_for_each_sum_unit(answer, model, table, rows):
-    assert answer(f"curvature {model} {table} --csv nodes.csv")["csv"] == "nodes.csv"
+    assert answer(f"curvature {model} {table} --split all --csv nodes.csv")["csv"] == "nodes.csv"
     expected = cc.curvature(cc.load(model), rows).to_pandas()
     read = pd.read_csv("nodes.csv")
     assert list(read.columns) == list(expected.columns)

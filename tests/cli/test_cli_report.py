@@ -45,11 +45,17 @@ def test_parts_other_than_training_are_named(answer, model, parts, table):
         (f"{parts} --split valid", "The 10 validation rows score"),
         (f"{parts} --split test", "The 10 test rows score"),
         (f"{parts} --split all", "The 100 rows score"),
-        (table, "The 100 rows score"),
+        (f"{table} --split test", "The 10 test rows score"),
     ):
         report = answer(f"curvature {model} {options} --report page.html")
         assert report["findings"][0].startswith(start)
         assert data_of("page.html")["tiles"][0]["label"].removesuffix(" score") in ("validation", "test", "measured")
+
+
+def test_the_table_of_the_training_is_compared_with_its_validation_rows(answer, model, table):
+    first = answer(f"curvature {model} {table}")["findings"][0]
+    assert "The 80 training rows score" in first
+    assert "the 10 validation rows" in first
 
 
 def test_fit_writes_a_page_with_its_training_curves(answer, invoke, table):

@@ -175,6 +175,9 @@ def test_data_info_of_a_file(answer, invoke, rows):
     text = invoke("data info mixed.csv --missing -1").stdout
     for part in ("1.43% of values, in 1 of 7 columns", "1: fixed", "5 x Bernoulli"):
         assert part in text
+    lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert all(name in lines for name in report["columns"])
+    assert "Categorical(states=4)" in lines["kind"]
 
 
 def test_data_info_of_a_data_set(invoke):

@@ -71,6 +71,8 @@ BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": 3, "EXACT": False}
 SUMS = {"BK": 64, "BC": 32, "BN": 128, "EXACT": False}
 FLOWS = {"BK": 32, "BC": 128, "BN": 64}
 COUNTS = {"EXACT": False, "ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
+RATIOS = {"BK": 128, "BN": 32, "ROUND": True}
+WIDE = {"BK": 256, "BC": 32, "BN": 128, "PRECISION": "tf32"}
 EDGES = {"BK": 32, "BC": 32, "EXACT": False}
 FLOAT64 = {"alphas": "*fp64", "mus": "*fp64", "multiplier": "*fp64", "scale": "*fp64", "pseudocount": "*fp64"}
 
@@ -84,8 +86,8 @@ VARIANTS = [
     Variant(
         "kernels.forward", {**FORWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, EXP | LOG | MAX | WGMMA
     ),
-    Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": True}, EXP | MAX),
-    Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": False}, EXP | MAX),
+    Variant("kernels.elements", {**TREE, "BC": 512, "BN": 32, "WHOLE": True, "ROUND": True}, EXP | MAX, warps=8),
+    Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": False, "ROUND": False}, EXP | MAX),
     Variant("kernels.sums", {**SUMS, "PRECISION": "tf32x3"}, LOG | WGMMA, warps=8),
     Variant("kernels.sums", {**SUMS, "EXACT": True, "PRECISION": "tf32"}, LOG | WGMMA, warps=8),
     Variant(
@@ -93,9 +95,9 @@ VARIANTS = [
     ),
     Variant("kernels.backward", {**BACKWARD, "CURVATURE": 0, "PRECISION": "tf32", "EARLY": True}, EXP | WGMMA),
     Variant("kernels.backward", {**BACKWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, DIVIDE | MIN | WGMMA),
-    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN, warps=8),
-    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": 3, "EXACT": True}, DIVIDE | MIN, warps=8),
-    Variant("kernels.ratios", {"BK": 128, "BN": 32, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 3, "EXACT": True}, DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN, warps=8),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32x3"}, WGMMA | SPLIT),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32"}, WGMMA),
     Variant("kernels.counts", {"MODE": 0, **COUNTS}, WGMMA),
@@ -103,6 +105,12 @@ VARIANTS = [
     Variant("kernels.counts", {"MODE": 1, **COUNTS, "EXACT": True}, DIVIDE | WGMMA),
     Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | MIN | WGMMA),
     Variant("kernels.counts", {"MODE": 3, **COUNTS}, EXP | MIN | WGMMA),
+    Variant("wide_kernels.round_weights", {"BK": 64, "BC": 64, "TRANSPOSE": True}, NONE),
+    Variant("wide_kernels.wide_sums", {**WIDE, "EXACT": False}, LOG | WGMMA, warps=8),
+    Variant("wide_kernels.wide_sums", {**WIDE, "BK": 128, "EXACT": True}, LOG | WGMMA),
+    Variant("wide_kernels.wide_flows", {**WIDE, "BK": 32, "BC": 128}, WGMMA),
+    Variant("wide_kernels.wide_counts", {**WIDE, "BK": 128, "BC": 256, "BN": 32, "ADD": True}, WGMMA, warps=8),
+    Variant("wide_kernels.wide_counts", {**WIDE, "BK": 128, "BC": 128, "BN": 32, "ADD": False}, WGMMA),
     Variant("small_kernels.pick", {"WEIGHTED": True, "BV": 32, "BN": 32}, NONE, {"rows": "*i64"}),
     Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG),
     Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG),
@@ -153,6 +161,7 @@ HELPERS = {
     "per_weight",
     "product",
     "received",
+    "rounded",
     "wait_for_last",
 }
 """Public functions that are part of kernels, and none themselves."""

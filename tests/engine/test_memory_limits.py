@@ -94,3 +94,30 @@ def test_a_budget_covers_parameters_and_data_and_says_what_they_take():
     with pytest.raises(MemoryLimitError, match=r"parameters .* kB.*data .*but memory_budget=2000 is less"):
         cc.fit(circuit, ROWS, epochs=1, progress=False, memory_budget=2000)
     assert issubclass(MemoryLimitError, MemoryError)
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 40])
+def test_large_buffers_do_not_stay_with_a_model(monkeypatch, kept):
+    trained, released = model(), []
+    monkeypatch.setattr("circurve.engine.memory.MAX_KEPT_BYTES", kept)
+    kinds = {type(trained.backend), Reference}
+    for kind in kinds:
+        monkeypatch.setattr(kind, "release", lambda backend: released.append(type(backend)))
+    cc.curvature(trained, ROWS)
+    trained.impute(np.where(np.arange(5) < 3, ROWS, np.nan))
+    assert set(released) == (set() if kept else kinds)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_models_that_were_asked_hold_no_memory_of_the_gpu():
+    rows = np.random.default_rng(0).integers(0, 2, size=(20_000, 40))
+    fleet = cc.fit_fleet(
+        cc.hclt(rows, units=32), rows, [cc.Run(seed=seed) for seed in range(4)], epochs=1, device="cuda"
+    )
+    used = []
+    for result in fleet:
+        cc.curvature(result.model, rows)
+        result.model.log_prob(rows)
+        used.append(torch.cuda.memory_allocated())
+    assert used[-1] - used[0] < 3 * (64 << 20)

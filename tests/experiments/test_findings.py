@@ -9,17 +9,15 @@ from made_records import Rule, made_records
 
 import circurve as cc
 from circurve.experiments import ReproduceOptions
+from circurve.experiments.advice import StudyLine, both_structures, study_lines, study_summary
 from circurve.experiments.claim import Claim
 from circurve.experiments.outputs import TABLES, Shelf
 from circurve.experiments.page import (
     INTRODUCTION,
     PAPER_TITLE,
-    StudyLine,
-    both_structures,
     check_claims,
     kind_of,
     opening,
-    study_lines,
 )
 
 NAMES = ("nltcs", "dna")
@@ -59,6 +57,10 @@ def test_each_claim_has_one_line_and_its_numbers_are_folded_away() -> None:
         Claim("T sits above.", True, "80 %.", "Where", "the trace sits above", "paper"),
     ]
     page = opening(claims, {})
+    assert page.startswith(
+        "## Findings\n\n1. Of 2 claims that we checked, 1 hold in all settings that we tried, 1 hold in part or in "
+        "some settings only, and 0 do not hold."
+    )
     above, folded = page.split("<details>")
     assert "**Holds only without smoothing**\n\n- Gated wins (paper: yes, smoothed: no)" in above
     assert "**Holds**\n\n- The trace sits above (paper: yes)" in above
@@ -109,7 +111,12 @@ def test_a_study_is_one_line_and_a_gain_is_advice() -> None:
         "Corrupted training rows: global 1 clear gain, 0 losses of 2; gated 0 clear gains, 0 losses of 2; geometric 0 "
         "clear gains, 0 losses of 2"
     )
-    assert f"- Try a curvature penalty in this case. {line.text()}." in opening([], helps)
+    page = opening([], helps)
+    assert f"- Try a curvature penalty in this case. {line.text()}." in page
+    assert (
+        "1. After fair tuning, a method that uses curvature has more clear gains than clear losses in 1 of 1 " in page
+    )
+    assert study_summary({}) == ""
     alike = {"fair": shelf("fair", lambda *_: {}, "study-corrupted")}
     (line,) = study_lines(alike).values()
     assert not line.helps

@@ -231,3 +231,22 @@ def test_out_of_memory_halves_the_chunk_and_goes_on(monkeypatch):
     assert max(tried[1:]) == 6
     wanted = fit_fleet(small_circuit(ROWS), ROWS, [Run()], backend="fused", device=DEVICE, epochs=1, batch_size=13)
     assert found[0].train_ll == pytest.approx(wanted[0].train_ll, rel=1e-6)
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="graphs are recorded on a GPU")
+def test_out_of_memory_while_a_step_is_recorded_halves_the_chunk_as_well(monkeypatch):
+    add = FusedSums.add
+
+    def short_of_memory(self, states, labels, batch) -> None:
+        if torch.cuda.is_current_stream_capturing() and self.engine.samples > 7:
+            with self.engine.aside():  # a second stream, which nobody joins
+                self.totals.zero_()
+            raise torch.OutOfMemoryError("pretended")
+        add(self, states, labels, batch)
+
+    monkeypatch.setattr(FusedSums, "add", short_of_memory)
+    with pytest.warns(CircurveWarning, match="out of memory on .*: continuing with 6 samples at once"):
+        found = fit_fleet(small_circuit(ROWS), ROWS, [Run()], backend="fused", device=DEVICE, epochs=1, batch_size=13)
+    monkeypatch.undo()
+    wanted = fit_fleet(small_circuit(ROWS), ROWS, [Run()], backend="fused", device=DEVICE, epochs=1, batch_size=13)
+    assert found[0].train_ll == pytest.approx(wanted[0].train_ll, rel=1e-6)

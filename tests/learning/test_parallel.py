@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import pickle
-import signal
 import sys
-import traceback
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import torch.distributed as dist
 from broken_off import assert_equal_fleets
 from learning_helpers import assert_same_model, binary_rows, quick_fleet, small_circuit
+from worker_group import together
 
-from circurve import Gated, Global, OptionError, Run, Vanilla, WorkerError
+from circurve import Gated, Global, Run, Vanilla, WorkerError
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32" or not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo"
 )
-
-PATIENCE = 120
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["circurve", "torch.distributed"])
 
 RUNS = (Run(Vanilla(0.1)), Run(Gated(0.1, gate_memory=0.5), seed=1), Run(Global(0.1, penalty="exact"), seed=2))
 WEIGHTS = np.linspace(0.0, 2.0, 61)
@@ -38,47 +28,8 @@ def train(**options: Any) -> Any:
     return quick_fleet(small_circuit(rows), rows, list(RUNS), weights=WEIGHTS, valid=binary_rows(80)[61:], **given)
 
 
-def _work(number: int, store: Path, options: dict[str, Any], death: int | None, results: Any) -> None:
-    """One of two workers; with `death`, worker 1 kills itself after this many epochs."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
-
-    def die(event: Any) -> None:
-        if number == 1 and event.epoch == death:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    more = [options.pop(f"only {each}", {}) for each in range(2)]
-    own = {**options, **more[number]}
-    try:
-        results.put(pickle.dumps((number, train(callbacks=[die], **own))))  # plain bytes, no shared memory
-        dist.destroy_process_group()
-    except (OptionError, WorkerError) as error:
-        results.put(pickle.dumps((number, error)))
-    except BaseException:  # the parent should see it
-        results.put(pickle.dumps((number, AssertionError(traceback.format_exc()))))
-
-
-def together(folder: Path, death: int | None = None, **options: Any) -> dict[int, Any]:
-    """What each of two workers returned or raised."""
-    folder.mkdir(exist_ok=True)
-    store = folder / f"store{len(list(folder.iterdir()))}"
-    results = CONTEXT.Queue()
-    children = [
-        CONTEXT.Process(target=_work, args=(number, store, dict(options), death, results)) for number in range(2)
-    ]
-    for child in children:
-        child.start()
-    found = dict(pickle.loads(results.get(timeout=PATIENCE)) for _ in range(2 if death is None else 1))
-    for child in children:
-        child.join(PATIENCE)
-    return found
-
-
 def test_two_workers_give_what_one_gives_and_all_of_them_the_same_bits(tmp_path):
-    one, first, second = train(), together(tmp_path), together(tmp_path)
-    for result in (*first.values(), *second.values()):
-        if isinstance(result, Exception):
-            raise result
+    one, first, second = train(), together(train, tmp_path), together(train, tmp_path)
     assert_equal_fleets(first[0], first[1])
     assert_equal_fleets(first[0], second[0])
     for found, wanted in zip(first[0], one, strict=True):
@@ -89,14 +40,14 @@ def test_two_workers_give_what_one_gives_and_all_of_them_the_same_bits(tmp_path)
 
 @pytest.mark.parametrize("options", [{"batch_size": None, "track": True}, {"batch_size": 1, "epochs": 1}])
 def test_full_batches_and_batches_with_fewer_samples_than_workers(options, tmp_path):
-    one, found = train(**options), together(tmp_path, **options)
+    one, found = train(**options), together(train, tmp_path, **options)
     for a, b in zip(found[0], one, strict=True):
         assert_same_model(a, b, 1e-9)
 
 
 def test_workers_stop_early_in_the_same_epoch_as_one_process(tmp_path):
     options = {"epochs": 60, "patience": 1, "step_size": 1.0}
-    one, found = train(**options), together(tmp_path, **options)
+    one, found = train(**options), together(train, tmp_path, **options)
     assert_equal_fleets(found[0], found[1])
     assert all(result.stopped == "patience" for result in one)
     assert [result.epoch for result in found[0]] == [result.epoch for result in one]
@@ -106,7 +57,7 @@ def test_workers_stop_early_in_the_same_epoch_as_one_process(tmp_path):
 
 def test_the_death_of_a_worker_is_one_error_and_one_process_continues(tmp_path):
     checkpoint = {"checkpoint": tmp_path / "runs", "checkpoint_every": "1 epoch"}
-    found = together(tmp_path / "group", death=3, **checkpoint)
+    found = together(train, tmp_path / "group", death=3, **checkpoint)
     assert isinstance(found[0], WorkerError)
     assert "worker 0 of 2 lost the connection to another worker; training stops" in str(found[0])
     assert "with checkpoint the same call continues, with any number of workers" in str(found[0])
@@ -119,7 +70,7 @@ def test_the_death_of_a_worker_is_one_error_and_one_process_continues(tmp_path):
 
 
 def test_workers_with_different_trainings_are_refused(tmp_path):
-    found = together(tmp_path, **{"only 1": {"epochs": 5}})
+    found = together(train, tmp_path, **{"only 1": {"epochs": 5}})
     assert [str(found[number]) for number in range(2)] == [
         "the workers of the process group have different arguments (epochs): give all of them the same arguments"
     ] * 2

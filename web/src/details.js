@@ -56,7 +56,7 @@ export class Details {
   children(unit) {
     const { units } = this.explorer, found = units.children(unit);
     if (!found) {
-      return h("p", { class: "muted" }, "This page keeps the weights of the nodes that add most to the trace, and this is none of them. ReportOptions(max_weights=...) keeps more.");
+      return h("p", { class: "muted" }, "This page only has the weights of the nodes that add most to the trace; this node is not one of them. ReportOptions(max_weights=...) keeps more.");
     }
     const table = h("tbody");
     const add = (rows) => table.append(...rows.map(({ weight, parts }) => h("tr", {},

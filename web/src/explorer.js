@@ -227,9 +227,9 @@ export class Explorer {
         byId("circuit").querySelector(".panels").scrollIntoView({ block: "nearest" });
       } }, h("strong", {}, this.units.label(pair.used)), " adds more than ", h("strong", {}, this.units.label(pair.sharper)), `, which is ${short(pair.local_ratio)} times sharper but ${used.replace("which is ", "")}.`));
     });
-    const lead = `T and t put ${percent(share)} of all pairs of nodes in different order. The most extreme:`;
+    const lead = `In ${percent(share)} of all pairs of nodes, the sharper node adds less to the trace. The most extreme pairs:`;
     return h("div", { class: "card", id: "reversals" }, h("h3", {}, "Ten most extreme reversals"),
-      items.length ? [h("p", { class: "muted" }, lead), h("ol", { class: "list" }, items)] : h("p", { class: "muted" }, "T and t put all nodes in the same order."));
+      items.length ? [h("p", { class: "muted" }, lead), h("ol", { class: "list" }, items)] : h("p", { class: "muted" }, "There are none: sharper nodes always add more to the trace."));
   }
 }
 

@@ -1,4 +1,4 @@
-// Where the sums lie: a radial tree first, then pushed apart until neighbours keep their distance of 1.
+// Positions of the sums: first a radial tree, then pushed apart until neighbours are at least 1 apart.
 import { forceCollide, forceLink, forceManyBody, forceSimulation, forceX, forceY } from "d3-force";
 import { hierarchy, tree } from "d3-hierarchy";
 

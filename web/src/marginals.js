@@ -39,9 +39,9 @@ export function marginalsSection({ columns, marginals }) {
 
 function lead(columns, marginals, left) {
   const off = marginals.filter((m) => m.distance > 2 * m.chance + 1e-12).length;
-  const verdict = off === 0 ? "No column is further off than the draw of the rows would explain"
-    : `${count(off)} of ${count(marginals.length)} columns are off by more than twice what the draw of the rows would explain`;
-  return `${verdict}. Off: half the summed differences of the shares, from 0 % to 100 %; the largest come first.${left ? ` The ${count(left)} best fits are left out.` : ""}`;
+  const verdict = off === 0 ? "No column differs from the data by more than twice what chance would explain"
+    : `${count(off)} of ${count(marginals.length)} columns differ from the data by more than twice what chance would explain`;
+  return `${verdict}. The difference is half the sum of |data − model| over all bars, from 0 % to 100 %; the largest come first.${left ? ` The ${count(left)} best fits are left out.` : ""}`;
 }
 
 export function redrawOnWidth(cards) {
@@ -56,7 +56,7 @@ export function redrawOnWidth(cards) {
 function card(column, marginal) {
   const body = h("div", { class: "chart" });
   const made = h("article", { class: "card" }, h("header", {}, h("h3", { title: column.name }, column.name),
-    h("span", { class: "muted" }, `off by ${percent(marginal.distance)}`, h("small", {}, ` (by chance ${percent(marginal.chance)})`))), body);
+    h("span", { class: "muted" }, `differs by ${percent(marginal.distance)}`, h("small", {}, ` (chance: ${percent(marginal.chance)})`))), body);
   made.fill = () => {
     const width = body.clientWidth || 280;
     body.replaceChildren(marginal.labels

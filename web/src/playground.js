@@ -1,4 +1,4 @@
-// Set some columns and see the others change: computed here for small circuits, looked up for large ones.
+// Set some columns and see how the others change: computed here for small circuits, looked up for large ones.
 import { h, section, whenNear } from "./dom.js";
 import { densityChart, statesChart } from "./charts.js";
 import { aligned, count, dateOf, fixed, percent, probability, short, valueText } from "./format.js";
@@ -14,7 +14,7 @@ export function playgroundSection({ columns, playground }) {
   const made = new Playground(source, columns, exact);
   const lead = exact
     ? "Set the values of some columns; the others' exact distributions follow, the most changed first. Everything is computed in this page."
-    : "Set one column to a value; the columns that it changes most follow. This circuit is too large to compute with in a page, so these answers were found beforehand.";
+    : "Set one column to a value; the columns that it changes most follow. This circuit is too large to compute with in a page, so these answers were computed in advance.";
   const host = section("playground", "What if? Conditional distributions", lead, made.element);
   whenNear(host, () => made.draw());
   return source;
@@ -139,7 +139,7 @@ class Playground {
   }
 
   sentence(logEvidence, answers, shown) {
-    if (logEvidence === -Infinity) return "This has probability zero under the model: take one value back.";
+    if (logEvidence === -Infinity) return "Under the model, these values together have probability zero: remove one of them.";
     if (!this.evidence.size) return this.exact ? "Nothing is set: these are the distributions of single columns." : "Choose a column to set.";
     const discrete = [...this.evidence.keys()].every((c) => this.columns[c].type !== "real");
     const score = logEvidence === null ? "" : discrete
@@ -151,7 +151,7 @@ class Playground {
 
   card({ column, before, after, distance, moments }) {
     const info = this.columns[column], body = h("div", { class: "chart" });
-    const by = this.evidence.size ? (before ? `changed by ${percent(distance)}` : `moved by ${short(distance)} deviations`) : "";
+    const by = this.evidence.size ? (before ? `changed by ${percent(distance)}` : `moved by ${short(distance)} standard deviations`) : "";
     const made = h("article", { class: "card", "data-column": column }, h("header", {}, h("h3", { title: info.name }, info.name), h("span", { class: "muted" }, by)), body);
     made.fill = () => {
       const width = body.clientWidth || 280;

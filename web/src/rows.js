@@ -1,4 +1,4 @@
-// The rows that the model finds most surprising, and the cells to blame.
+// The rows that the model finds most surprising, and the cells that make them so.
 import { plot, rectY, ruleX, ruleY } from "@observablehq/plot";
 import { h, onWidth, section } from "./dom.js";
 import { fixed, percent, short } from "./format.js";
@@ -19,7 +19,7 @@ export function rowsSection({ columns, surprises }) {
         h("span", { class: "odds muted" }, odds(cell.surprise)))))
       : h("p", { class: "muted" }, "No single cell explains it."))));
   section("rows", "Most surprising rows",
-    "The least probable rows, each with the cells that the rest of the row makes most surprising. If the model is right, a value as improbable as this one has at most the chance that is shown.",
+    "The least probable rows, each with its most surprising cells given the rest of the row. The number on the right says how often, at most, a value this improbable would occur if the model were right.",
     h("div", { class: "columns-2 wide-left" }, h("div", { class: "card" }, list), h("div", { class: "card" }, h("h3", {}, "All rows"), legend(counts), chart)));
   if (edges.length) onWidth(chart, (width) => chart.replaceChildren(histogram(edges, counts, rows, width)));
 }

@@ -51,7 +51,7 @@ function points(runs, parts, shown) {
 
 function likelihoods(runs, parts, shown, width) {
   const rows = points(runs, parts, shown);
-  // the first epochs are far below the others: the axis begins where it can still tell curves apart
+  // the first epochs are far below the others: the axis begins where curves can still be told apart
   const values = rows.filter((d) => d.epoch > 1).map((d) => d.value).sort((a, b) => a - b);
   const low = values.length ? values[Math.floor(values.length * 0.03)] : undefined, high = values.at(-1);
   const lines = parts.filter((part) => shown.has(part)).map((part) => lineY(rows.filter((d) => d.part === part),

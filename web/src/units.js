@@ -1,4 +1,4 @@
-// The sum units of the page: which node each belongs to, what can be shown of it, how it is called.
+// The sum units of the page: which node each belongs to, what can be shown of it, and its name.
 import { quantileSorted } from "d3-array";
 import { scaleLinear, scaleLog } from "d3-scale";
 import { interpolateViridis } from "d3-scale-chromatic";
@@ -27,7 +27,7 @@ export class Units {
       { key: "use", name: "F², use", long: "how much the node is used", of: (u) => use[u] },
       { key: "local", name: "t, own sharpness", long: `how sharp its own mixture is (${estimator.replaceAll("_", " ")})`, of: (u) => local[u] },
       { key: "total", name: "T, contribution", long: "what it adds to the trace", of: (u) => total[u] },
-      exact && { key: "exact", name: "t, exact mean over rows", long: "dominated by edges of weight near zero, where there are any", of: (u) => exact[u] },
+      exact && { key: "exact", name: "t, exact mean over rows", long: "dominated by edges of weight near zero, if there are any", of: (u) => exact[u] },
       exact && { key: "usage", name: "T / t", long: "effective use", of: (u) => (exact[u] > 0 ? total[u] / exact[u] : 0) },
       { key: "depth", name: "depth", long: "sums above it", linear: true, of: perNode((n) => n.depth ?? NaN) },
       { key: "scope", name: "columns below", long: "columns below it", of: perNode((n) => n.scope_size) },

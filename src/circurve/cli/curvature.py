@@ -15,7 +15,17 @@ import typer
 from circurve.cli import options
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_report, check_target, read_training, save_plot, write_csv
-from circurve.cli.loading import Part, Source, aligned_parts, files_of, load, parts_for, parts_of, source_for
+from circurve.cli.loading import (
+    Part,
+    Source,
+    aligned_parts,
+    files_of,
+    load,
+    parts_for,
+    parts_of,
+    source_for,
+    split_as_trained,
+)
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.methods import Estimator
 from circurve.cli.parse import parse_bytes, parse_dropped
@@ -96,7 +106,8 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     The trace of the Hessian of -log p is a sum over sum nodes of
     T = F^2 t: how much a node is used (F, its flow) times how sharp its own
     mixture is (t). All numbers are means over rows: the training rows of a
-    data set, unless --split says otherwise, or all rows of a file. --estimator selects how t is averaged.
+    data set, or of the file that the model was trained on, unless --split says
+    otherwise; all rows of any other file. --estimator selects how t is averaged.
     """
     if top < 0:
         raise OptionError(f"--top must be a whole number >= 0, not {top}")
@@ -111,9 +122,9 @@ def curvature(  # noqa: PLR0913 - each parameter is an option
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{model}: the model has no sum nodes, so it has no curvature")
-    dataset = load(source_for(loaded, source))
-    columns = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
-    read = parts_for(loaded, dataset, split, columns, data)
+    training = read_training(model, trust)
+    dataset = split_as_trained(load(source_for(loaded, source)), training)
+    read = parts_for(loaded, dataset, split, {"columns": training.get("columns")}, data)
     parts = aligned_parts(loaded, read, data, unseen.value)
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()

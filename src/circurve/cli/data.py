@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from circurve.cli import options
+from circurve.cli.info import print_schema
 from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.cli.parse import parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
@@ -81,14 +82,21 @@ def describe(  # noqa: PLR0913 - each parameter is an option
         "columns_with_missing": int(columns.missing.sum()),
         "constant_columns": [int(v) if dataset.columns is None else dataset.columns[v] for v in constant],
     }
-    print_json(report) if as_json else _print(report)
+    if as_json:
+        print_json(report)
+        return
+    print_heading(dataset.name)
+    if not schema.plain:
+        print_schema(schema)
+    _print(report)
 
 
 def download(names: NamesArgument = None, everything: AllOption = False, as_json: options.JsonOption = False) -> None:
     """Download data sets of the public collection DEBD into the cache.
 
-    Files in the cache are checked, not downloaded again. Set CIRCURVE_CACHE to use another folder for the cache, and
-    CIRCURVE_DEBD_URL to download from another address.
+    Files in the cache are checked, not downloaded again. Set CIRCURVE_CACHE to
+    use another folder for the cache, and CIRCURVE_DEBD_URL to download from
+    another address.
     """
     if bool(names) == everything:
         raise OptionError(
@@ -115,7 +123,6 @@ def missing_share(parts: list[Table]) -> float:
 
 
 def _print(report: dict[str, Any]) -> None:
-    print_heading(report["dataset"])
     rows = ", ".join(f"{count:,} {split}" for split, count in report["rows"].items() if count is not None)
     single = list(report["rows"].values())[1:] == [None, None]
     constant = report["constant_columns"]

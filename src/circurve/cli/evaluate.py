@@ -51,7 +51,7 @@ ExplainOption = Annotated[
     typer.Option(
         "--explain",
         help="Name up to three cells that make a row improbable: for every row in the table of --scores, and for the "
-        "ten least probable rows on the terminal.",
+        "ten least probable rows of each part on the terminal.",
     ),
 ]
 
@@ -203,7 +203,19 @@ def _print_least_probable(rows: list[dict[str, Any]]) -> None:
             table.append((place, number(row["log_likelihood"], 2), "-", "-", "-", "-"))
             continue
         score = significant(cell["log_probability"], 3)
-        table.append((place, number(row["log_likelihood"], 2), cell["column"], cell["value"], cell["expected"], score))
+        expected = _short(cell["expected"])
+        table.append((place, number(row["log_likelihood"], 2), cell["column"], cell["value"], expected, score))
     heads = (word, "log-likelihood", "surprising", "value", "expected", "log-prob.")
     texts = ("surprising", "value", "expected")
-    print_table(heads, table, "least probable rows; log-prob. is that of the cell given the rest of its row", texts)
+    of_each = " of each part" if several else ""
+    title = f"least probable rows{of_each}; log-prob. is that of the cell given the rest of its row"
+    print_table(heads, table, title, texts)
+
+
+def _short(text: str) -> str:
+    """An expected number with four digits; whole numbers, dates and categories as they are."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return text if value.is_integer() else f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"

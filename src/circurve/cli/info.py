@@ -13,7 +13,7 @@ from circurve.model import load as load_model
 from circurve.persistence import FORMAT_VERSION
 from circurve.schema import Column, Schema
 
-__all__ = ["info"]
+__all__ = ["info", "print_schema"]
 
 SHOWN, CATEGORIES = 40, 8
 """How many columns, and how many categories of one, the table shows; --json lists all."""
@@ -43,7 +43,7 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False, trus
         return
     print_heading(str(model))
     if not loaded.schema.plain:
-        _print_schema(loaded.schema)
+        print_schema(loaded.schema)
     print_facts(
         {
             "format": f"{report['format']} {report['format_version']}, {report['bytes']:,} bytes",
@@ -55,7 +55,7 @@ def info(model: options.ModelArgument, as_json: options.JsonOption = False, trus
     )
 
 
-def _print_schema(schema: Schema) -> None:
+def print_schema(schema: Schema) -> None:
     """A line for each column: its name, what it holds, its family, its values."""
     rows = [
         (column.name or f"column {v + 1}", WORDS[column.kind], family_label(column.family), _values(column))

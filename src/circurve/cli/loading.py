@@ -45,6 +45,7 @@ __all__ = [
     "recorded_parts",
     "rows_of",
     "source_for",
+    "split_as_trained",
     "without",
 ]
 
@@ -280,11 +281,18 @@ def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, A
     if model.schema.names is None:
         names = training.get("columns")
         check_columns(what, data.columns, tuple(map(str, names)) if isinstance(names, list) else None)
-    if len(parts_of(data)) == 1 and (recorded := recorded_parts(training, data.train)):
-        data = replace(data, train=recorded["train"], valid=recorded.get("valid"), test=recorded.get("test"))
-    elif split is Part.all and _seen(training, data):
+    divided = split_as_trained(data, training)
+    if divided is data and split is Part.all and _seen(training, data):
         warn_user(f"{what} looks like the table that the model was trained on; test_ll includes the training rows")
-    return choose(data, split)
+    return choose(divided, split)
+
+
+def split_as_trained(data: Dataset, training: Mapping[str, Any]) -> Dataset:
+    """A single table that the model was trained on in the parts of its training; any other data as they are."""
+    recorded = recorded_parts(training, data.train) if len(parts_of(data)) == 1 else {}
+    if not recorded:
+        return data
+    return replace(data, train=recorded["train"], valid=recorded.get("valid"), test=recorded.get("test"))
 
 
 def aligned_parts(model: Model, parts: Mapping[str, Table], what: str, unseen: Unseen) -> dict[str, Table]:

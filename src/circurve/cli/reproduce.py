@@ -54,7 +54,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="TARGET...",
+            metavar="TARGET",
             show_default=False,
             help=f"{', '.join(TABLES)}, {FIGURE_NAMES[0]} to {FIGURE_NAMES[-1]}, {ALL} for everything in the paper, "
             f"{ALL_STUDIES} for every study-...; or {LEADERBOARD}, which cannot be combined with others.",
@@ -155,8 +155,9 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
 ) -> None:
     """Compute the tables and figures of the paper, or the leaderboard.
 
-    Every run is recorded in FOLDER/records.jsonl as soon as it is finished, so you can stop the command at any time and
-    resume it. Tables are written as Markdown, CSV and LaTeX, figures as PNG and SVG.
+    Every run is recorded in FOLDER/records.jsonl as soon as it is finished, so
+    you can stop the command at any time and resume it. Tables are written as
+    Markdown, CSV and LaTeX, figures as PNG and SVG.
     """
     chosen = targets_of(targets)
     asked = ReproduceOptions(

@@ -83,8 +83,9 @@ def impute(  # noqa: PLR0913 - each parameter is an option
 ) -> None:
     """Fill the missing cells of a table from a model.
 
-    Known values do not change. Columns are matched by name. A column of the model that the file does not have is added.
-    Columns that were left out of the training are copied.
+    Known values do not change. Columns are matched by name. A column of the
+    model that the file does not have is added. Columns that were left out of
+    the training are copied.
     """
     if how not in IMPUTATION_METHODS:
         raise OptionError(f"--how must be one of {', '.join(IMPUTATION_METHODS)}, not {how!r}")
@@ -98,10 +99,25 @@ def impute(  # noqa: PLR0913 - each parameter is an option
         used = without(dataset.train, copied) if copied else dataset.train
         check_known(loaded, used)
         table = loaded.align(used, unseen=unseen.value, missing_columns="missing")
-        filled = columns_of(loaded.impute(table, how, seed=seed))  # type: ignore[arg-type]  # checked above
+        filled = _shortened(columns_of(loaded.impute(table, how, seed=seed)), table)  # type: ignore[arg-type]  # checked
     holes = 0 if table.observed is None else int((~table.observed).sum())
     facts = {"rows": f"{len(table):,}", "filled": f"{holes:,} of {table.values.numel():,} values"}
     _write(out, _beside(dataset.train, filled, loaded), facts)
+
+
+def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:
+    """Filled numbers with 7 digits, as many as float32 has; known numbers as they are. table: with holes."""
+    if table.observed is None:
+        return filled
+    holes, columns = (~table.observed).numpy(), {}
+    for v, (name, values) in enumerate(filled.items()):
+        array = np.array(values)
+        if array.dtype == np.float64:
+            array[holes[:, v]] = [float(f"{value:.7g}") for value in array[holes[:, v]]]
+            columns[name] = array
+        else:
+            columns[name] = values
+    return columns
 
 
 def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]:

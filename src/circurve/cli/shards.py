@@ -66,7 +66,7 @@ def statistics(  # noqa: PLR0913 - each parameter is an option
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", show_default=False, help="Statistics files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False, help="Statistics files.")],
     *,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the sum of all statistics to this file.")
@@ -82,7 +82,8 @@ def merge(
 ) -> None:
     """Add up files of `circurve statistics`: log-likelihood and curvature of all rows, and one step of EM.
 
-    The order of the files does not matter. It is an error to give the same shard twice, or shards of different models.
+    The order of the files does not matter. It is an error to give the same
+    shard twice, or shards of different models.
     """
     if (step is None) != (model is None):
         raise OptionError(

@@ -85,7 +85,8 @@ def sweep(  # noqa: PLR0913 - each parameter is an option
 
     Every method with every mu (and every gate) is trained from every seed on
     the same data and circuit. The table shows means and standard deviations
-    over seeds, and marks for each method the mu with the best mean validation log-likelihood.
+    over seeds, and marks for each method the mu with the best mean validation
+    log-likelihood.
     """
     join_workers()
     if seeds < 1:

@@ -17,7 +17,7 @@ from circurve.curvature.record import Curvature, PerSample, squared_ratios
 from circurve.curvature.units import flat, node_refs, unit_facts, wanted_units
 from circurve.data import RowSource, Stream, Table, prepare_source
 from circurve.engine import Backend, Batch, Reference, Request, Statistics, chunks
-from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.memory import chunk_size, release_large, within_memory
 from circurve.engine.numerics import WEIGHT_FLOOR
 from circurve.engine.reference import root_flow
 from circurve.engine.reference.sums import decomposition, weak_decomposition
@@ -275,7 +275,9 @@ def _sums(model: Model, samples: RowSource, memory_budget: int | None) -> tuple[
     sums = within_memory(
         backend, chunk, lambda size: backend.statistics(model.params, chunks(samples, size, model.dtype), request)
     )
-    return sums, sums.weight if samples.labels is None else _entering(model, samples)
+    entering = sums.weight if samples.labels is None else _entering(model, samples)
+    release_large(backend, chunk, backward=True)
+    return sums, entering
 
 
 def _entering(model: Model, samples: RowSource) -> Tensor:  # (outputs,)

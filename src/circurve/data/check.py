@@ -144,8 +144,8 @@ def _check_labels(labels: Tensor | None, outputs: int) -> Tensor | None:  # (N,)
 class QuickCheck:
     """Says which plain arrays fit the families of a circuit; made once for a model.
 
-    It accepts only what `check(as_table(data), families)` accepts, and raises nothing: what it does not accept goes
-    that longer way, which names the culprit or takes what is out of the ordinary here (frames, lists, masked arrays).
+    It accepts only what `check(as_table(data), families)` accepts, and raises nothing. All other data are passed to
+    that slower check, which names the wrong value or accepts what is not handled here (frames, lists, masked arrays).
     """
 
     def __init__(self, families: Sequence[Family]) -> None:

@@ -80,7 +80,7 @@ class Dataset:
 
 
 def _named(table: Table, names: Names, what: str) -> Table:
-    """The table with these names; itself if it has them. Other names are an error, not a wish to rename."""
+    """The table with these names; the table itself if it has them. Different names are an error."""
     if table.columns == names:
         return table
     if table.columns is None:

@@ -1,4 +1,4 @@
-"""A digest of data that are too large to read for one: their sizes, their metadata, and bytes in many places."""
+"""A digest of data that are too large to be read in full: their sizes, their metadata, and bytes from many places."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_FOOTER = 1 << 24
 
 
 def reader_digest(reader: Reader) -> str:
-    """Of what a stream is read from, without reading all of it; neither names nor times of files count.
+    """The digest of the source of a stream, without reading all of it; names and times of files do not count.
 
-    It sees the columns, the number of rows and how they are cut into blocks; of Parquet and Arrow files their sizes and
-    their footers, and of Parquet these hold the smallest and largest value of each column in each row group; of files
-    and arrays LOOK bytes in PLACES places. It does not see a change between two places that leaves all of these as they
-    are. Of iterables of batches, which may come in any order, it sees the number of rows in each batch only.
+    It covers the columns, the number of rows and their blocks; of Parquet and Arrow files also their sizes and footers
+    (those of Parquet hold the smallest and largest value of each column in each row group); of files and arrays also
+    LOOK bytes in each of PLACES places. It misses a change between two places that leaves all of these as they are.
+    Of iterables of batches, which may come in any order, it covers the number of rows in each batch only.
     """
     found = hashlib.sha256(repr((reader.access, reader.columns, reader.width)).encode())
     found.update(np.asarray(reader.sizes, dtype="<i8").tobytes())

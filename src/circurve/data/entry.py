@@ -1,4 +1,4 @@
-"""The one door through which users' data enter: anything like a table -> `Table`."""
+"""The one function that all data of users go through: anything like a table -> `Table`."""
 
 from __future__ import annotations
 

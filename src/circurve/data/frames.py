@@ -1,4 +1,4 @@
-"""Data frames of pandas, polars, pyarrow and others in, and frames of the same kind out; narwhals is the border."""
+"""Data frames of pandas, polars, pyarrow and others in, and frames of the same kind out, through narwhals."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ __all__ = ["Slots", "slot_shape"]
 class Slots:
     """As many places for blocks as two windows of `block_order` may touch.
 
-    What it gives does not depend on what was asked before; only the time does. A block that is not there takes the
-    place of the one that was not used for the longest time.
+    What it returns does not depend on earlier calls; only the time does. A new block replaces the one that was not used
+    for the longest time.
     """
 
     def __init__(self, starts: NDArray[np.int64], read: Callable[[int], Table], window: int, binding: Binding) -> None:
@@ -58,7 +58,7 @@ class Slots:
         return self.table, torch.from_numpy(numbers + self.place_of[blocks])
 
     def _load(self, block: int) -> None:
-        """Read a block into a free slot, or into the one that was used last of all."""
+        """Read a block into a free slot, or into the one that was not used for the longest time."""
         read = self.read(block)
         if len(self.slot_of) < self.count:
             slot = len(self.slot_of)

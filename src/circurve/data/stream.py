@@ -40,7 +40,7 @@ class Reader(Protocol):
     columns: Names
     width: int
     access: str
-    """`rows`: any rows at once. `blocks`: any block. `sequence`: one block after the other, as they come."""
+    """`rows`: any rows at once. `blocks`: any block. `sequence`: one block after the other, in their order."""
 
     @property
     def sizes(self) -> Sequence[int]:

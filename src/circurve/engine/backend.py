@@ -37,7 +37,7 @@ class Backend(Protocol):
         """The precision it computes in."""
 
     max_samples: int | None
-    """The most samples at once that the device's memory turned out to hold (`memory.within_memory`); None: no bound."""
+    """The largest number of samples at once that fit the device's memory (`memory.within_memory`); None: no bound."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -56,4 +56,4 @@ class Backend(Protocol):
         """Give all buffers back; the next call makes new ones."""
 
     def describe(self) -> str:
-        """What computes, for people."""
+        """A readable description of what computes."""

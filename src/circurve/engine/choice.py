@@ -61,7 +61,7 @@ def option_for(backend: Backend) -> BackendName:
 
 
 def explain_choice(program: Program, params: Params) -> str:
-    """The backend that "auto" takes, and why the faster ones are passed over: lines for people."""
+    """The backend that "auto" takes, and why faster ones cannot be used, as lines of text."""
     lines = [choose_backend(program, params).describe()]
     reasons = {"fused": _why_not_fused(program, params), "latent tree": _tree_layout(program, params)}
     lines += [f"not {name}: {reason}" for name, reason in reasons.items() if isinstance(reason, str)]

@@ -12,7 +12,7 @@ from circurve.engine.backend import Backend
 from circurve.errors import warn_user
 from circurve.host_memory import available_memory
 
-__all__ = ["CACHE_BYTES", "DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "within_memory"]
+__all__ = ["CACHE_BYTES", "DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "release_large", "within_memory"]
 
 Result = TypeVar("Result")
 
@@ -20,7 +20,7 @@ DEFAULT_SHARE = 0.4
 """The share of free memory used when no budget is given."""
 
 CPU_CHUNK = 2048
-"""What a CPU takes at once if nothing speaks for more or less: enough work for each operation to outweigh its start."""
+"""Samples that a CPU computes at once by default: enough for the work of each operation to outweigh its overhead."""
 
 CACHE_BYTES, MAX_BYTES = 36 << 20, 1 << 30
 """Small circuits take more samples, up to a working set of CACHE_BYTES; very large ones fewer, so that it stays below
@@ -60,6 +60,17 @@ def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = Non
     each = backend.bytes_per_sample(backward)
     comfortable = max(CACHE_BYTES // each, min(CPU_CHUNK, MAX_BYTES // each), 64)
     return min(fitting, comfortable, MAX_CPU_CHUNK)
+
+
+MAX_KEPT_BYTES = 64 << 20
+"""Buffers up to this size stay with a model between calls."""
+
+
+def release_large(backend: Backend, samples: int, backward: bool) -> None:
+    """Give the buffers of this many samples back, unless they are small: a person may hold many models."""
+    if samples * backend.bytes_per_sample(backward) > MAX_KEPT_BYTES:
+        with backend.lock:
+            backend.release()
 
 
 def within_memory(backend: Backend, chunk: int, work: Callable[[int], Result]) -> Result:

@@ -148,8 +148,8 @@ Backends add up in different orders and agree on five digits or better; 2^-KEPT_
 def rounded(values: Tensor) -> Tensor:
     """Non-negative values rounded to the nearest number with KEPT_BITS bits after the leading one.
 
-    Values that differ by rounding alone become equal, and what puts them in order sees a tie. Two values on different
-    sides of an edge between two such numbers still come apart: with an error of e (relative) a value does so with a
+    Values that differ by rounding alone become equal, so that sorting treats them as a tie. Two values on different
+    sides of an edge between two such numbers still differ: with a relative error of e, this happens to a value with a
     probability of about e 2^KEPT_BITS. The edges are halfway between short binary fractions, so that whole numbers and
     simple fractions, which circuits produce often, are far from them. The order of the values is never reversed.
     """

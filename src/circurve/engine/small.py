@@ -1,7 +1,7 @@
 """A few rows at a time on a CPU: the upward pass in numpy, whose operations start several times faster than torch's.
 
-One row leaves next to no work for each operation, so that its cost is the number of operations times what each takes to
-start. Everything that depends on the parameters alone is therefore made once: tables of the inputs by state, weights as
+With one row, each operation has almost no work, so that the cost is the number of operations times the overhead of
+each. Everything that depends on the parameters alone is therefore made once: tables of the inputs by state, weights as
 arrays that share memory with the parameters, and the rows that each layer reads.
 
 The sums are those of `reference.upward`: with m_n the largest log-value among the children of a group,

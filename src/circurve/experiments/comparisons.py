@@ -113,7 +113,7 @@ LARGE, SMALL = ("nltcs", "plants", "baudio"), ("dna", "bbc")
 """The data sets that claims are judged on: those with many training rows and those with few."""
 
 KEPT, CLEAR, CLOSE = 0.05, 0.5, 0.1
-"""Nats: no loss to speak of, a clear gain, near the paper."""
+"""Nats: a negligible loss, a clear gain, close to the paper."""
 
 LABELS = ("vanilla", "global", "gated")
 SHARES = (0.25, 0.5, 1.0)

@@ -46,7 +46,7 @@ class FigureSpec:
     """The trained runs it needs; None if it trains by itself."""
 
     data: Callable[[ReproduceOptions, list[RunRecord], Progress], Record]
-    """From the options, the records of the study and a function that is told of progress, to plain values ready for
+    """From the options, the records of the study and a function that reports progress, to plain values ready for
     JSON: all that is drawn, and `notes`, sentences about what was measured."""
 
     draw: Callable[[Record], Figure]
@@ -95,7 +95,7 @@ def training_data(options: ReproduceOptions, records: list[RunRecord], progress:
 
 
 def _scores_note(chosen: Chosen, starts: bool) -> str:
-    """What the epoch that counts came to; `starts`: say from where, where there was a choice."""
+    """The scores of the epoch that counts; `starts`: with the start, if there was a choice."""
     parts = [] if chosen.method["mu"] is None else [f"mu {chosen.method['mu']:g}"]
     parts += [f"{chosen.method['init']} start"] if starts else []
     setting = f" ({', '.join(parts)})" if parts else ""

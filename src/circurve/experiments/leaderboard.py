@@ -190,10 +190,19 @@ def _ensemble_options(recipe: RecordRecipe, single: UnitsChoice, seed: int) -> E
     return EnsembleOptions(
         members=recipe.members,
         units=recipe.units_of_members(single.units),
-        pseudocounts=recipe.member_pseudocounts,
+        pseudocounts=_best_pseudocounts(single, recipe.member_pseudocounts),
         boosted=recipe.boosted,
         seed=seed,
     )
+
+
+def _best_pseudocounts(single: UnitsChoice, count: int) -> tuple[float, ...]:
+    """The pseudocounts of the best single circuits by validation likelihood, of any size; the best one first."""
+    best: dict[float, float] = {}
+    for result in (result for tried in single.path for result in tried.results if not result.failed):
+        pseudocount, found = result.run.method.pseudocount, result.valid_ll
+        best[pseudocount] = max(best.get(pseudocount, -math.inf), -math.inf if found is None else found)
+    return tuple(sorted(best, key=lambda pseudocount: -best[pseudocount])[:count])
 
 
 def _pool(single: UnitsChoice, first: int) -> list[Candidate]:

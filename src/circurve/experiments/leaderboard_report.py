@@ -106,14 +106,15 @@ def _protocol(recipe: Record) -> str:
     chosen = f" and {multiples} times the chosen number" if multiples else ""
     grown = f", {recipe['boosted']} of them grown on weighted rows" if recipe["boosted"] else ""
     pool = "; all single circuits are candidates too" if recipe["pool_singles"] else ""
+    best = recipe["member_pseudocounts"]
+    pseudocounts = "the best of these pseudocounts" if best == 1 else f"the best {best} of these pseudocounts"
     patience = f"an end after {recipe['patience']} epochs without gain; " if recipe["patience"] else ""
     return (
         f"Protocol record: single circuits of {units} units with pseudocounts of "
         f"{_listed(recipe['pseudocounts'])}, until two sizes in a row are worse; {recipe['members']} members of "
-        f"{_listed(recipe['member_units'])} units{chosen} with pseudocounts of "
-        f"{_listed(recipe['member_pseudocounts'])}, on trees of resampled rows{grown}{pool}; {patience}joint "
-        f"training for at most {joint['epochs']} epochs, step {joint['step']}, batches of "
-        f"{joint['batch_size'] or 'all rows'}."
+        f"{_listed(recipe['member_units'])} units{chosen}, with {pseudocounts}, "
+        f"on trees of resampled rows{grown}{pool}; {patience}joint training for at most "
+        f"{joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
     )
 
 
@@ -196,7 +197,7 @@ def _ensembles(lines: Sequence[Line]) -> str:
     above = [name for name, gain in gains.items() if gain > TIE_MARGIN]
     return (
         f"An ensemble is better than the best single circuit on {len(above)} of {len(lines)} data sets: "
-        f"{_mean(gains):+.2f} nats in the mean, {_extremes(gains)}."
+        f"{_mean(gains):+.2f} nats on average, {_extremes(gains)}."
     )
 
 
@@ -207,7 +208,7 @@ def _joint(lines: Sequence[Line]) -> str:
     runs = sum(len(line.records) for line in lines)
     return (
         f"Joint training of the whole mixture makes it better on {len(above)} of {len(lines)} data sets: "
-        f"{_mean(gains):+.2f} nats in the mean, {_extremes(gains)}. Validation prefers the mixture after joint "
+        f"{_mean(gains):+.2f} nats on average, {_extremes(gains)}. Validation prefers the mixture after joint "
         f"training in {chosen} of {runs} runs."
     )
 
@@ -216,9 +217,9 @@ def _units(lines: Sequence[Line]) -> str:
     chosen = {line.dataset: line.spread("single", "units").mean for line in lines}
     few, many = min(chosen, key=lambda name: chosen[name]), max(chosen, key=lambda name: chosen[name])
     if few == many:
-        return f"The best single circuit has {chosen[few]:g} units in the mean over seeds."
+        return f"The best single circuit has {chosen[few]:g} units on average over seeds."
     return (
-        f"The best number of units of a single circuit depends on the data: in the mean over seeds from "
+        f"The best number of units of a single circuit depends on the data: on average over seeds from "
         f"{chosen[few]:.4g} ({few}) to {chosen[many]:.4g} ({many})."
     )
 

@@ -1,4 +1,4 @@
-"""`reproduce`: from the name of a table or figure to its files, with all the training that takes, and back again."""
+"""`reproduce`: from the name of a table or figure to its files, with all training it needs; and reading them back."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class FigureOutput:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What came of a reproduction."""
+    """The results of a reproduction."""
 
     reports: list[Report] = field(default_factory=list)
     figures: list[FigureOutput] = field(default_factory=list)
@@ -281,9 +281,9 @@ def _figure(name: str, work: _Work) -> tuple[FigureOutput, dict[str, bytes]]:
 
 
 def records_of(study: Study, records: Iterable[RunRecord]) -> list[RunRecord]:
-    """The records of a study under its own labels, in the order of its settings; those it lacks are just not there.
+    """The records of a study under its own labels, in the order of its settings; missing ones are left out.
 
-    They are found among others by what they say of themselves: no data are needed for that.
+    They are found by the fields of the records themselves: no data are needed for that.
     """
     labels: dict[str, list[str]] = {}
     for setting in study.settings:

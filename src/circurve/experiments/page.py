@@ -6,45 +6,35 @@ Nothing is typed in by hand: every verdict is computed from records.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-
 from circurve.experiments import claims
-from circurve.experiments.claim import TERMS, Check, Claim, best_of, rows_with, settings_in_words, signed
-from circurve.experiments.claims import PENALTIES
+from circurve.experiments.advice import WITHOUT_SMOOTHING, advice, both_structures, study_lines, study_summary
+from circurve.experiments.claim import TERMS, Check, Claim, settings_in_words
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
 from circurve.experiments.records import Record
 from circurve.experiments.spec import PROTOCOLS
-from circurve.experiments.studies import BY_VALIDATION
-from circurve.experiments.study_report import SIGNIFICANT, STUDIES
-from circurve.experiments.summary import TIE, Rows, paired
-from circurve.experiments.table import Cell, Number, Report, Table, as_markdown, folded, markdown_table
-from circurve.experiments.tables_beyond import SMOOTHED
+from circurve.experiments.table import Table, as_markdown, folded, markdown_table
 
 __all__ = [
     "CLAIMS",
     "PAPER_AUTHORS",
     "PAPER_TITLE",
-    "StudyLine",
-    "both_structures",
     "check_claims",
     "load_shelves",
     "opening",
     "reproduction_page",
-    "study_lines",
 ]
 
 SHARPNESS_FALLS = "sharpness falls under global and under gated."
 OVERFITTING_FALLS = "the degree of overfitting falls under global and under gated, with all training rows."
 
-UNSMOOTHED, BEST = ("paper", "paper-own"), ("best",)
-LAST = (*UNSMOOTHED, "smoothed")
+BEST = ("best",)
+LAST = (*WITHOUT_SMOOTHING, "smoothed")
 ALL = (*LAST, *BEST)
 
 FIT, PENALTY_EFFECTS, ANATOMY = "Fit", "What the penalties do", "Where the trace is"
@@ -64,7 +54,9 @@ class ListedClaim:
 
 
 CLAIMS = (
-    ListedClaim(FIT, "vanilla reaches the paper's scores on the large data sets", claims.vanilla_matches, UNSMOOTHED),
+    ListedClaim(
+        FIT, "vanilla reaches the paper's scores on the large data sets", claims.vanilla_matches, WITHOUT_SMOOTHING
+    ),
     ListedClaim(
         FIT,
         "the method that validation chooses scores at least as well as every method of the paper",
@@ -101,7 +93,7 @@ CLAIMS = (
         FIT,
         "vanilla, stopped early, scores at least as well as every method at its last epoch",
         claims.early_stopping_wins,
-        UNSMOOTHED,
+        WITHOUT_SMOOTHING,
     ),
     ListedClaim(
         FIT, "a penalty scores better than vanilla with the best pseudocount", claims.penalties_beat_smoothing, ALL
@@ -154,7 +146,6 @@ PAPER_TITLE = "A Compositional Theory of Curvature in Probabilistic Circuits"
 PAPER_AUTHORS = (
     "Hrithik Suresh, Sahil Sidheekh, Shelar Parth Vijay, Yasir Z, Sriraam Natarajan and Narayanan Chatapuram Krishnan"
 )
-WITHOUT, WITH = ("paper", "paper-own"), ("smoothed",)
 SHORT = {True: "yes", False: "no", None: "in part"}
 KINDS = (
     "Holds",
@@ -175,12 +166,27 @@ def opening(claims: Sequence[Claim], shelves: Mapping[str, Shelf]) -> str:
     for line, found in by_line.items():
         verdicts = {protocol: claim.holds for protocol, claim in found.items()}
         kinds[kind_of(verdicts)].append(f"- {line[0].upper()}{line[1:]}{_told(verdicts)}")
-    parts = ["## Findings", TERMS, settings_in_words(shelves)]
+    summary = [_counts(kinds), study_summary(study_lines(shelves))]
+    numbered = "\n".join(f"{n}. {sentence}" for n, sentence in enumerate(filter(None, summary), 1))
+    parts = ["## Findings", numbered]
+    recommended = advice(shelves)
+    parts += ["**What we recommend**", "\n".join(f"- {line}" for line in recommended)] if recommended else []
+    parts += ["**What the words mean**", TERMS, settings_in_words(shelves)]
     for kind, lines in kinds.items():
         parts += [f"**{kind}**", "\n".join(lines)] if lines else []
-    advice = _advice(shelves)
-    parts += ["**What we recommend**", "\n".join(f"- {line}" for line in advice)] if advice else []
     return "\n\n".join(filter(None, [*parts, _details(claims)]))
+
+
+def _counts(kinds: Mapping[str, Sequence[str]]) -> str:
+    """How many claims hold, in part or not at all, in one sentence; empty without claims."""
+    total = sum(map(len, kinds.values()))
+    if not total:
+        return ""
+    holds, fails = len(kinds["Holds"]), len(kinds["Does not hold"])
+    return (
+        f"Of {total} claims that we checked, {holds} hold in all settings that we tried, {total - holds - fails} hold "
+        f"in part or in some settings only, and {fails} do not hold."
+    )
 
 
 def kind_of(verdicts: Mapping[str, bool | None]) -> str:
@@ -191,7 +197,7 @@ def kind_of(verdicts: Mapping[str, bool | None]) -> str:
     if values == {False}:
         return "Does not hold"
     plain, smoothed, best = (
-        [verdicts[name] for name in names if name in verdicts] for names in (WITHOUT, WITH, ("best",))
+        [verdicts[name] for name in names if name in verdicts] for names in (WITHOUT_SMOOTHING, ("smoothed",), BEST)
     )
     if plain and smoothed and all(plain) and not any(smoothed):
         return "Holds only without smoothing"
@@ -216,136 +222,6 @@ def _details(claims: Sequence[Claim]) -> str:
         table = Table(("claim", "verdict", "numbers"), rows, text_columns=(0, 1, 2))
         parts += [f"**{group}**", markdown_table(table)]
     return "\n\n".join([*parts, "</details>"])
-
-
-def _advice(shelves: Mapping[str, Shelf]) -> list[str]:
-    found: list[str] = []
-    if "best" in shelves:
-        rows = rows_with(shelves["best"], "table-d", SMOOTHED, *PENALTIES)
-        gaps = {n: paired(row[best_of(row, PENALTIES)], row[SMOOTHED]).mean for n, row in rows.items()}
-        if gaps:
-            told = ", ".join(f"{name} {signed(gap)}" for name, gap in gaps.items())
-            found.append(
-                f"Before you try a penalty, choose the epoch and a small pseudocount by validation. With both, the "
-                f"better of global and gated minus plain EM is: {told} (protocol `best`, Table D)."
-            )
-    for protocol in WITHOUT:
-        if protocol in shelves:
-            found += _stopping(rows_with(shelves[protocol], "table-b", "vanilla", "gated"), protocol)
-            break
-    structures = _structure_advice(shelves)
-    helps = [f"Try a curvature penalty in this case. {o.text()}." for o in study_lines(shelves).values() if o.helps]
-    return [*found, *structures, *helps]
-
-
-def _stopping(rows: Rows, protocol: str) -> list[str]:
-    gaps = {}
-    for name, row in rows.items():
-        stopped = float(np.mean([record["best"]["test_ll"] for record in row["vanilla"].records]))
-        gaps[name] = stopped - max(row[label].mean() for label in row)
-    if not gaps:
-        return []
-    told = ", ".join(f"{name} {signed(gap)}" for name, gap in gaps.items())
-    return [
-        f"If you train without smoothing, stop by validation. Plain EM at its best epoch, minus the best method at "
-        f"its last epoch: {told} (protocol `{protocol}`)."
-    ]
-
-
-def _structure_advice(shelves: Mapping[str, Shelf]) -> list[str]:
-    lines = _structure_lines(shelves)
-    if not lines:
-        return []
-    better = [name for name, line in lines.items() if line["gap"] > TIE]
-    nodes = float(np.mean([line["nodes shared"] / line["nodes own"] for line in lines.values()]))
-    return [
-        f"Circuits in which leaves share the hidden variable of their parent need {1 - nodes:.0%} fewer sum nodes on "
-        f"average, and score better on {', '.join(better) or 'none'} of {', '.join(lines)} (vanilla, by more than "
-        f"{TIE:g} nats)."
-    ]
-
-
-def _structure_lines(shelves: Mapping[str, Shelf]) -> dict[str, dict[str, float]]:
-    """Data set -> vanilla and gated of both structures, and how many sum nodes each has."""
-    if not {"paper", "paper-own"} <= shelves.keys():
-        return {}
-    shared, own = (rows_with(shelves[name], "table-b", "vanilla", "gated") for name in ("paper", "paper-own"))
-    lines = {}
-    for name in shared:
-        if name in own:
-            parts = {"shared": shared[name], "own": own[name]}
-            line = {f"vanilla {kind}": row["vanilla"].mean() for kind, row in parts.items()}
-            line |= {f"gated {kind}": paired(row["gated"], row["vanilla"]).mean for kind, row in parts.items()}
-            for kind, row in parts.items():
-                counts = [found.get("sum_nodes", math.nan) for found in row["vanilla"].curvatures()]
-                line[f"nodes {kind}"] = float(np.mean(counts)) if counts else math.nan
-            lines[name] = line | {"gap": line["vanilla shared"] - line["vanilla own"]}
-    return lines
-
-
-def both_structures(shelves: Mapping[str, Shelf]) -> str:
-    """A table of both structures by the paper's protocol; nothing unless both were run."""
-    lines = _structure_lines(shelves)
-    if not lines:
-        return ""
-    rows: list[tuple[Cell, ...]] = []
-    for name, line in lines.items():
-        scores = [
-            Number(line["vanilla shared"]),
-            Number(line["vanilla own"]),
-            Number(line["gap"], None, 3, signed=True),
-        ]
-        gaps = [Number(line[f"gated {kind}"], None, 3, signed=True) for kind in ("shared", "own")]
-        nodes = [Number(line[f"nodes {kind}"], None, 0) for kind in ("shared", "own")]
-        rows.append((name, *scores, *gaps, *nodes))
-    heads = (
-        *("data set", "vanilla,\nshared leaves", "vanilla,\nown latents", "shared\n- own"),
-        *("gated - vanilla,\nshared", "gated - vanilla,\nown", "sum nodes,\nshared", "sum nodes,\nown"),
-    )
-    return f"## Both structures\n\n{markdown_table(Table(heads, tuple(rows)))}"
-
-
-@dataclass(frozen=True)
-class StudyLine:
-    """The outcome of a study."""
-
-    title: str
-    counts: Mapping[str, tuple[int, int, int]]
-    """Method or rule -> clear gains, clear losses, and of how many cases."""
-
-    @property
-    def helps(self) -> bool:
-        """Whether some method, or some rule by the trace, has more clear gains than losses."""
-        return any(gains > losses for label, (gains, losses, _) in self.counts.items() if label != BY_VALIDATION)
-
-    def text(self) -> str:
-        """`Scarce data: global 1 clear gain, 2 losses of 10; gated ...`."""
-        told = []
-        for label, (gains, losses, cases) in self.counts.items():
-            ends = ("" if gains == 1 else "s", "" if losses == 1 else "es")
-            told.append(f"{label} {gains} clear gain{ends[0]}, {losses} loss{ends[1]} of {cases}")
-        return f"{self.title[0].upper()}{self.title[1:]}: {'; '.join(told)}"
-
-
-def study_lines(shelves: Mapping[str, Shelf]) -> dict[str, StudyLine]:
-    """Study -> its outcome; {} if none was run."""
-    found = {}
-    for shelf in shelves.values():
-        for name in STUDIES:
-            report = shelf.report(name)
-            if report is not None:
-                found[name] = _study_line(report)
-    return found
-
-
-def _study_line(report: Report) -> StudyLine:
-    counts = {}
-    for label in dict.fromkeys(value["label"] for value in report.values if value["minus_base"] is not None):
-        of = [v for v in report.values if v["label"] == label and v["minus_base"] is not None]
-        clear = [v["minus_base"] for v in of if v["p_value"] is not None and v["p_value"] < SIGNIFICANT]
-        gains, losses = (sum(sign * gap > TIE for gap in clear) for sign in (1, -1))
-        counts[label] = (gains, losses, len(of))
-    return StudyLine(report.title.removeprefix("Study: "), counts)
 
 
 INTRODUCTION = f"""# Reproduction

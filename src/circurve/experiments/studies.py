@@ -1,4 +1,5 @@
-"""Studies of where curvature helps after fair tuning: smoothing for all, epoch by validation, as many candidates each.
+"""Studies of where curvature helps after fair tuning: every method is smoothed, stopped by validation, and has the same
+number of candidates.
 
 Each part is a study of its own. Those about weights, ensembles, noise in test rows and stopping look at the same runs.
 

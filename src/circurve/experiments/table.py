@@ -200,6 +200,6 @@ def _escaped(text: str) -> str:
 
 
 def folded(notes: Sequence[str]) -> str:
-    """How numbers came about, there for those who ask."""
+    """How the numbers were made, folded away."""
     lines = "\n".join(f"- {note}" for note in notes)
     return f"<details><summary>How these numbers came about</summary>\n\n{lines}\n\n</details>"

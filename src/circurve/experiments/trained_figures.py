@@ -8,8 +8,8 @@ standard deviation log(v) / 2 for each Gaussian input. A point represents the pa
 
     theta_nc = s_nc^2 / sum_c' s_nc'^2,    m,    v = exp(2 log sd),
 
-so that every point is a valid circuit. The square root keeps weights that die out from running off to infinity, as
-their logarithms would.
+so that every point is a valid circuit. Logarithms of weights would go to minus infinity where a weight goes to zero;
+square roots do not.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def landscape_data(options: ReproduceOptions, records: list[RunRecord], progress
     """Train, find the plane, and evaluate it on a grid: a few seconds.
 
     The example has settings of its own; of the options only seeds, device and `quick` count. The first seed is drawn,
-    and `notes` say what all of them came to.
+    and `notes` have the results of all of them.
     """
     data = noisy_triangle()
     assert data.test is not None
@@ -255,7 +255,7 @@ def _train_paths(
 
 
 def _grid(places: Array, points: int) -> tuple[Array, Array]:
-    """Even steps along both axes, some way beyond all places."""
+    """Even steps along both axes, to some distance beyond all places."""
     low, high = places.min(0), places.max(0)
     room = MARGIN * np.maximum(high - low, 1e-3)
     x, y = (np.linspace(a, b, points) for a, b in zip(low - room, high + room, strict=True))
@@ -315,7 +315,7 @@ class Plane:
 
 @dataclass(frozen=True, eq=False)
 class Surfaces:
-    """What circuits are worth: mean negative log-likelihoods in nats, and the mean trace over the training rows."""
+    """Scores of circuits: mean negative log-likelihoods in nats, and the mean trace over the training rows."""
 
     train_nll: Array  # (N,)
     test_nll: Array

@@ -5,7 +5,7 @@ row i under the best candidate minus that under plain EM, and w_i its weight,
 
     mean = sum_i w_i d_i / W,    SE^2 = sum_i w_i^2 (d_i - mean)^2 / W^2,    W = sum_i w_i,
 
-they tie if mean <= SE. The rows are the same for both, so that what makes a row improbable under either cancels.
+they tie if mean <= SE. Both models score the same rows, so what makes a row improbable under both of them cancels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def candidates(run: Run) -> list[Run]:
     chosen: list[Method] = [replace(method, mu=mu) for mu in grid.values] if isinstance(grid, Grid) else [method]
     if isinstance(method, Gated) and method.gate == "auto":
         gates = [gate for name, gate in GATES.items() if name != "ones"]
-        gated = [(m, gates[:1] if m.mu == 0 else gates) for m in chosen if isinstance(m, Gated)]  # 0 has no use for one
+        gated = [(m, gates[:1] if m.mu == 0 else gates) for m in chosen if isinstance(m, Gated)]  # mu 0: none
         chosen = [replace(m, gate=gate) for m, some in gated for gate in some]
     return [replace(run, method=m) for m in chosen]
 

@@ -1,6 +1,6 @@
-"""A member grown for a mixture that is there: EM for one more component with all others fixed.
+"""One more member for an existing mixture: EM for the new component with all others fixed.
 
-Given a mixture p, a new member q with share a is the best for rows of weights c_n where
+Given a mixture p, the best new member q with share a, for rows of weights c_n, is the one where
 
     L(a, q) = sum_n c_n log((1 - a) p(x_n) + a q(x_n))
 
@@ -11,9 +11,9 @@ is largest. EM for a and q alone, p fixed, alternates
 
 and raises L in every round. The middle step is the training of a circuit on rows of weights c_n h_n. The first h needs
 a q: one that gives every row the same probability, the geometric mean of p over the rows. Rows that the mixture
-explains worse than on average then have the larger weights, and none of them can take all of it, as it could with the
+explains worse than average then get larger weights, but no single row can get almost all the weight. It could with the
 functional gradient c_n / p(x_n), to which h is proportional for a -> 0. The weights of all members together are found
-by held-out rows afterwards, so that `a` is only needed within.
+on held-out rows afterwards, so `a` is not returned.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _fit(circuit: object, plan: Plan, rows: Rows, start: Model | None = None) ->
 def _weighted(rows: Rows, factors: dict[str, Floats]) -> Rows:
     """The rows with their weights times a factor, (N,) each, scaled to the mean weight that they had.
 
-    Without the scale, a pseudocount would weigh the more, the fewer rows are the member's.
+    Without this scale, a pseudocount would have more effect on a member that explains fewer rows.
     """
     parts = {"train": rows.train, "valid": rows.valid}
     made = {}

@@ -48,7 +48,7 @@ NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
 
 
 def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[[], Facts]) -> None:
-    """Make a folder that of this training; refuse one that belongs to another. None is no folder: nothing happens.
+    """Reserve a folder for this training; an error if it belongs to another training. None does nothing.
 
     For trainings of several parts, whose checkpoints are in subfolders.
     """
@@ -58,7 +58,7 @@ def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[
 
 @contextmanager
 def open_checkpoints(settings: Settings, facts: Facts) -> Iterator[Checkpoints | None]:
-    """The checkpoints of one training of a fleet, whose folder is its own until it ends; None where none are asked for.
+    """The checkpoints of one training of a fleet, with its folder locked until it ends; None if none are asked for.
 
     OptionError if another training is using the folder.
     """
@@ -73,7 +73,7 @@ def open_checkpoints(settings: Settings, facts: Facts) -> Iterator[Checkpoints |
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Two trainings in one folder would take each other's states for their own."""
+    """Lock the folder: two trainings in one folder would load each other's states."""
     _make(folder)
     try:
         number = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
@@ -148,7 +148,7 @@ def _read_facts(folder: Path) -> Facts | None:
 
 
 class Checkpoints:
-    """The states of one training in a folder that is its own."""
+    """The states of one training, in a folder that no other training uses."""
 
     def __init__(self, folder: Path, every: Every) -> None:
         self.folder, self.every = folder, every

@@ -17,7 +17,7 @@ __all__ = ["broken_parameter", "broken_scores", "broken_steps", "finite_runs", "
 
 
 def finite_runs(params: Params) -> Tensor:  # (R,) boolean
-    """Whether all parameters of each run are finite: least and largest of each tensor, which NaN carries through.
+    """Whether all parameters of each run are finite. The minimum and maximum of a tensor are NaN if any entry is.
 
     Answered on the device, without a synchronisation.
     """

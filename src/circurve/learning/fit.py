@@ -36,7 +36,7 @@ __all__ = ["fit", "fit_fleet"]
 
 
 class FleetOptions(TrainingOptions, total=False):
-    """All keywords of `fit_fleet`, for `fit`, which hands them on."""
+    """All keywords of `fit_fleet`; `fit` passes them on."""
 
     valid: Any
     test: Any

@@ -1,12 +1,13 @@
 """The steps of an epoch on a GPU: one EM step recorded as a CUDA graph and replayed for every batch.
 
 A recorded step reads everything that changes from tensors: which batch is next, its rows, step sizes and mu of all
-runs. It ends with the next parameters in place, so an epoch is a row of replays that the host does not wait for.
+runs. It writes the next parameters in place, so an epoch is a sequence of replays that the host does not wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ class GraphSteps:
         self.states = self._states(train) if not engine.blueprint.written else None
         self.chunk = chunk_size(backend, backward=True, memory_budget=memory_budget)
         self.records = backend.records and all(is_ours(gated.gate) for gated in plan.gated)
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graphs: list[torch.cuda.CUDAGraph] = []
         self.shape: tuple[int, ...] = ()
         self.tried = False
         self.bounds: tuple[int, ...] = ()
@@ -81,10 +82,7 @@ class GraphSteps:
         self.totals.zero_()
         self.traces.zero_()
         for _ in range(len(batches)):
-            if self.graph is None:
-                self._step()
-            else:
-                self.graph.replay()
+            self._next()
         if self.plan.request.curvature:
             torch.sum(self.traces, -1, out=self.totals[4])
         return Totals(self.totals.clone())
@@ -94,7 +92,7 @@ class GraphSteps:
         device = self.engine.device
         rows = self._rows(batches)
         if rows.shape != self.shape:
-            self.shape, self.graph, self.tried = tuple(rows.shape), None, False
+            self.shape, self.graphs, self.tried = tuple(rows.shape), [], False
             self.rows = torch.empty_like(rows, memory_format=torch.contiguous_format)
             self.number = torch.zeros(1, dtype=torch.int64, device=device)
             self.alphas = torch.zeros(len(batches), self.engine.runs, dtype=torch.float64, device=device)
@@ -115,23 +113,41 @@ class GraphSteps:
 
     def _rows(self, batches: Batches) -> Tensor:  # (steps, R or 1, N), -1 for padding
         device = self.engine.device
-        if batches.orders is None:
-            return torch.arange(len(self.train), device=device).expand(1, 1, -1)
         if self.bounds != batches.bounds:
             self.bounds = batches.bounds
-            starts = torch.tensor(batches.bounds[:-1])[:, None]
-            stops = torch.tensor(batches.bounds[1:])[:, None]
-            place = starts + torch.arange(int((stops - starts).max()))
-            self.places = torch.where(place < stops, place, -1).to(device)  # (steps, N)
+            starts, stops = torch.tensor([self._share(*bounds) for bounds in pairwise(batches.bounds)]).T[..., None]
+            place = starts + torch.arange(max(1, int((stops - starts).max())))
+            place = torch.where(place < stops, place, -1)  # (steps, N)
+            self.in_order = torch.equal(place.flatten(), torch.arange(batches.bounds[-1]))
+            self.places = place.to(device)
         steps, width = self.places.shape
+        if batches.orders is None:
+            return self.places[None]
         orders = batches.orders.to(device)
-        if batches.bounds[-1] == steps * width:  # all of one size
+        if self.in_order:  # all rows, in batches of one size
             return orders[:, : steps * width].view(-1, steps, width).transpose(0, 1)
         orders = torch.nn.functional.pad(orders, (0, 1), value=-1)  # place -1 is the padding
         return orders[:, self.places.flatten()].view(-1, steps, width).transpose(0, 1)
 
+    def _share(self, start: int, stop: int) -> tuple[int, int]:
+        """The samples of a batch that this process takes: all of them."""
+        return start, stop
+
+    def _next(self) -> None:
+        """The step of the next batch."""
+        for piece in self._launches():
+            piece()
+
+    def _launches(self) -> Sequence[Callable[[], None]]:
+        """What a step consists of: replays, where it is recorded."""
+        return [graph.replay for graph in self.graphs] or self._pieces()
+
+    def _pieces(self) -> Sequence[Callable[[], None]]:
+        """What is recorded, each as a graph of its own."""
+        return (self._step,)
+
     def _try_out(self) -> None:
-        """Run the step once and take it back: kernels are compiled, memory is there. Then record it.
+        """Run the step once and undo it, so that kernels are compiled and memory is allocated. Then record it.
 
         Where memory is short, the batch is cut into smaller chunks.
         """
@@ -160,19 +176,11 @@ class GraphSteps:
             self.chunk = halve(self.backend, min(self.chunk, self.rows.shape[2]))
 
     def _first_step(self) -> None:
-        device = self.engine.device
         if not self.records:
-            self._step()
+            self._pieces()[0]()  # where memory can be short
             return
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            self._step()
-        torch.cuda.current_stream(device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._step()
-        self.graph = graph
+        on_a_stream_of_its_own(self.engine.device, self._step)
+        self.graphs = [recorded(piece) for piece in self._pieces()]
 
     def _rehearse(self) -> None:
         """All that a training launches, to compile it: a step, which moves on to the next batch, and the scores."""
@@ -181,15 +189,18 @@ class GraphSteps:
             self.scorer.rehearse(self.params, table)
 
     def _step(self) -> None:
+        self._m_step(self._e_step(self.totals))
+
+    def _e_step(self, running: Tensor | None) -> FusedSums:
+        """The sums of the next batch; running: where to add up the totals of an epoch as well."""
         self.engine.tabulate()
-        sums = FusedSums(self.engine, self.plan.request, self.totals)
+        sums = FusedSums(self.engine, self.plan.request, running)
         width = self.rows.shape[2]
         for start in range(0, width, self.chunk):
-            self._e_step(sums, start, min(start + self.chunk, width))
-        self._m_step(sums)
-        self.number += 1
+            self._add_chunk(sums, start, min(start + self.chunk, width))
+        return sums
 
-    def _e_step(self, sums: FusedSums, start: int, stop: int) -> None:
+    def _add_chunk(self, sums: FusedSums, start: int, stop: int) -> None:
         """Samples `start` to `stop` of the batch."""
         engine, train = self.engine, self.train
         engine.reserve(stop - start, backward=True)
@@ -211,6 +222,7 @@ class GraphSteps:
         sums.add(states, labels, batch)
 
     def _m_step(self, sums: FusedSums) -> None:
+        """Move all parameters, and go on to the next batch."""
         engine = self.engine
         layers = engine.packing.layers
         edges = (layers(found) if found else None for found in (sums.ratio, sums.squared))
@@ -221,6 +233,7 @@ class GraphSteps:
                 self.traces += sums.units[:, 2]
         self._move_weights(sums, gates)
         engine.join()
+        self.number += 1
 
     def _move_weights(self, sums: FusedSums, gates: Tensor) -> None:
         """Move the packed weights; gates: (R, M). Runs of an exact form have a kernel of their own."""
@@ -275,3 +288,26 @@ class GraphSteps:
         if train.observed is not None:
             states = torch.where(train.observed, states, self.engine.blueprint.states).to(torch.int8)
         return states.contiguous()
+
+
+def on_a_stream_of_its_own(device: torch.device, work: Callable[[], None]) -> None:
+    """What must be done once before it can be recorded."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.current_stream(device).wait_stream(stream)
+
+
+def recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """What `work` launches, as a CUDA graph."""
+    graph = torch.cuda.CUDAGraph()
+    # other threads may use the GPU meanwhile: that of a process group asks whether its work is done
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            work()
+    except RuntimeError as error:  # the end of a recording that broke off fails, too, and would hide why it did
+        if isinstance(error.__context__, torch.OutOfMemoryError):
+            raise error.__context__ from None
+        raise
+    return graph

@@ -178,7 +178,7 @@ class FleetResult(Sequence[FitResult]):
     ) -> Ensemble:
         """The mixture of the runs as one model (`.model`), with a report of what each member adds.
 
-        valid: Rows that no run was trained on, as `fit_fleet` takes them. The rows by which the runs stopped will do;
+        valid: Rows that no run was trained on, as `fit_fleet` takes them. The validation rows of the runs can be used;
         the training rows are refused.
         weights: "em" gives the largest likelihood of these rows (a convex problem); "stacked" the same shrunk towards
         equal weights by as much as 5-fold cross-validation of these rows prefers, for when they are few; "uniform"

@@ -32,8 +32,8 @@ JITTER = 0.1
 """Units that share a row, or a value, still differ by about this much."""
 
 OWN_CHILD_WEIGHT = 0.9
-"""How much of its weight a unit starts by giving to the child unit of its own number. With little of it, the first
-steps mix all rows into units that are alike, and EM takes long to part them again."""
+"""The initial weight of unit k on child unit k. With a small one, the first steps mix all rows and make the units
+alike, and EM takes long to separate them again."""
 
 Column: TypeAlias = NDArray[np.float64]
 
@@ -101,7 +101,7 @@ def _uniform(source: torch.Generator, *shape: int) -> Tensor:
 
 
 def _probability(family: Family, values: Tensor, _: Column, source: torch.Generator) -> Tensor:
-    """0.2 + 0.6 of the share of ones or successes, give or take half of JITTER."""
+    """0.2 + 0.6 of the share of ones or successes, plus or minus half of JITTER."""
     share = values / family.trials if isinstance(family, Binomial) else values
     probability = (1 - SHARE) / 2 + SHARE * share + JITTER / 2 * _uniform(source, *share.shape)
     return probability.clamp_(FLOOR, 1 - FLOOR).unsqueeze(-1)
@@ -125,7 +125,7 @@ def _gaussian(family: Family, values: Tensor, column: Column, source: torch.Gene
 
 
 def _poisson(_: Family, values: Tensor, column: Column, source: torch.Generator) -> Tensor:
-    """0.6 of the value and 0.4 of the column's mean, give or take a tenth."""
+    """0.6 of the value and 0.4 of the column's mean, plus or minus a tenth."""
     mean = float(column.mean()) if column.size else 1.0
     rate = (SHARE * values + (1 - SHARE) * mean) * (1 + JITTER * _uniform(source, len(values)))
     return rate.clamp_min_(FLOOR).unsqueeze(-1)

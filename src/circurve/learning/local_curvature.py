@@ -8,10 +8,10 @@ With t_n(x) = sum_c rho_nc(x)^2, F_n(x) the flow and W the weight of all samples
     geometric       exp(sum F_n log t_n / sum F_n)
     clipped         mean of sum_c (r_nc / max(theta_nc, floor))^2, with r_nc = theta_nc rho_nc the responsibility
 
-An edge that EM has given up has a weight near 1e-12, and ratios of up to 1 / theta in samples that its node hardly
+An edge that EM no longer uses has a weight near 1e-12, and ratios of up to 1 / theta in samples that its node hardly
 explains. How much such a dead edge adds, if its ratio is rho in one of N samples, where the node has flow F:
 
-    mean_trace      rho^2 / N                    without bound but 1 / theta^2
+    mean_trace      rho^2 / N                    bounded only by 1 / theta^2
     mean_ratio      rho^2 / N^2                  the same
     flow_weighted   F rho^2 / sum F              F is about theta where only this edge explains the sample: rho / sum F
     geometric       factor exp(F log(1 + rho^2) / sum F)        1 to rounding where F is about theta

@@ -1,4 +1,4 @@
-"""The EM loop over a fleet: epochs, M-steps, scores, and who stops when. Orchestration only."""
+"""The EM loop over a fleet: epochs, M-steps, scores, and when each run stops. Orchestration only."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Trainer:
     ) -> FleetResult:
         """EM from the given parameters (R = number of runs) until every run has stopped.
 
-        With checkpoints, from the newest one. A break writes another, of the last whole epoch.
+        With checkpoints, it starts from the newest one. If it is interrupted, it writes one of the last complete epoch.
         """
         for place, finite in enumerate(finite_runs(params).tolist()):
             if not finite:

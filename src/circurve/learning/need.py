@@ -15,6 +15,9 @@ __all__ = ["training_need"]
 COPIES = 4
 """Copies of each run's parameters: the current ones, their statistics, the next ones, and those of the best epoch."""
 
+ROUNDED_COPIES = 3
+"""Copies of the weights of wide layers with precision="tf32": two for the steps, one for the scores."""
+
 DRAWN = 8
 """Bytes of a starting parameter, drawn in float64."""
 
@@ -26,7 +29,8 @@ def training_need(program: Program, runs: Sequence[Run], settings: Settings, dat
     """What training these runs takes, without the buffers of a chunk, which are sized by the rest of the memory."""
     starts = len({(run.seed, run.init) for run in runs})
     curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)
-    each = PRECISIONS[settings.precision].itemsize * (COPIES + curved) * len(runs)
+    copies = COPIES + curved + ROUNDED_COPIES * (settings.precision == "tf32")
+    each = PRECISIONS[settings.precision].itemsize * copies * len(runs)
     orders = 0 if settings.batch_size is None else ROW_NUMBER * len({run.seed for run in runs})
     parts = {
         "parameters": program.parameters * (DRAWN * starts + each),

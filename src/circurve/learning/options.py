@@ -24,7 +24,7 @@ PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.
 
 
 def _check_steps(step_size: float | Schedule) -> None:
-    """Refuse a step size outside (0, 1]; of a schedule its ends are checked now, the rest in due course."""
+    """Refuse a step size outside (0, 1]. Of a schedule, the ends are checked now, other values when they are used."""
     for value in (step_size(0.0), step_size(1.0)) if callable(step_size) else (step_size,):
         check_step(value)
 

@@ -2,7 +2,7 @@
 
 All workers have the same data, draw the same batches, and move the same parameters: after one all-reduce for each step
 their statistics are equal to the last bit, and so is everything that follows from them. Statistics travel as float64,
-so that the sum over workers adds no rounding to speak of. Workers share the rows that are scored in the same way.
+so that the sum over workers adds almost no rounding error. Workers share the rows that are scored in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer, log_likelihood_sums
 from circurve.learning.steps import PlainSteps
 
-__all__ = ["ParallelSteps", "check_same_training", "shared_sums", "wait_for_workers", "worker", "workers"]
+__all__ = [
+    "ParallelSteps",
+    "add_up",
+    "check_same_training",
+    "own_part",
+    "shared_sums",
+    "wait_for_workers",
+    "worker",
+    "workers",
+]
 
 Record = TypeVar("Record")
 
@@ -47,21 +56,24 @@ def check_same_training(facts: Mapping[str, str], device: torch.device) -> None:
         return
     names = sorted(facts)
     digests = [hashlib.sha256(json.dumps([name, facts[name]]).encode()).digest()[:7] for name in names]
-    own = torch.tensor([len(names), *(int.from_bytes(digest, "big") for digest in digests)], device=device)
-    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(workers())]
-    _together(lambda: dist.all_gather(counts, own[:1]))
-    if len({int(count) for count in counts}) > 1:
+    if _differ(torch.tensor([len(names)], device=device)).any():
         raise OptionError(
             "the workers of the process group have different arguments: the number of runs or tables differs"
         )
-    found = [torch.zeros_like(own) for _ in range(workers())]
-    _together(lambda: dist.all_gather(found, own))
-    different = [name for place, name in enumerate(names, 1) if len({int(one[place]) for one in found}) > 1]
+    found = _differ(torch.tensor([int.from_bytes(digest, "big") for digest in digests], device=device)).tolist()
+    different = [name for name, differs in zip(names, found, strict=True) if differs]
     if different:
         raise OptionError(
             f"the workers of the process group have different arguments ({', '.join(different[:3])}): "
             "give all of them the same arguments"
         )
+
+
+def _differ(own: Tensor) -> Tensor:  # (n,) int64 -> (n,) bool
+    """Which numbers are not the same for all workers."""
+    largest = torch.cat([own, -own])
+    _together(lambda: dist.all_reduce(largest, dist.ReduceOp.MAX))
+    return largest[: len(own)] != -largest[len(own) :]
 
 
 def wait_for_workers() -> None:
@@ -82,10 +94,21 @@ class ParallelSteps(PlainSteps):
     def _e_step(self, rows: Tensor | None) -> Statistics:
         if rows is None:
             rows = torch.arange(len(self.train), device=self.params.device)[None]  # (1, N)
-        own = rows.tensor_split(workers(), dim=1)[worker()]
+        own = rows[:, slice(*own_part(0, rows.shape[1]))]
         sums = super()._e_step(own if own.shape[1] else rows[:, :1])
         # in a batch of fewer samples than workers, some have no part
         return _added_up(sums if own.shape[1] else _mapped(sums, repeat(None)))
+
+
+def own_part(start: int, stop: int) -> tuple[int, int]:
+    """Where the part of this worker begins and ends, of what all of them share; it can be empty."""
+    first, last = ((stop - start) * number // workers() for number in (worker(), worker() + 1))
+    return start + first, start + last
+
+
+def add_up(sums: Tensor) -> None:
+    """Replace the sums of this worker by those of all of them together, the same bits for each."""
+    _together(lambda: dist.all_reduce(sums))
 
 
 def shared_sums(backend: Backend, params: Params, table: RowSource, chunk: int) -> Tensor:  # (2, R) float64
@@ -95,9 +118,8 @@ def shared_sums(backend: Backend, params: Params, table: RowSource, chunk: int) 
     """
     if isinstance(table, Stream) and table.reader.access == "sequence":
         return log_likelihood_sums(backend, params, table, chunk)
-    start, stop = (len(table) * number // workers() for number in (worker(), worker() + 1))
-    sums = log_likelihood_sums(backend, params, table, chunk, range(start, stop))
-    _together(lambda: dist.all_reduce(sums))
+    sums = log_likelihood_sums(backend, params, table, chunk, range(*own_part(0, len(table))))
+    add_up(sums)
     return sums
 
 
@@ -105,7 +127,7 @@ def _added_up(sums: Statistics) -> Statistics:
     """The sum over all workers, by one all-reduce."""
     tensors = list(_tensors(sums))
     buffer = torch.cat([tensor.double().flatten() for tensor in tensors])
-    _together(lambda: dist.all_reduce(buffer))
+    add_up(buffer)
     parts = torch.split(buffer, [tensor.numel() for tensor in tensors])
     made = (part.view(tensor.shape).to(tensor.dtype) for part, tensor in zip(parts, tensors, strict=True))
     return _mapped(sums, made)
@@ -138,10 +160,15 @@ def _mapped(value: Record, new: Iterator[Tensor | None]) -> Record:
 
 
 def _together(work: Any) -> None:
-    """Something that all workers do; one clear error if another one is gone."""
+    """Runs something that all workers do together; one clear error if another worker has ended."""
     try:
         work()
     except RuntimeError as error:
+        if "No backend type associated with device type" in str(error):
+            raise OptionError(
+                "the process group has no backend for the device of this training: start it with "
+                "init_process_group('cpu:gloo,cuda:nccl'), or train on the device that it has a backend for"
+            ) from error
         raise WorkerError(
             f"worker {worker()} of {workers()} lost the connection to another worker; training stops "
             f"({_first_line(error)})",

@@ -99,7 +99,7 @@ def slots(device: str) -> int:
 def run_on_ray(
     function: Callable[[Any], Result], parts: Sequence[Any], device: str = "cpu"
 ) -> Iterator[tuple[int, Result]]:
-    """`function` of each part as a task; the number of each part with its result, as they come.
+    """`function` of each part as a task; the number of each part with its result, as soon as it is there.
 
     An exception of the function itself is raised here. A part whose worker is lost runs again, MAX_RETRIES times.
     """

@@ -19,7 +19,7 @@ ScoreSums: TypeAlias = Callable[[Backend, Params, RowSource, int], Tensor]
 """(backend, parameters, rows, samples at once) -> the (2, R) sums of `log_likelihood_sums` over all rows."""
 
 MAX_REHEARSED = 8192
-"""More rows have the same kernels."""
+"""Rows that are scored to compile kernels: more rows would need no other kernels."""
 
 
 def log_likelihood_sums(

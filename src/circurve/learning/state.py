@@ -1,4 +1,4 @@
-"""The state of a training between two epochs as one record, and the same as named arrays and plain values.
+"""The state of a training between two epochs: as one record, and as named arrays and plain values for a file.
 
 `to_arrays` and `from_arrays` are the only two functions that know what of a training is stored. What they leave out
 (kernels, graphs, buffers) is made again from the record, with the same results to the last bit: that needs the

@@ -96,7 +96,7 @@ class Steps(Protocol):
     """For scores between epochs, which do not disturb the steps."""
 
     chunk: int
-    """The most samples at once."""
+    """The largest number of samples computed at once."""
 
     @property
     def backend(self) -> Backend:

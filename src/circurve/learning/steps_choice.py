@@ -9,6 +9,7 @@ from circurve.engine import Backend, Params
 from circurve.engine.cuda import Fused
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.parallel import ParallelSteps, shared_sums, workers
+from circurve.learning.parallel_graph_steps import ParallelGraphSteps
 from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
 from circurve.learning.steps import PlainSteps, Steps
@@ -28,11 +29,11 @@ def steps_for(
 
     scored: what will be scored, after each epoch or in the end.
     """
-    if workers() > 1:
-        return ParallelSteps(backend, plan, train, params, memory_budget)
+    alone = workers() == 1
     if isinstance(backend, Fused) and isinstance(train, Table):
-        return GraphSteps(backend, plan, train, params, memory_budget, scored)
-    return PlainSteps(backend, plan, train, params, memory_budget)
+        record = GraphSteps if alone else ParallelGraphSteps
+        return record(backend, plan, train, params, memory_budget, scored)
+    return (PlainSteps if alone else ParallelSteps)(backend, plan, train, params, memory_budget)
 
 
 def scorer_for(backend: Backend, memory_budget: int | None, alone: bool) -> Scorer:

@@ -3,7 +3,7 @@
 Circuits of 4, 8, 16, ..., 256 units are trained one size after the other, from the smallest on. After two larger sizes
 in a row that are worse than the best so far, no larger ones are tried: beyond the best size, likelihoods of held-out
 rows fall steadily. The size of the best validation likelihood is taken, not the smallest within a standard error of it:
-`units` is chosen for likelihood, and whoever prefers a small circuit sees the whole path.
+`units` is chosen for likelihood; the path shows all sizes, for users who prefer a smaller circuit.
 """
 
 from __future__ import annotations

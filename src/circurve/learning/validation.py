@@ -31,8 +31,8 @@ FEWEST_ROWS, FEWEST_ROWS_UNASKED = 10, 200
 SEED = 760_218_834
 """Which rows are held out does not depend on the seeds of the runs: all runs are compared on the same rows.
 
-Nor should it depend on the data: rows that were themselves drawn with the seed of the split would be held out by the
-numbers that made them, the smallest ones say. People do not choose this seed.
+It must not be a seed that users choose either: if the rows were generated with the seed of the split, the split would
+depend on their values (it could, for example, hold out the smallest ones).
 """
 
 

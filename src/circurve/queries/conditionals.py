@@ -52,7 +52,7 @@ def _one_after_the_other(first: Evidence, second: Evidence) -> Evidence:
 
 
 def joined(target: Target, first: Evidence, second: Evidence) -> Evidence:
-    """What both say; one may be a single row for all rows of the other. A cell may be in one of them only."""
+    """The evidence of both; one may be a single row for all rows of the other. A cell may be in one of them only."""
     if first.size != second.size and 1 not in (first.size, second.size):
         raise DataError(f"there are {first.size} rows of one kind of evidence and {second.size} of the other")
     rows = max(first.size, second.size)

@@ -35,7 +35,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the rest of its row says of each cell. NaN where a cell is not observed."""
+    """How probable each cell is given the rest of its row, and what to expect. NaN where a cell is not observed."""
 
     log_conditional: Tensor  # log p(x_v | x_-v), (R, N, V) float64; -inf where it is impossible
     mean: Tensor  # E[x_v | x_-v], (R, N, V) float64
@@ -46,7 +46,7 @@ class Explanation:
 
 @torch.no_grad()
 def explain(target: Target, rows: Evidence) -> Explanation:
-    """The probability of each observed cell given the other cells of its row, and what was to be expected in its place.
+    """The probability of each observed cell given the other cells of its row, and the expected value in its place.
 
     Where the rest of a row is impossible too, whatever the cell holds, the values are NaN.
     """
@@ -62,7 +62,7 @@ def explain(target: Target, rows: Evidence) -> Explanation:
 
 
 def _from_flows(target: Target, part: Evidence) -> tuple[Tensor, Tensor]:  # (R, V, 4, N), (R, V, N)
-    """log p(x_v | x_-v), mean, variance and log-tail; and where the flows do not tell."""
+    """log p(x_v | x_-v), mean, variance and log-tail; and the cells where flows are not precise enough."""
     leaves = leaf_values(target, part)
     found = posterior(target, part, leaves)
     shape = (target.runs, target.variables, part.size)

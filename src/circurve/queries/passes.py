@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.engine.memory import chunk_size, within_memory
+from circurve.engine.memory import chunk_size, release_large, within_memory
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.engine.reference import FRESH, DownwardPass, root_flow
 from circurve.errors import DataError
@@ -27,7 +27,7 @@ __all__ = ["Posterior", "chunked", "log_prob", "own_output", "posterior", "requi
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the passes say of N rows."""
+    """The results of both passes for N rows."""
 
     log_evidence: Tensor  # log p(e), (R, N)
     flows: tuple[Tensor, ...]  # F of each input layer, (R, G, K, N)
@@ -71,7 +71,9 @@ def chunked(
         starts = range(0, evidence.size, rows)
         return torch.cat([work(evidence.rows(slice(start, start + rows))) for start in starts], dim=-1)
 
-    return within_memory(backend, max(1, min(size, evidence.size)), run)
+    found = within_memory(backend, max(1, min(size, evidence.size)), run)
+    release_large(backend, evidence.size, backward)
+    return found
 
 
 @torch.no_grad()

@@ -2,12 +2,12 @@
 
     tail(x) = P(p(X) <= p(x)),        X distributed as p(x_v | e).
 
-It is 1 for the most probable value, and at most t with probability t at most: in every column, whatever its unit and
-however many values it has. For columns with finitely many values it is a sum. For others it is a sum over the cells of
-a grid that the input units determine; in each cell the logarithm of the density is assumed to be linear: of a cell of
-mass m with densities a < b at its ends, the part that is at most as dense as p has the mass m (p - a) / (b - a). Masses
-are exact, so only the places where the density crosses p are approximate; the error is about 0.01 of -log tail. Whole
-numbers have cells of their own as far as MAX_POINTS allow, and are exact then.
+It is 1 for the most probable value. The probability that it is t or less is at most t, for every column, whatever its
+unit and however many values it has. For columns with finitely many values it is a sum. For others it is a sum over the
+cells of a grid that the input units determine; in each cell the logarithm of the density is assumed to be linear: of a
+cell of mass m with densities a < b at its ends, the part that is at most as dense as p has mass m (p - a) / (b - a).
+Masses are exact, so only the places where the density crosses p are approximate; the error is about 0.01 of -log tail.
+Each whole number has its own cell if MAX_POINTS allow it, and the tail is exact then.
 """
 
 from __future__ import annotations

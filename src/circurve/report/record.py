@@ -263,7 +263,7 @@ class Conditionals:
 
 @dataclass(frozen=True)
 class Cell:
-    """A surprising cell of a row, and what the rest of the row lets expect in its place."""
+    """A surprising cell of a row, and the value that the rest of the row makes likely."""
 
     column: int
     value: str

@@ -19,7 +19,7 @@ __all__ = ["Scored", "surprises"]
 Array = NDArray[np.float64]
 
 CELLS = 4
-"""How many cells of a row are blamed at most."""
+"""The largest number of cells that are listed for a row."""
 
 BINS = 40
 
@@ -49,7 +49,7 @@ class Scored:
 
 
 def surprises(model: Model, parts: Mapping[str, Scored], most: int) -> Surprises:
-    """The `most` least probable rows of the first part, with the cells that `Model.explain` blames for each."""
+    """The `most` least probable rows of the first part, each with the cells that `Model.explain` finds surprising."""
     scored = next(iter(parts.values()))
     lowest = np.argsort(scored.log_prob, kind="stable")[:most]
     rows = tuple(_rows(model, scored, lowest)) if len(lowest) else ()

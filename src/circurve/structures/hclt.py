@@ -46,7 +46,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
         The rows whose dependences give the tree; NaN marks a missing value. A stream is read in one pass for the schema
         and one for the tree; with very many columns, evenly spaced rows give the tree. One line says which.
     units : int
-        K, the states of each latent: the more, the finer the model, at a cost of K^2.
+        K, the states of each latent. More states give a finer model, at a cost of K^2.
     families : Family or sequence of Family, optional
         Instead of `schema`: the families of the numbers in the data.
     tree : Tree or sequence of int, optional

@@ -51,7 +51,7 @@ class Fused:
         self._output_rows = torch.from_numpy(blueprint.outputs).to(device).long()
 
     def describe(self) -> str:
-        """What computes, for people."""
+        """A readable description of what computes."""
         return self.engine.describe()
 
     @property
@@ -108,6 +108,7 @@ class Fused:
             self._compiled.add(kind)
             compile_ahead(self.device, work)
             self._loaded = None  # the tables were not made
+            self.engine.outdated = True  # nor were the weights rounded
 
     def _load(self, params: Params) -> bool:
         """Make the kernels read these parameters; returns whether their tables are still to be made."""

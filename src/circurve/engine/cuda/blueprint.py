@@ -49,7 +49,7 @@ class SumPlan:
     factors: Ints = field(repr=False)  # (G, J, C), rows of values or of tables
     kinds: Ints = field(repr=False)  # (G, J), the variable of a table, FACTOR or NOTHING
     contiguous: bool
-    """Whether the rows of each factor follow each other, so that the first one says all."""
+    """Whether the rows of each factor are consecutive, so that the first one determines all."""
 
     readers: Ints = field(repr=False)  # (G, J', K), flow rows; 0 for none
     masked: bool

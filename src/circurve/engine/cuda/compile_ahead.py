@@ -1,8 +1,8 @@
 """The kernels of a piece of work compiled side by side, before any of them runs.
 
 Triton compiles a kernel, and a launcher for it, when it is first launched: one after the other, about half a second
-each, and a training step with its scores has some twenty. Here the work is done once with launches that only say what
-is to be compiled, and then everything is compiled at once.
+each, and a training step with its scores has about twenty. Here the work is done once with launches that only collect
+what has to be compiled, and then everything is compiled at once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class _Launch:
 def compile_ahead(device: torch.device, work: Callable[[], None]) -> None:
     """Do `work` with kernels that are compiled and do not run; what torch computes in between is computed.
 
-    It does nothing off the GPU, or where Triton cannot compile kernels later than they are asked for: they are then
-    compiled when they are launched. Nor as a part of other work that compiles ahead, which does the same work itself.
+    It does nothing without a GPU, or if Triton cannot defer compilation: kernels are then compiled when they are
+    launched. It does nothing inside other work that compiles ahead either, because that work includes this one.
     """
     if device.type != "cuda" or not _can_wait() or _COMPILE_ONLY.get():
         return
@@ -63,7 +63,7 @@ def _can_wait() -> bool:
 
 
 def _compile_ahead(device: torch.device, work: Callable[[], None]) -> None:
-    """In a context of its own: neither this mode nor Triton's can outlast an error."""
+    """In a separate context, so that neither this mode nor Triton's stays active after an error."""
     from circurve.engine.cuda.compile_collected import compile_collected  # noqa: PLC0415 - it imports Triton
 
     _COMPILE_ONLY.set(True)

@@ -74,7 +74,7 @@ class _Later(Executor):
 
 
 class _Collection(triton.AsyncCompileMode):  # type: ignore[misc]
-    """While it is active, Triton notes down kernels of this thread instead of compiling them."""
+    """While it is active, kernels of this thread are collected instead of compiled."""
 
     def __init__(self, device: torch.device) -> None:
         self._later = _Later()
@@ -94,13 +94,13 @@ class _Collection(triton.AsyncCompileMode):  # type: ignore[misc]
         super().__exit__(*error)
 
     def _note(self, **told: Any) -> Any:
-        """What Triton tells before it compiles a kernel, in any thread; True would keep it from compiling."""
+        """Triton's hook before it compiles a kernel, in any thread; returning True would stop the compilation."""
         if get_ident() == self._thread:
             self._order = (told["fn"].module, told["fn"].name, told["compile"]["specialization_data"])
         return None if self._hook is None else self._hook(**told)
 
     def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> Any:
-        """Triton calls this to compile the kernel that it has just told of."""
+        """Triton calls this to compile the kernel of the last call of `_note`."""
         self._orders[key] = self._order
         return super().submit(key, compile_fn, finalize_fn)
 

@@ -73,7 +73,7 @@ class CompileProcess:
             "target": triton.target,
             "launcher": (triton.launcher.__module__, triton.launcher.__qualname__),
             "triton_key": triton.key,
-            "processes": os.cpu_count() or 1,
+            "processes": 2 * (os.cpu_count() or 1),  # a second round for a few would take as long as the first
         }
         try:
             self._process.communicate(json.dumps(message).encode(), timeout=MAX_SECONDS)

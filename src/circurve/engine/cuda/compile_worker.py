@@ -20,7 +20,7 @@ __all__: list[str] = []
 
 
 def main() -> int:
-    """0 if every kernel was compiled. Nothing to do, or nobody there any more, is no failure."""
+    """0 if every kernel was compiled, if there is none to compile, or if the other process has ended."""
     sys.path[:] = json.loads(sys.argv[1])
     root = Path(__file__).resolve().parents[2]
     _leave_out_package_code(root)
@@ -44,7 +44,7 @@ def _leave_out_package_code(root: Path) -> None:
 
 
 def _import_kernels(root: Path) -> None:
-    """Import Triton's compiler and all kernels of the package, while nothing else is to be done."""
+    """Import Triton's compiler and all kernels of the package, while waiting for orders."""
     importlib.import_module("triton.compiler")
     from circurve.engine.cuda.kernel_keys import fix_keys  # noqa: PLC0415 - packages have been replaced by now
 

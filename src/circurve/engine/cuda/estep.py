@@ -141,6 +141,14 @@ class FusedSums:
             found[plan.inputs] = torch.matmul(flow[..., : features.shape[2]], features)
         return tuple(found[number] for number in range(len(found)))
 
+    def tensors(self) -> list[Tensor]:
+        """All sums in a fixed order, as views to add to and to write to: parts of a batch add up entry by entry."""
+        packs = self.engine.packing.packs
+        edges = [sums for sums in (self.counts, self.ratio, self.second, self.squared) if sums]
+        weights = [values[..., : pack.children] for sums in edges for pack, values in zip(packs, sums, strict=True)]
+        by_layer = [sums[number] for sums in (self.inputs, self.by_state) for number in sorted(sums)]
+        return [self.totals, *weights, *([] if self.units is None else [self.units]), *by_layer]
+
     def curvature(self) -> CurvatureSums | None:
         """The curvature sums so far, as views."""
         if not self.request.any:

@@ -24,8 +24,7 @@ class FusedEngine(Buffers):
     def __init__(
         self, program: Program, blueprint: Blueprint, runs: int, device: torch.device, precision: str = "float32"
     ) -> None:
-        super().__init__(program, blueprint, runs, device)
-        self.precision = precision
+        super().__init__(program, blueprint, runs, device, precision)
         self.launch = Launcher(self, precision)
         self._streams: list[torch.cuda.Stream] = []
         self._open: set[int] = set()
@@ -66,6 +65,9 @@ class FusedEngine(Buffers):
     def forward(self, states: Tensor, batch: Batch | None, keep: bool) -> None:
         """Values of all rows. states: (R or 1, V, NS); the batch itself is needed where inputs are not tables."""
         self.join()
+        if self.wide and self.outdated:
+            self.launch.round_weights()
+            self.outdated = False
         for written in self.blueprint.written:
             assert batch is not None, "inputs without tables need the batch itself"
             self._write(written.inputs, written.rows, written.shape, batch)
@@ -114,6 +116,7 @@ class FusedEngine(Buffers):
 
     def tabulate(self) -> None:
         """The columns by state of all tables, from the present parameters: before the first forward pass with them."""
+        self.outdated = True
         with self.aside():
             for plan in self.blueprint.tables:
                 if self.launch.knows(plan):

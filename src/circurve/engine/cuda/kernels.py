@@ -18,7 +18,7 @@ import triton.language as tl
 from circurve.engine import limits
 from circurve.engine.cuda.chain_kernels import let_next_begin, wait_for_last
 from circurve.engine.cuda.element_kernels import log_elements, received
-from circurve.engine.cuda.product_kernels import product
+from circurve.engine.cuda.product_kernels import product, rounded
 
 __all__ = [
     "backward",
@@ -88,9 +88,13 @@ def elements(
     values, elements, largest, squares, tables, states, factors, kinds, bases,
     value_stride, element_stride, group_stride, table_stride, state_stride,
     first_element, first_group, N, NS, C, J,
-    S: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr, CONTIGUOUS: tl.constexpr, WHOLE: tl.constexpr,
+    S: tl.constexpr, BC: tl.constexpr, BN: tl.constexpr,
+    CONTIGUOUS: tl.constexpr, WHOLE: tl.constexpr, ROUND: tl.constexpr,
 ):  # fmt: skip
-    """E of a layer, with m and the sum of its squares: at once, or in two passes over the factors block by block."""
+    """E of a layer, with m and the sum of its squares: at once, or in two passes over the factors block by block.
+
+    ROUND: E is rounded for the kernels of wide layers.
+    """
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     g, r = tl.program_id(1), tl.program_id(2).to(tl.int64)
     values += r * value_stride
@@ -105,7 +109,7 @@ def elements(
         scaled = tl.exp(logs - top[None, :])
         square = tl.sum(scaled * scaled, axis=0)
         at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
-        tl.store(at, scaled, mask=(c < C)[:, None] & (n < N)[None, :])
+        tl.store(at, rounded(scaled) if ROUND else scaled, mask=(c < C)[:, None] & (n < N)[None, :])
     else:
         top = tl.full((BN,), -float("inf"), dtype=tl.float32)
         for start in range(0, C, BC):
@@ -123,7 +127,7 @@ def elements(
             scaled = tl.exp(logs - top[None, :])
             square += tl.sum(scaled * scaled, axis=0)
             at = elements + r * element_stride + (first_element + g.to(tl.int64) * C + c)[:, None] * NS + n[None, :]
-            tl.store(at, scaled, mask=(c < C)[:, None] & (n < N)[None, :])
+            tl.store(at, rounded(scaled) if ROUND else scaled, mask=(c < C)[:, None] & (n < N)[None, :])
     group = r * group_stride + (first_group + g).to(tl.int64) * NS + n
     tl.store(largest + group, top, mask=n < N)
     tl.store(squares + group, square, mask=n < N)
@@ -260,9 +264,12 @@ def ratios(
     values, scaled_sums, largest, squares, ratios, flows, readers, sample_weights, partial,
     value_stride, element_stride, group_stride,
     first_row, first_group, first_unit, N, NS, K, J, M, tiles,
-    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr, EXACT: tl.constexpr,
+    BK: tl.constexpr, BN: tl.constexpr, CURVATURE: tl.constexpr, EXACT: tl.constexpr, ROUND: tl.constexpr,
 ):  # fmt: skip
-    """A of a wide layer, and its curvature sums; program (tile of samples x block of units, group, run)."""
+    """A of a wide layer, and its curvature sums; program (tile of samples x block of units, group, run).
+
+    ROUND: A is rounded for the kernels of wide layers.
+    """
     blocks = tl.cdiv(K, BK)
     tile, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
     n, k = tile * BN + tl.arange(0, BN), block * BK + tl.arange(0, BK)
@@ -274,7 +281,7 @@ def ratios(
         CURVATURE, EXACT,
     )  # fmt: skip
     at = ratios + r * value_stride + (first_row + g.to(tl.int64) * K + k)[:, None] * NS + n[None, :]
-    tl.store(at, ratio, mask=(k < K)[:, None] & (n < N)[None, :])
+    tl.store(at, rounded(ratio) if ROUND else ratio, mask=(k < K)[:, None] & (n < N)[None, :])
 
 
 @triton.jit(do_not_specialize=VARIES)

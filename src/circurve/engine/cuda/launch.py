@@ -22,12 +22,14 @@ from circurve.engine.cuda.sizes import (
     TILE,
     count_blocks,
     cut,
+    element_blocks,
     flow_blocks,
     parts,
     power,
     sum_blocks,
 )
 from circurve.engine.cuda.table_launch import TableLauncher
+from circurve.engine.cuda.wide import WideLauncher
 
 __all__ = ["Launcher"]
 
@@ -57,6 +59,7 @@ class Launcher(TableLauncher):
         self.units = [self._put(pack.units.astype(np.int32)) for pack in buffers.packing.packs]
         self._shapes = self._equal_shapes()
         self.edges = EdgeLauncher(self.buffers)
+        self.wide = WideLauncher(self.buffers, self.dot)
 
     def fuses(self, plan: SumPlan) -> bool:
         """True if one kernel does the whole layer: narrow layers, as long as launches are what takes time.
@@ -98,10 +101,14 @@ class Launcher(TableLauncher):
                 PRECISION=self.dot, num_warps=4, **self._chained(follows),
             )  # fmt: skip
             return
-        block = min(128, power(c))
-        self.large.elements[(parts(b.width, SMALL_TILE), g, b.runs)](
-            **read, BC=block, BN=SMALL_TILE, WHOLE=block >= c, num_warps=4
+        wide = self.wide.takes(plan)
+        block, tile, warps = element_blocks(c, self.tile())
+        self.large.elements[(parts(b.width, tile), g, b.runs)](
+            **read, BC=block, BN=tile, WHOLE=block >= c, ROUND=wide, num_warps=warps
         )
+        if wide:
+            self.wide.sums(plan, group, keep)
+            return
         bk, bc, bn, warps = sum_blocks(k, c)
         self.large.sums[(parts(b.width, bn) * parts(k, bk), g, b.runs)](
             values=b.values, elements=b.elements, largest=b.largest, KEEP=int(keep), **self._exact(),
@@ -134,8 +141,11 @@ class Launcher(TableLauncher):
                 K2=power(k), BC=block, PRECISION=self.dot, num_warps=4, **self._chained(follows),
             )  # fmt: skip
             return
-        block = min(128, power(k))
-        self.large.ratios[(tiles * parts(k, block), g, b.runs)](**ratio, BK=block, num_warps=8)
+        wide, block = self.wide.takes(plan), min(128, power(k))
+        self.large.ratios[(tiles * parts(k, block), g, b.runs)](**ratio, BK=block, ROUND=wide, num_warps=8)
+        if wide:
+            self.wide.flows(plan)
+            return
         bc, bk, bn, warps = flow_blocks(c, k)
         self.large.flows[(parts(b.width, bn) * parts(c, bc), g, b.runs)](
             elements=b.elements, ratios=b.ratios, flows=b.flows, **self._weights(plan.number),
@@ -143,6 +153,12 @@ class Launcher(TableLauncher):
             first_row=plan.rows, first_element=plan.elements, N=b.width, NS=b.stride, K=k, C=c,
             BK=bk, BC=bc, BN=bn, PRECISION=self.dot, num_warps=warps,
         )  # fmt: skip
+
+    def round_weights(self) -> None:
+        """Rounded copies of the weights of wide layers, from the present parameters."""
+        for k, c, pack, (*_, offsets) in self._shapes:
+            if (k, c) in self.buffers.wide_groups:
+                self.wide.round_weights((k, c), self.buffers.packed[pack], offsets)
 
     def _row_strides(self) -> dict[str, int]:
         b = self.buffers
@@ -186,6 +202,9 @@ class Launcher(TableLauncher):
         self.edges.counts(mode, out, add)
         b = self.buffers
         for k, c, pack, (rows, elements, groups, offsets) in self._shapes:
+            if mode == 0 and self.wide.takes_counts((k, c)):
+                self.wide.counts((k, c), b.packed[pack], out[pack], (rows, elements, offsets), add)
+                continue
             bk, bc, step, warps = count_blocks(k, c, many=mode == 0 and len(rows) * b.runs >= PROGRAMS)
             programs = parts(k, bk) * parts(c, bc) * len(rows) * b.runs
             splits, span = cut(b.width, programs)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["product"]
+__all__ = ["product", "rounded"]
 
 
 @triton.jit
@@ -16,7 +16,7 @@ def _truncated(x):
 
 
 @triton.jit
-def _rounded(x):
+def rounded(x):
     """x, positive, rounded to what tensor cores take."""
     return ((x.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
 
@@ -29,12 +29,12 @@ def product(a, b, total, PRECISION: tl.constexpr):
     way when its operands make room for the next ones.
     """
     if PRECISION == "tf32x3":
-        high = _rounded(a)
+        high = rounded(a)
         part = tl.dot(a - high, b, input_precision="tf32")
         part = tl.dot(high, b - _truncated(b), part, input_precision="tf32")
         total += tl.dot(high, b, part, input_precision="tf32")
     elif PRECISION == "tf32":
-        total += tl.dot(_rounded(a), _rounded(b), input_precision="tf32")
+        total += tl.dot(rounded(a), rounded(b), input_precision="tf32")
     else:
         total = tl.dot(a, b, total, input_precision=PRECISION)
     return total

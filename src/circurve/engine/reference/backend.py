@@ -61,7 +61,7 @@ class Reference:
         return cls(program, params.runs, params.device, params.dtype)
 
     def describe(self) -> str:
-        """What computes, for people."""
+        """A readable description of what computes."""
         return f"reference: plain torch on {self.device}, {str(self.dtype).removeprefix('torch.')}, {self.runs} runs"
 
     def bytes_per_sample(self, backward: bool) -> int:

@@ -28,7 +28,7 @@ RUNS_PER_THREAD = 4
 """With this many runs for each thread, the runs keep the threads evenly busy; samples are then not split."""
 
 MIN_OPERATIONS = 1 << 19
-"""Operations of a matrix product below which sharing it out among threads does not pay."""
+"""Operations of a matrix product below which dividing it among threads is not faster."""
 
 
 class LatentTree:
@@ -54,7 +54,7 @@ class LatentTree:
         return Reference(self.program, self.runs, self.device, self.dtype)
 
     def describe(self) -> str:
-        """What computes, for people."""
+        """A readable description of what computes."""
         name = str(self.dtype).removeprefix("torch.")
         return f"latent tree: {len(self.layout.levels)} levels of messages on a CPU, {name}, {self.runs} runs"
 

@@ -2,7 +2,7 @@
 
 A circuit is a mixture of latent trees if its root is a sum over the roots of latent trees that share no node. Members
 may have different trees and different numbers of units. Members that are *alike*, with the same tree over the same
-families, are computed side by side, as the runs of one fleet.
+families, are computed together, as the runs of one fleet.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class TreeMixture:
         return Reference(self.program, self.runs, self.device, self.dtype)
 
     def describe(self) -> str:
-        """What computes, for people."""
+        """A readable description of what computes."""
         name, counts = str(self.dtype).removeprefix("torch."), [group.count for group in self.layout.groups]
         kinds = "the same tree" if len(counts) == 1 else f"{len(counts)} different trees"
         return f"{self.name}: {sum(counts)} members of {kinds} on a CPU, {name}, {self.runs} runs"

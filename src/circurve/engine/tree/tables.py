@@ -75,7 +75,7 @@ class JointTables:
         """What the columns of each shape were divided by, (count, R, S), in logs."""
 
         self.in_logs: set[int] = set()
-        """The levels for which linear space has proved too narrow, with these parameters."""
+        """The levels whose messages left the range of floating numbers, with these parameters."""
 
         self.leaves: dict[int, StateTable] = {}
         """The tables of the leaves on each input layer."""

@@ -24,7 +24,7 @@ MAX_MOMENT_ROOT = tl.constexpr(limits.FLOAT32.max_moment_root)
 MAX_CARDANO = tl.constexpr(limits.FLOAT32.max_cardano)
 
 NEWTON_STEPS = tl.constexpr(4)
-"""From a start within a factor of 3.2 the fourth step is at the rounding of float64, let alone float32."""
+"""From a start within a factor of 3.2, four steps reach the rounding of float64, and so that of float32."""
 
 LEAST_DOUBLE = tl.constexpr(1e-300)
 """Float64 numbers below it have the cube root 1e-100, far below what float32 can tell from zero."""
