@@ -392,9 +392,9 @@ def load(path: str | PathLike[str], device: str | torch.device = "cpu", *, trust
     0.55
     """
     circuit, parameters = read_model(path, trust)
-    dtype = torch.from_numpy(next(iter(parameters.values()))).dtype
     try:
+        dtype = torch.from_numpy(next(iter(parameters.values()))).dtype
         params = from_nodes(fold(circuit), parameters, parameters, SAVED_TOLERANCE, dtype)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
-    return Model(circuit, params.to(as_device(device)))
+    return Model(circuit, params if as_device(device) == params.device else params.to(as_device(device)))

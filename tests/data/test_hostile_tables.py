@@ -235,11 +235,6 @@ def test_very_many_columns_of_text_are_refused(tmp_path: Path, monkeypatch: pyte
     parquet.write_table(texts, tmp_path / "x.parquet")
     with pytest.raises(DataError, match=r"its 11 columns of text take 1.1 seconds to read; .* pass trust=True"):
         read_table(tmp_path / "x.parquet")
-    assert len(table_of(read_table(tmp_path / "x.parquet", trust=True)).schema) == 11
+    assert read_table(tmp_path / "x.parquet", trust=True).shape == (2, 11)
     parquet.write_table(texts.select(range(10)), tmp_path / "x.parquet")
-    assert len(table_of(read_table(tmp_path / "x.parquet")).schema) == 10
-
-
-def table_of(found: Table | Dataset) -> Table:
-    assert isinstance(found, Table)
-    return found
+    assert read_table(tmp_path / "x.parquet").shape == (2, 10)

@@ -23,7 +23,7 @@ SECONDS_PER_TEXT_COLUMN = 1.8e-4
 """How long a column of text takes to become categories, however few rows it has."""
 
 TEXTS = ("string", "large_string", "dictionary")
-"""How the names of pyarrow's types of text begin; Parquet files give dictionaries."""
+"""How the names of pyarrow's types of text begin; a dictionary holds one, too."""
 
 BYTES_PER_COLUMN = 4_000
 """A column's name, its type, its arrays and its codes, however few rows it has."""
@@ -90,6 +90,7 @@ def check_parquet(file: Any, size: int, trust: bool) -> None:
     rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
     needed = 2 * unpacked + cost_of(file.schema_arrow, rows)
     check_expansion(needed, size, trust, DataError)
+    _check_texts(file.schema_arrow, size, trust)
 
 
 def check_arrow(raw: bytes, trust: bool) -> None:
@@ -128,7 +129,11 @@ def _messages(raw: bytes | mmap) -> Iterator[Any]:
 def check_table(table: Any, size: int, trust: bool) -> None:
     """Refuse a table of pyarrow that takes too much once its columns are numbers and Python's texts."""
     check_expansion(table.nbytes + cost_of(table.schema, table.num_rows), size, trust, DataError)
-    texts = sum(str(kind).startswith(TEXTS) for kind in table.schema.types)
+    _check_texts(table.schema, size, trust)
+
+
+def _check_texts(schema: Any, size: int, trust: bool) -> None:
+    texts = sum(str(kind).startswith(TEXTS) for kind in schema.types)
     check_seconds(SECONDS_PER_TEXT_COLUMN * texts, f"{texts:,} columns of text", size, trust, DataError)
 
 
