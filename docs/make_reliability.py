@@ -197,8 +197,8 @@ def hostile_part(record: Record) -> str:
 
 A loader takes at most 10 times the size of its file or 256 MB, whichever is more, and a second for each 10 MB (at least
 one); a file that needs more is refused before the memory is allocated. `trust=True`, on the command line `--trust`,
-accepts it. {exceptions(record["cases"])} Models of very deep circuits, with a layer for each node, take longer than a
-second for each 10 MB; their time is proportional to the size of the file, and their memory is held to the bound.
+accepts it. {exceptions(record["cases"])} A circuit is checked in full when it is loaded, and compiled when its model is
+first asked a question.
 
 {joined}
 

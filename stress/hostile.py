@@ -30,7 +30,21 @@ import circurve as cc  # noqa: E402
 from circurve.bounds import SECONDS_PER_BYTE, allowed_bytes  # noqa: E402
 from circurve.experiments.plan import describe_environment, portable_command  # noqa: E402
 from circurve.persistence import write_model  # noqa: E402
-from hostile_files import many_binomials, many_states, measure, select_chain, wide_products  # noqa: E402
+from hostile_files import (  # noqa: E402
+    distinct_families,
+    many_arrays,
+    many_binomials,
+    many_categories,
+    many_states,
+    measure,
+    product_chain,
+    repeated_child,
+    select_chain,
+    selections,
+    sum_chain,
+    wide_products,
+    wide_schema,
+)
 
 RESULT = HERE / "results" / "hostile_files.json"
 ROWS = 30_000_000
@@ -115,6 +129,16 @@ CASES: dict[str, tuple[str, str, str, Callable[[], bytes]]] = {
     "2^24 states declared": ("hostile", "model", ".safetensors", many_states),
     "200 products of 100,000 selected units": ("hostile", "model", ".safetensors", select_chain),
     "400 products that share wide inputs": ("hostile", "model", ".safetensors", wide_products),
+    "90,000 products in a chain": ("hostile", "model", ".safetensors", product_chain),
+    "60,000 sums in a chain": ("hostile", "model", ".safetensors", sum_chain),
+    "45,000 sums with masks in a chain": ("hostile", "model", ".safetensors", lambda: sum_chain(45_000, masked=True)),
+    "60,000 sums, the last one wrong": ("hostile", "model", ".safetensors", lambda: sum_chain(wrong=True)),
+    "60,000 selections in a chain": ("hostile", "model", ".safetensors", selections),
+    "45,000 families": ("hostile", "model", ".safetensors", distinct_families),
+    "45,000 families of one variable": ("hostile", "model", ".safetensors", lambda: distinct_families(shared=True)),
+    "a sum that names a child a million times": ("hostile", "model", ".safetensors", repeated_child),
+    "30,000 columns, two of one name": ("hostile", "model", ".safetensors", lambda: wide_schema(twice=True)),
+    "30,000 arrays in an .npz": ("hostile", "table", ".npz", many_arrays),
     "4 GB of zeros in an .npz": ("hostile", "table", ".npz", packed_array),
     "1 GB of digits in a .csv.gz": ("hostile", "table", ".csv.gz", lambda: packed_text(b"0,1,1,0\n", 12_500)),
     "1 GB of blank lines in a .csv.gz": ("hostile", "table", ".csv.gz", lambda: packed_text(b"\n" * 80, 1_250)),
@@ -143,6 +167,8 @@ CASES: dict[str, tuple[str, str, str, Callable[[], bytes]]] = {
         ".txt",
         lambda: text(800_000, 20, NUMBERS).replace(b",", b" "),
     ),
+    "a model of 30,000 columns": ("ordinary", "model", ".safetensors", wide_schema),
+    "a model of 700,000 categories": ("ordinary", "model", ".safetensors", many_categories),
     "a model of 20,000 layers": ("ordinary", "model", ".safetensors", deep_chain),
 }
 

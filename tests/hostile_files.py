@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import resource
 import subprocess
 import sys
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,80 @@ def wide_products(inputs: int = 100, units: int = 4_000, products: int = 400) ->
     return model_bytes(nodes, {f"parameters.{v}": np.full((units, 1), 0.5, np.float32) for v in range(inputs)}, roots)
 
 
+HALF, ONE = np.full((1, 1), 0.5, np.float32), np.ones((1, 1), np.float32)
+
+
+def product_chain(length: int = 90_000) -> bytes:
+    """Products of one child each, one above the other: the nodes that take the fewest bytes."""
+    nodes = [coin(), *({"kind": "product", "units": 1, "children": [k]} for k in range(length))]
+    return model_bytes(nodes, {"parameters.0": HALF}, [length])
+
+
+def sum_chain(length: int = 60_000, masked: bool = False, wrong: bool = False) -> bytes:
+    """Sums of one child each, in turns of float32 and float64. wrong: the weights of the last one sum to two."""
+    more = {"mask": True} if masked else {}
+    nodes = [coin(), *({"kind": "sum", "units": 1, "children": [k], **more} for k in range(length))]
+    arrays = {"parameters.0": HALF}
+    for k in range(1, length + 1):
+        arrays[f"weights.{k}"] = (2 * ONE if wrong and k == length else ONE).astype("f4" if k % 2 else "f8")
+        if masked:
+            arrays[f"mask.{k}"] = np.ones((1, 1), bool)
+    return model_bytes(nodes, arrays, [length])
+
+
+def selections(length: int = 60_000) -> bytes:
+    """Products of one child each, with a selection of its only unit."""
+    nodes = [coin(), *({"kind": "product", "units": 1, "children": [k], "select": [0]} for k in range(length))]
+    chosen = {f"select.{k + 1}.0": np.zeros(1, np.int64) for k in range(length)}
+    return model_bytes(nodes, {"parameters.0": HALF, **chosen}, [length])
+
+
+def distinct_families(count: int = 45_000, shared: bool = False) -> bytes:
+    """A layer for each input: binomials of different trials, of one variable or of one each."""
+    nodes = [coin(variable=0 if shared else k, family={"name": "binomial", "trials": k + 1}) for k in range(count)]
+    arrays = {f"parameters.{k}": HALF for k in range(count)}
+    if shared:
+        arrays[f"weights.{count}"] = np.full((1, count), 1 / count, np.float32)
+    kind = "sum" if shared else "product"
+    return model_bytes([*nodes, {"kind": kind, "units": 1, "children": list(range(count))}], arrays, [count])
+
+
+def repeated_child(count: int = 1_000_000) -> bytes:
+    """A sum that names the same child again and again."""
+    nodes = [coin(), {"kind": "sum", "units": 1, "children": [0] * count}]
+    return model_bytes(nodes, {"parameters.0": HALF, "weights.1": np.full((1, count), 1 / count, np.float32)}, [1])
+
+
+def wide_schema(columns: int = 30_000, twice: bool = False) -> bytes:
+    """A column of the schema for each input. twice: the last two have the same name."""
+    nodes = [coin(variable=k) for k in range(columns)]
+    nodes.append({"kind": "product", "units": 1, "children": list(range(columns))})
+    names = [f"c{k}" for k in range(columns - 1)]
+    names.append(names[-1] if twice else "last")
+    listed = [{"name": name, "kind": "boolean", "family": {"name": "bernoulli"}} for name in names]
+    arrays = {f"parameters.{k}": HALF for k in range(columns)}
+    return model_bytes(nodes, arrays, [columns], schema={"columns": listed})
+
+
+def many_categories(count: int = 700_000) -> bytes:
+    """One column of this many texts."""
+    family = {"name": "categorical", "states": count}
+    column = {"name": "a", "kind": "category", "categories": [f"k{k}" for k in range(count)], "family": family}
+    share = np.full((1, count), 1 / count, np.float32)
+    return model_bytes([coin(family=family)], {"parameters.0": share}, [0], schema={"columns": [column]})
+
+
+def many_arrays(count: int = 30_000) -> bytes:
+    """An .npz file of arrays of one number each."""
+    one = io.BytesIO()
+    np.save(one, np.zeros((1, 1)))
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for k in range(count):
+            archive.writestr(f"a{k}.npy", one.getvalue())
+    return content.getvalue()
+
+
 MEASURE = """
 import json, resource, sys, time
 import circurve as cc
@@ -77,7 +153,7 @@ from circurve.data import read_table
 def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before, start = most(), time.process_time()
 try:
-    cc.load(sys.argv[2]) if sys.argv[1] == "model" else read_table(sys.argv[2])
+    kept = cc.load(sys.argv[2]) if sys.argv[1] == "model" else read_table(sys.argv[2])
     message = None
 except cc.CircurveError as error:
     message = f"{type(error).__name__}: {error}"

@@ -19,13 +19,18 @@ from circurve.inputs import Bernoulli
 from circurve.model_checks import structure_cost
 from hostile_files import (
     coin,
+    distinct_families,
     many_binomials,
     many_states,
     measure,
     model_bytes,
     one_coin,
+    product_chain,
     select_chain,
+    selections,
+    sum_chain,
     wide_products,
+    wide_schema,
     with_metadata,
 )
 
@@ -65,6 +70,44 @@ def test_huge_supports_take_no_time_and_no_memory(tmp_path: Path) -> None:
     assert time.process_time() - start < 2  # a minute where every support is written out
     assert model.circuit.families[0].support() == range(2**24 - 98)
     assert np.isfinite(model.log_prob(np.array([[5e6]]))).all()
+
+
+MANY_SMALL_PARTS = {
+    "products": product_chain,
+    "sums": sum_chain,
+    "sums with masks": lambda count: sum_chain(count, masked=True),
+    "selections": selections,
+    "families": distinct_families,
+    "families of one variable": lambda count: distinct_families(count, shared=True),
+    "columns": wide_schema,
+}
+
+
+@pytest.mark.parametrize("name", MANY_SMALL_PARTS)
+def test_many_small_parts_are_loaded_in_proportion_to_their_number(tmp_path: Path, name: str) -> None:
+    seconds = []
+    for count in (250, 2_000):
+        (tmp_path / "m").write_bytes(MANY_SMALL_PARTS[name](count))
+        start = time.process_time()
+        model = cc.load(tmp_path / "m")
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 2  # about 0.03 on an idle machine
+    assert seconds[1] < 40 * max(seconds[0], 0.002)
+    assert "program" not in vars(model)  # compiled at the first question
+    assert np.isfinite(model.log_prob(np.zeros((1, model.circuit.variables)))).all()
+
+
+def test_one_wrong_sum_of_many_is_found_and_named(tmp_path: Path) -> None:
+    found = refusal(tmp_path / "m", sum_chain(3_001, wrong=True))
+    assert "Sum #3001: the weights of unit 0 sum to 2, not to 1" in found
+    found = refusal(tmp_path / "m", sum_chain(3_001, masked=True, wrong=True))
+    assert "Sum #3001: the weights of unit 0 sum to 2, not to 1" in found
+
+
+def test_a_name_that_two_of_many_columns_have_is_found_at_once(tmp_path: Path) -> None:
+    start = time.process_time()
+    assert "two columns have the name 'c7998'" in refusal(tmp_path / "m", wide_schema(8_000, twice=True))
+    assert time.process_time() - start < 2  # seconds where every name is counted
 
 
 def test_a_load_in_a_process_of_its_own_stays_within_its_bound(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def assert_same(circuit: Circuit, parameters: dict[Node, Tensor], path: Path) ->
         elif isinstance(mine, Product) and isinstance(its, Product):
             np.testing.assert_equal(its.select, mine.select)
             continue
-        assert read[its].dtype == parameters[mine].dtype
-        assert torch.equal(read[its], parameters[mine])
+        assert torch.from_numpy(read[its]).dtype == parameters[mine].dtype
+        assert torch.equal(torch.from_numpy(read[its]), parameters[mine])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -107,7 +107,7 @@ def test_tensors_are_kept_bit_by_bit_whatever_their_layout(tmp_path: Path) -> No
     block = torch.tensor([[1.0, -0.0, 1e-310], [1e-17, 1.0, 1.0]], dtype=torch.float64)
     parameters = {circuit.roots[0]: block.T.requires_grad_(), leaf: torch.arange(8.0)[::2].reshape(2, 2) + 1}
     write_model(tmp_path / "m", circuit, parameters)
-    read = list(read_model(tmp_path / "m")[1].values())
+    read = [torch.from_numpy(array) for array in read_model(tmp_path / "m")[1].values()]
     assert read[0].dtype == torch.float32
     assert torch.equal(read[0], parameters[leaf])
     assert torch.equal(read[1].view(torch.int64), block.T.contiguous().detach().view(torch.int64))

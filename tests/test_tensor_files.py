@@ -34,7 +34,11 @@ def test_arrays_are_those_of_the_library(tmp_path):
 def test_another_dtype_and_a_header_that_does_not_fit_are_refused(tmp_path):
     save_file(ARRAYS, tmp_path / "x")
     with pytest.raises(FileFormatError, match="the tensor 'full' has dtype F64, expected F32"):
-        read_arrays(tmp_path / "x", {"full": ("F32",)}, False)
+        read_arrays(tmp_path / "x", {**dict.fromkeys(ARRAYS, ANY), "full": ("F32",)}, False)
+    with pytest.raises(FileFormatError, match="the tensor 'more' is missing"):
+        read_arrays(tmp_path / "x", dict.fromkeys([*ARRAYS, "more"], ANY), False)
+    with pytest.raises(FileFormatError, match="the tensor 'full' belongs to no node"):
+        read_arrays(tmp_path / "x", dict.fromkeys(["odd", "half", "whole"], ANY), False)
     content = (tmp_path / "x").read_bytes()
     (tmp_path / "cut").write_bytes(content[:-8])
     with pytest.raises(FileFormatError, match="the header does not fit the file"):

@@ -20,6 +20,7 @@ __all__ = [
     "TRUST_HINT",
     "allowed_bytes",
     "check_expansion",
+    "check_seconds",
     "cut",
     "inflate",
     "parse_json",
@@ -58,6 +59,12 @@ def check_expansion(needed: int, size: int, trust: bool, error: type[CircurveErr
     if not trust and needed > allowed_bytes(size):
         what = f"a file of {readable_bytes(size)} that needs {readable_bytes(needed)} of memory"
         raise error(f"{what}, more than {MAX_RATIO} times its size", *TRUST_HINT)
+
+
+def check_seconds(seconds: float, what: str, size: int, trust: bool, error: type[CircurveError]) -> None:
+    """Raise `error` if reading `what` takes longer than a file of `size` bytes may take; a second is always allowed."""
+    if not trust and seconds > max(1.0, size * SECONDS_PER_BYTE):
+        raise error(f"its {what} take {seconds:,.1f} seconds to read", *TRUST_HINT)
 
 
 def readable_bytes(count: int) -> str:

@@ -28,6 +28,7 @@ from circurve.engine import (
     choose_backend,
     compile,
     differentiable_log_prob,
+    fold,
     from_nodes,
     refuse_discrete,
     wants_gradient,
@@ -47,7 +48,7 @@ __all__ = ["Model", "as_device", "load"]
 
 Array = NDArray[np.float64]
 
-NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "_reference", "_mixed", "_target")
+NOT_PICKLED = ("backend", "_by_node", "_small", "_quick_check", "reference", "_mixed", "_target")
 """What a model makes from its parameters when it is first needed, and keeps as long as it lives."""
 
 SHOWN_COLUMNS = 8  # in a notebook
@@ -109,9 +110,10 @@ class Model(Questions):
             raise ParameterError(f"a model has the parameters of one run, not of {params.runs}")
         self.circuit = circuit
         self.params = params
-        self.program = program if program is not None else compile(circuit)
-        self.schema = schema or circuit.schema or Schema.of(circuit.families)
-        """What the columns of data mean: that of the circuit, or of the table that the model was trained on."""
+        if program is not None:
+            self.program = program
+        if schema:
+            self.schema = schema
 
     @classmethod
     def from_parameters(
@@ -151,6 +153,16 @@ class Model(Questions):
         return Model(self.circuit, self.params.to(place, dtype), self.program, self.schema)
 
     @cached_property
+    def program(self) -> Program:  # type: ignore[override]
+        """The compiled circuit. A loaded model compiles it at the first question."""
+        return compile(self.circuit)
+
+    @cached_property
+    def schema(self) -> Schema:  # type: ignore[override]
+        """What the columns of data mean: that of the circuit, or of the table that the model was trained on."""
+        return self.circuit.schema or Schema.of(self.circuit.families)
+
+    @cached_property
     def _by_node(self) -> dict[Node, Tensor]:
         return by_node(self.program, self.params)
 
@@ -163,7 +175,8 @@ class Model(Questions):
         return self._parameters(node, Input)
 
     def _parameters(self, node: Node | str, kind: type[Sum] | type[Input]) -> Array:
-        found = [n for n in self._by_node if n is node or (isinstance(node, str) and n.name == node)]
+        found = [n for n in self._by_node if n.name == node] if isinstance(node, str) else [node]
+        found = [n for n in found if n in self._by_node]
         if len(found) != 1 or not isinstance(found[0], kind):
             problem = "more than one node" if len(found) > 1 else f"no {kind.__name__}"
             raise ParameterError(f"{problem} {node!r} in this circuit")
@@ -260,9 +273,7 @@ class Model(Questions):
             return None
         columns = self._quick_check(x)
         values = None if columns is None else self._small.log_prob(*columns)  # (outputs, N)
-        if values is None:
-            return None
-        return values[0] if self.circuit.outputs == 1 else values.T
+        return None if values is None else values[0] if self.circuit.outputs == 1 else values.T
 
     @cached_property
     def _small(self) -> SmallBatches:
@@ -289,12 +300,13 @@ class Model(Questions):
                 "memory_budget has no effect when gradients are computed: pass fewer rows at a time instead"
             )
         refuse_discrete(x, self.circuit.families)
-        values = differentiable_log_prob(self._reference, self.params, x, self.circuit.families, missing).T
+        values = differentiable_log_prob(self.reference, self.params, x, self.circuit.families, missing).T
         return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)
 
     @cached_property
-    def _reference(self) -> Reference:
-        return Reference.of(self.program, self.params)
+    def reference(self) -> Reference:
+        """The backend in plain torch, which gives flows and gradients."""
+        return self._target.reference if self.circuit.outputs == 1 else Reference.of(self.program, self.params)
 
     @cached_property
     def backend(self) -> Backend:
@@ -389,12 +401,9 @@ def load(
     0.55
     """
     circuit, parameters = read_model(path, trust, memory_budget)
-    program = compile(circuit)
-    weights: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Sum)}
-    inputs: dict[Node, Tensor] = {node: value for node, value in parameters.items() if isinstance(node, Input)}
-    dtype = next(iter(parameters.values())).dtype
     try:
-        params = from_nodes(program, weights, inputs, SAVED_TOLERANCE)
+        dtype = torch.from_numpy(next(iter(parameters.values()))).dtype
+        params = from_nodes(fold(circuit), parameters, parameters, SAVED_TOLERANCE, dtype)
     except ParameterError as error:
         raise FileFormatError(f"{fspath(path)}: {error}") from error
-    return Model(circuit, params.to(as_device(device), dtype), program)
+    return Model(circuit, params if as_device(device) == params.device else params.to(as_device(device)))

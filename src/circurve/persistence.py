@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from typing import Any, TypeGuard
@@ -39,7 +39,7 @@ from circurve.bounds import cut, parse_json, shortened
 from circurve.engine.params import SAVED_TOLERANCE, check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
-from circurve.inputs import FAMILIES, family_from_json, family_to_json
+from circurve.inputs import FAMILIES, Family, family_reader, family_to_json
 from circurve.model_checks import check_cost, check_memory
 from circurve.schema import Schema
 from circurve.tensor_files import read_arrays
@@ -50,8 +50,8 @@ __all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
 FORMAT_VERSION = 1
 """The version that is written, and the newest that is read."""
 
-DTYPES = {"parameters": ("F32", "F64"), "weights": ("F32", "F64"), "mask": ("BOOL",), "select": ("I64",)}
-"""What a tensor may hold, by the first part of its name."""
+FLOATS = ("F32", "F64")
+"""The dtypes that parameters and weights may have in a file."""
 
 MAX_HEADER, MAX_POSITION = 100_000_000, 2**53
 """The longest header that safetensors allow, and the largest count of anything: beyond, a file is damaged."""
@@ -96,8 +96,8 @@ def write_model(
 
 def read_model(
     path: str | PathLike[str], trust: bool = False, memory_budget: int | None = None
-) -> tuple[Circuit, dict[Node, Tensor]]:
-    """The circuit and the parameters of each Sum and Input, as `write_model` was given them, on the CPU.
+) -> tuple[Circuit, dict[Node, Array]]:
+    """The circuit and the parameters of each Sum and Input, as `write_model` was given them, in views of one buffer.
 
     trust: take a file that needs more than ten times its size in memory, too. memory_budget: bytes for reading and
     compiling the circuit, parameters included.
@@ -107,13 +107,8 @@ def read_model(
         check_memory(path, size, (), memory_budget)
         structure = _verified(file.metadata(), size, trust)[0]
         records = _listed(structure, "nodes")
-        arrays = _tensors(file, path, records, trust)
-        nodes: list[Node] = []
-        for index, record in enumerate(records):
-            try:
-                nodes.append(_node(record, nodes, arrays, len(records)))
-            except (FileFormatError, StructureError) as error:
-                raise FileFormatError(f"node {index}: ", *error.parts) from error
+        arrays = _tensors(path, records, trust)
+        nodes = _nodes(records, arrays)
         parameters = _parameters(nodes, arrays)
         check_memory(path, size, nodes, memory_budget)
         check_cost(nodes, sum(array.nbytes for array in arrays.values()), size, trust)
@@ -286,7 +281,7 @@ def _parsed(entry: str, text: str, size: int, trust: bool) -> Record:
 
 
 def _is_position(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_POSITION
+    return type(value) is int and 0 <= value <= MAX_POSITION  # the type: True is an int, too
 
 
 def _listed(record: Record, key: str) -> list[Any]:
@@ -298,68 +293,91 @@ def _listed(record: Record, key: str) -> list[Any]:
 
 def _at(nodes: Sequence[Node], positions: object, key: str) -> list[Node]:
     """The nodes at these positions; only earlier nodes are there, so no file can describe a cycle."""
-    if not isinstance(positions, list) or not all(_is_position(p) and p < len(nodes) for p in positions):
+    count, listed = len(nodes), positions if isinstance(positions, list) else [None]
+    found = [nodes[position] for position in listed if type(position) is int and 0 <= position < count]
+    if len(found) < len(listed):
         raise FileFormatError(f"{key!r} must list positions of earlier nodes")
-    return [nodes[position] for position in positions]
+    return found
 
 
-def _tensors(file: Any, path: str | PathLike[str], records: Sequence[Any], trust: bool) -> dict[str, Array]:
+def _tensors(path: str | PathLike[str], records: Sequence[Any], trust: bool) -> dict[str, Array]:
     """The tensors that the structure asks for, in its order; none may be missing, and no other may be there."""
-    wanted = dict.fromkeys(name for index, record in enumerate(records) for name in _tensor_names(index, record))
-    present = set(file.keys())
-    missing = next((name for name in wanted if name not in present), None)
-    if missing is not None:
-        raise FileFormatError(f"the tensor {missing!r} is missing")
-    if len(present) > len(wanted):
-        raise FileFormatError(f"the tensor {min(present - wanted.keys())!r} belongs to no node")
-    return read_arrays(path, {name: DTYPES[name.split(".")[0]] for name in wanted}, trust)
+    wanted: dict[str, tuple[str, ...]] = {}
+    for index, record in enumerate(records):
+        kind = record.get("kind") if isinstance(record, dict) else None
+        if kind == "input":
+            wanted[f"parameters.{index}"] = FLOATS
+        elif kind == "sum":
+            wanted[f"weights.{index}"] = FLOATS
+            if record.get("mask"):
+                wanted[f"mask.{index}"] = ("BOOL",)
+        elif kind == "product":
+            places = _listed(record, "select") if "select" in record else ()
+            children = len(_listed(record, "children"))
+            for place in places:
+                if not _is_position(place) or place >= children:
+                    raise FileFormatError(f"node {index}: 'select' must list places among {children} children")
+                wanted[f"select.{index}.{place}"] = ("I64",)
+        else:
+            raise FileFormatError(f"node {index} is not an input, a product or a sum")
+    return read_arrays(path, wanted, trust)
 
 
-def _tensor_names(index: int, record: Any) -> list[str]:
-    kind = record.get("kind") if isinstance(record, dict) else None
-    if kind == "input":
-        return [f"parameters.{index}"]
-    if kind == "sum":
-        return [f"weights.{index}"] + ([f"mask.{index}"] if record.get("mask") else [])
-    if kind == "product":
-        places = _listed(record, "select") if "select" in record else []
-        children = len(_listed(record, "children"))
-        if not all(_is_position(place) and place < children for place in places):
-            raise FileFormatError(f"node {index}: 'select' must list places among {children} children")
-        return [f"select.{index}.{place}" for place in places]
-    raise FileFormatError(f"node {index} is not an input, a product or a sum")
+def _nodes(records: Sequence[Record], arrays: Mapping[str, Array]) -> list[Node]:
+    """One node for each record."""
+    nodes: list[Node] = []
+    read_family = family_reader()
+    for index, record in enumerate(records):
+        try:
+            if record["kind"] == "input":
+                nodes.append(_input(record, len(records), read_family))
+            else:
+                nodes.append(_inner(record, nodes, arrays))
+        except (FileFormatError, StructureError) as error:
+            raise FileFormatError(f"node {index}: ", *error.parts) from error
+    return nodes
 
 
-def _node(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array], total: int) -> Node:
-    """The next node, after `nodes`, of `total`; its kind is one of the three."""
-    index, name, units = len(nodes), record.get("name"), record.get("units")
+def _name_and_units(record: Record) -> tuple[str | None, int]:
+    name, units = record.get("name"), record.get("units")
     if name is not None and not isinstance(name, str):
         raise FileFormatError(f"'name' must be text, not {shortened(name)}")
     if not _is_position(units):
         raise FileFormatError(f"'units' must be a whole number, not {shortened(units)}")
-    if record["kind"] == "input":
-        variable = record.get("variable")
-        # Every column needs an input, so a larger number is wrong; a huge one would make the scopes fill the memory.
-        if not _is_position(variable) or variable >= total:
-            raise FileFormatError(f"'variable' must be a column number, not {shortened(variable)}")
-        return Input(variable, family_from_json(record.get("family", {})), units, name)
+    return name, units
+
+
+def _input(record: Record, total: int, read_family: Callable[[Any], Family]) -> Input:
+    """An input of a file with `total` nodes."""
+    (name, units), variable = _name_and_units(record), record.get("variable")
+    # Every column needs an input, so a larger number is wrong; a huge one would make the scopes fill the memory.
+    if not _is_position(variable) or variable >= total:
+        raise FileFormatError(f"'variable' must be a column number, not {shortened(variable)}")
+    return Input(variable, read_family(record.get("family", {})), units, name)
+
+
+def _inner(record: Record, nodes: Sequence[Node], arrays: Mapping[str, Array]) -> Sum | Product:
+    """The sum or product that comes after `nodes`."""
+    (name, units), index = _name_and_units(record), len(nodes)
     children = _at(nodes, record.get("children"), "children")
     if record["kind"] == "sum":
-        return Sum(children, units, arrays.get(f"mask.{index}"), name)
-    product = Product(children, [arrays.get(f"select.{index}.{place}") for place in range(len(children))], name)
+        return Sum(children, units, arrays[f"mask.{index}"] if record.get("mask") else None, name)
+    select = None
+    if "select" in record:
+        select = [arrays.get(f"select.{index}.{place}") for place in range(len(children))]
+    product = Product(children, select, name)
     if product.units != units:
         raise FileFormatError(f"a product of {product.units} units declares {units}")
     return product
 
 
-def _parameters(nodes: Sequence[Node], arrays: Mapping[str, Array]) -> dict[Node, Tensor]:
-    parameters: dict[Node, Tensor] = {}
+def _parameters(nodes: Sequence[Node], arrays: Mapping[str, Array]) -> dict[Node, Array]:
+    parameters: dict[Node, Array] = {}
     for index, node in enumerate(nodes):
         if isinstance(node, Product):
             continue
         name = _parameter_name(index, node)
-        if arrays[name].shape != _parameter_shape(node):
-            shapes = f"{arrays[name].shape}, expected {_parameter_shape(node)}"
-            raise FileFormatError(f"the tensor {name!r} has shape {shapes}")
-        parameters[node] = torch.from_numpy(arrays[name])
+        array = parameters[node] = arrays[name]
+        if array.shape != _parameter_shape(node):
+            raise FileFormatError(f"the tensor {name!r} has shape {array.shape}, expected {_parameter_shape(node)}")
     return parameters

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -12,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from circurve.bounds import shortened
 from circurve.cards import rows_table
 from circurve.errors import DataError, FileFormatError, OptionError
-from circurve.inputs import Categorical, Family, family_from_json, family_to_json
+from circurve.inputs import Categorical, Family, family_from_json, family_reader, family_to_json
 
 __all__ = ["Coding", "Column", "Kind", "Schema", "Value", "nearest"]
 
@@ -127,12 +128,12 @@ class Column:
         return {"name": self.name, "kind": self.kind, "family": family_to_json(self.family), **kept}
 
     @classmethod
-    def from_json(cls, document: object) -> Column:
+    def from_json(cls, document: object, read_family: Callable[[Any], Family] = family_from_json) -> Column:
         """The column that `to_json` wrote; FileFormatError for anything else."""
         if not isinstance(document, Mapping):
             raise FileFormatError(f"a column of a schema must be an object, not {shortened(document)}")
         fields = dict(document)
-        name, family = fields.pop("name", None), family_from_json(fields.pop("family", {}))
+        name, family = fields.pop("name", None), read_family(fields.pop("family", {}))
         unknown = sorted(fields.keys() - {"kind", "categories", "origin", "unseen_share", "reason"})
         if unknown:
             raise FileFormatError(f"column {name!r}: unknown field {unknown[0]!r}")
@@ -179,8 +180,8 @@ class Schema:
         if None in names and any(name is not None for name in names):
             raise OptionError("a schema needs a name for every column, or for none of them")
         named = [name for name in (*names, *self.ignored) if name is not None]
-        twice = next((name for name in named if named.count(name) > 1), None) if len(set(named)) < len(named) else None
-        if twice is not None:
+        if len(set(named)) < len(named):
+            twice = next(name for name, count in Counter(named).items() if count > 1)
             raise OptionError(f"two columns have the name {twice!r}")
 
     @classmethod
@@ -193,6 +194,9 @@ class Schema:
     ) -> Schema:
         """A schema from one family for each column, with names and codings where there are any."""
         listed = tuple(families)
+        if names is None and codings is None:  # columns without names are equal if their families are
+            made = {family: Column(None, family, reason=reason) for family in set(listed)}
+            return cls(tuple(made[family] for family in listed))
         codings = codings or [Coding()] * len(listed)
         called: Sequence[str | None] = [None] * len(listed) if names is None else names
         rows = zip(called, listed, codings, strict=True)
@@ -277,8 +281,9 @@ class Schema:
         ignored = document.get("ignored", [])
         if not isinstance(ignored, list) or not all(isinstance(name, str) for name in ignored):
             raise FileFormatError("'ignored' must be a list of names")
+        read_family = family_reader()
         try:
-            return cls(tuple(Column.from_json(column) for column in document["columns"]), tuple(ignored))
+            return cls(tuple(Column.from_json(column, read_family) for column in document["columns"]), tuple(ignored))
         except OptionError as error:
             raise FileFormatError(str(error)) from error
 

@@ -10,6 +10,7 @@ file, and are as long as their shapes say; what is checked here holds off a file
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,9 +36,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def read_arrays(path: str | PathLike[str], wanted: Mapping[str, Sequence[str]], trust: bool) -> dict[str, Array]:
-    """The arrays of these names, each with one of the dtypes allowed for it, as views of one buffer."""
+    """The arrays of these names, each with one of the dtypes allowed for it, as views of one buffer.
+
+    None may be missing, and no other may be in the file.
+    """
     try:
         header, content = _read(path, trust)
+        header.pop("__metadata__", None)
+        _check_names(wanted, header)
         return {name: _array(name, header[name], allowed, content) for name, allowed in wanted.items()}
     except FileFormatError:
         raise
@@ -55,16 +61,27 @@ def _read(path: str | PathLike[str], trust: bool) -> tuple[dict[str, Any], bytea
     return header, content
 
 
+def _check_names(wanted: Mapping[str, Sequence[str]], header: Mapping[str, Any]) -> None:
+    missing = wanted.keys() - header.keys()
+    if missing:
+        first = next(name for name in wanted if name in missing)
+        raise FileFormatError(f"the tensor {first!r} is missing")
+    if len(header) > len(wanted):
+        raise FileFormatError(f"the tensor {min(header.keys() - wanted.keys())!r} belongs to no node")
+
+
 def _array(name: str, entry: Mapping[str, Any], allowed: Sequence[str], content: bytearray) -> Array:
     """One array; it can be written to, as torch demands of what it shares."""
     dtype, (begin, end) = entry["dtype"], entry["data_offsets"]
     if dtype not in allowed:
         raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
-    kind = DTYPES[dtype]
+    kind, shape = DTYPES[dtype], entry["shape"]
     if end == begin:
-        return np.empty(entry["shape"], kind)
-    flat = np.frombuffer(content, kind, (end - begin) // kind.itemsize, begin)
-    if kind.itemsize > 1 and (begin % kind.itemsize or sys.byteorder == "big"):
-        flat = flat.astype(kind.newbyteorder("="))
-    shaped: Array = flat.reshape(entry["shape"])
+        return np.empty(shape, kind)
+    if begin % kind.itemsize == 0 and sys.byteorder == "little":
+        if end > len(content) or math.prod(shape) * kind.itemsize != end - begin:
+            raise ValueError(f"the tensor {name!r} has {end - begin} bytes for shape {shape}")
+        return np.ndarray(shape, kind, content, begin)
+    flat = np.frombuffer(content, kind, (end - begin) // kind.itemsize, begin).astype(kind.newbyteorder("="))
+    shaped: Array = flat.reshape(shape)
     return shaped

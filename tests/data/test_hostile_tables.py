@@ -17,9 +17,10 @@ from pyarrow import feather, ipc, parquet
 
 from circurve import bounds
 from circurve.bounds import inflate, readable_bytes
-from circurve.data import Dataset, Table, load_data
+from circurve.data import Dataset, Table, frame_bounds, load_data
 from circurve.data.files import read_table
 from circurve.errors import DataError
+from hostile_files import many_arrays
 
 FREE = 1 << 20
 """What files may take in these tests without a look at their ratio: bombs can then be small."""
@@ -219,3 +220,21 @@ def test_bytes_that_are_not_text_far_down_in_a_file_are_named(tmp_path: Path) ->
     path.write_bytes(b"a,b\n" + b"x,y\n" * 20_000 + b"\xff,z\n")
     with pytest.raises(DataError, match="the file is not UTF-8 text"):
         read_table(path, trust=True)
+
+
+def test_an_archive_of_very_many_arrays_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(many_arrays(13_000))
+    with pytest.raises(DataError, match=r"its 13,000 arrays take 1.0 seconds to read; .* pass trust=True"):
+        read_table(tmp_path / "x.npz")
+
+
+def test_very_many_columns_of_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_bounds, "SECONDS_PER_TEXT_COLUMN", 0.1)
+    monkeypatch.setattr(bounds, "FREE_BYTES", 256 << 20)
+    texts = pa.table({f"c{k}": ["a", "b"] for k in range(11)})
+    parquet.write_table(texts, tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"its 11 columns of text take 1.1 seconds to read; .* pass trust=True"):
+        read_table(tmp_path / "x.parquet")
+    assert read_table(tmp_path / "x.parquet", trust=True).shape == (2, 11)
+    parquet.write_table(texts.select(range(10)), tmp_path / "x.parquet")
+    assert read_table(tmp_path / "x.parquet").shape == (2, 10)

@@ -145,3 +145,12 @@ def test_packed_records_that_expand_too_far_are_refused(tmp_path: Path, monkeypa
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(FileFormatError, match="damaged"):
         read_records(path, trust=True)
+
+
+def test_a_file_of_very_many_tiny_records_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(b'{"id":"a"}\n' * 400_000)
+    with pytest.raises(FileFormatError, match=r"400,000 lines take 1.2 seconds to read; .* pass trust=True"):
+        read_records(path)
+    path.write_bytes(b'{"id":"a"}\n' * 1_000)
+    assert len(read_records(path)) == 1_000

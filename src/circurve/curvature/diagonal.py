@@ -71,7 +71,7 @@ def local_hessian(
     place = _sum_position(model, node)
     check_data("local_hessian", memory_budget, x)
     samples = model.align(x, missing=missing, unseen="error").to(model.device)  # p_n needs no labels
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     _, units, children = model.program.sums[place[0]].shape
     row_bytes = reference.bytes_per_sample(True) + RATIO_BYTES * units * children
     parts = {"result": 8 * len(samples) * units * children**2, "data": samples.nbytes}
@@ -134,7 +134,7 @@ def hessian_diagonal(
     """
     check_data("hessian_diagonal", memory_budget, x)
     samples = samples_of(model, x, None, labels, missing)
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     left = _diagonal_need(model, samples, reference).left(memory_budget)
     sums = [torch.zeros(layer.shape, dtype=torch.float64, device=model.device) for layer in model.program.sums]
     rows = 0

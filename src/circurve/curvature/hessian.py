@@ -280,7 +280,7 @@ class _Loss:
         samples = samples_of(model, asked.x, None, asked.labels, asked.missing).to("cpu")
         left = asked.need(model, samples).left(asked.memory_budget)
         here = model.to("cpu", torch.float64)
-        reference = Reference.of(here.program, here.params)
+        reference = here.reference
         with torch.no_grad():
             log_value = score_rows(reference, here.params, samples, left)[0]  # (outputs, N)
         own = log_value[0] if samples.labels is None else log_value.gather(0, samples.labels[None])[0]

@@ -215,7 +215,7 @@ def hessian_trace(
     """
     check_data("hessian_trace", memory_budget, x)
     samples = samples_of(model, x, None, labels, missing)
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     parts, row_bytes = {"data": samples.nbytes, "result": 3 * 8 * len(samples)}, _row_bytes(model)
     left = Need("hessian_trace", parts, "use fewer rows", row_bytes).left(memory_budget)
     batches = batches_of(reference, samples, left, row_bytes)
@@ -274,7 +274,7 @@ def per_sample(
 
 def _row_bytes(model: Model) -> int:
     """Buffers of the decomposition of one row: those of the reference backend, and three numbers for each unit."""
-    passes = PASS_COPIES * Reference.of(model.program, model.params).bytes_per_sample(True)
+    passes = PASS_COPIES * model.reference.bytes_per_sample(True)
     return passes + UNIT_BYTES * model.program.units
 
 
@@ -284,7 +284,7 @@ def _per_sample(
     wanted = wanted_units(model, nodes)
     if isinstance(samples, Table):
         samples = replace(samples, weights=None)  # the quantities of a row do not depend on its weight
-    reference = Reference.of(model.program, model.params)
+    reference = model.reference
     found, filled = np.empty((3, len(samples), len(wanted))), 0
     for batch in batches_of(reference, samples, memory_budget, _row_bytes(model)):
         part = _unit_values(reference, model, batch)[:, wanted]  # (3, units, n)

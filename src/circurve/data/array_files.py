@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from circurve.bounds import check_expansion, cut
+from circurve.bounds import check_expansion, check_seconds, cut
 from circurve.budget import Need
 from circurve.data.convert import Array
 from circurve.errors import DataError, FileAccessError
@@ -31,6 +31,10 @@ RECORD_COPIES = 3
 
 COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 """How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
+
+
+SECONDS_PER_ARRAY = 8e-5
+"""How long an array of an archive takes to read, whatever its size."""
 
 
 def read_npy(file: IO[bytes], size: int, trust: bool) -> Array:
@@ -62,6 +66,7 @@ def read_npz(
     """
     with zipfile.ZipFile(file) as archive:
         entries = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        check_seconds(SECONDS_PER_ARRAY * len(entries), f"{len(entries):,} arrays", size, trust, DataError)
         needed = 0
         for info in entries.values():
             with archive.open(info) as packed:

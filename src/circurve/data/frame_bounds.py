@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
 
-from circurve.bounds import check_expansion
+from circurve.bounds import check_expansion, check_seconds
 from circurve.errors import DataError
 
 __all__ = [
@@ -29,6 +29,12 @@ BYTES_PER_CELL = 20
 
 BYTES_PER_OBJECT = 90
 """A value of any other kind than numbers and text as an object of Python, with its place in a list."""
+
+SECONDS_PER_TEXT_COLUMN = 1.8e-4
+"""How long a column of text takes to become categories, however few rows it has."""
+
+TEXTS = ("string", "large_string", "dictionary")
+"""How the names of pyarrow's types of text begin; a dictionary holds one, too."""
 
 BYTES_PER_COLUMN = 4_000
 """A column's name, its type, its arrays and its codes, however few rows it has."""
@@ -104,6 +110,7 @@ def check_parquet(file: Any, size: int, trust: bool) -> None:
     rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
     needed = 2 * unpacked + cost_of(file.schema_arrow, rows)
     check_expansion(needed, size, trust, DataError)
+    _check_texts(file.schema_arrow, size, trust)
 
 
 def check_arrow(raw: bytes, trust: bool) -> None:
@@ -142,6 +149,12 @@ def _messages(raw: bytes | mmap) -> Iterator[Any]:
 def check_table(table: Any, size: int, trust: bool) -> None:
     """Refuse a table of pyarrow that takes too much once its columns are numbers and Python's texts."""
     check_expansion(table.nbytes + cost_of(table.schema, table.num_rows), size, trust, DataError)
+    _check_texts(table.schema, size, trust)
+
+
+def _check_texts(schema: Any, size: int, trust: bool) -> None:
+    texts = sum(str(kind).startswith(TEXTS) for kind in schema.types)
+    check_seconds(SECONDS_PER_TEXT_COLUMN * texts, f"{texts:,} columns of text", size, trust, DataError)
 
 
 def cost_of(schema: Any, rows: int) -> int:

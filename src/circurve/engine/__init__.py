@@ -3,7 +3,7 @@
 from circurve.engine.backend import Backend
 from circurve.engine.batch import Batch, chunks
 from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice, option_for
-from circurve.engine.compiler import compile
+from circurve.engine.compiler import compile, fold
 from circurve.engine.gradient import differentiable_log_prob, refuse_discrete, wants_gradient
 from circurve.engine.inspect import flows, values
 from circurve.engine.params import Params, by_node, from_nodes, random_weights, stack
@@ -31,6 +31,7 @@ __all__ = [
     "differentiable_log_prob",
     "explain_choice",
     "flows",
+    "fold",
     "from_nodes",
     "option_for",
     "random_weights",

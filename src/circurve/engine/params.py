@@ -6,17 +6,17 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from circurve.engine.numerics import SAFE_WEIGHT
-from circurve.engine.program import Program
+from circurve.engine.program import Folds, Program
 from circurve.errors import ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
-from circurve.inputs import Categorical
+from circurve.inputs import Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson
 
 __all__ = [
     "SAVED_TOLERANCE",
@@ -29,14 +29,17 @@ __all__ = [
     "stack",
 ]
 
-ROUNDING = 1e-12
-"""Sums of float64 weights closer to one are left alone."""
-
 GIVEN_TOLERANCE = 1e-4
 """How far a row of weights that people give may be from summing to one: they round, and the rest is divided out."""
 
 SAVED_TOLERANCE = 1e-5
 """The tolerance for rows in model files, which are not normalised: ten times what float32 loses in a training."""
+
+ROUNDING = 1e-12
+"""Sums of float64 weights closer to one are left alone."""
+
+CHECKED_BY_KIND = frozenset({Bernoulli, Binomial, Categorical, Gaussian, Indicator, Poisson})
+"""Families whose parameters of one shape are checked alike, whatever their hyperparameters."""
 
 Block = TypeVar("Block", Sum, Input)
 """A node with parameters of its own."""
@@ -137,11 +140,15 @@ def by_node(program: Program, params: Params, run: int = 0) -> dict[Node, Tensor
 
 
 def from_nodes(
-    program: Program, weights: Mapping[Node, Any], inputs: Mapping[Node, Any], tolerance: float = GIVEN_TOLERANCE
+    program: Program | Folds,
+    weights: Mapping[Node, Any],
+    inputs: Mapping[Node, Any],
+    tolerance: float = GIVEN_TOLERANCE,
+    dtype: torch.dtype = torch.float64,
 ) -> Params:
-    """Parameters of one run, float64, from arrays by node; each is checked. A sum without weights gets uniform ones.
+    """Parameters of one run from arrays by node; each is checked. A sum without weights gets uniform ones.
 
-    tolerance: how far rows may be from summing to one.
+    program: or the folds of a circuit, which is not compiled yet. tolerance: how far rows may be from summing to one.
     """
     circuit = program.circuit
     known = set(circuit.nodes)
@@ -155,74 +162,114 @@ def from_nodes(
     def inputs_of(node: Input) -> Tensor:
         return _inputs(node, inputs.get(node), circuit, tolerance)
 
+    def is_sound(nodes: Sequence[Sum | Input], blocks: Tensor) -> bool:
+        return _are_sound(nodes, blocks, tolerance)
+
     return Params(
-        _by_layer([layer.nodes for layer in program.sums], weights, weights_of, tolerance),
-        _by_layer([layer.nodes for layer in program.inputs], inputs, inputs_of, tolerance),
+        _by_layer(program.sum_nodes, _Given(weights, weights_of, is_sound, dtype)),
+        _by_layer(program.input_nodes, _Given(inputs, inputs_of, is_sound, dtype)),
     )
 
 
-def _by_layer(
-    layers: Sequence[tuple[Block, ...]], given: Mapping[Node, Any], one: Callable[[Block], Tensor], tolerance: float
-) -> tuple[Tensor, ...]:
-    """(1, G, K, C) for each layer. All layers of one shape are checked together: a deep circuit has thousands of them.
+@dataclass(frozen=True)
+class _Given(Generic[Block]):
+    """Blocks of nodes of one kind, as they were given, and the checks they have to pass."""
 
-    one: the checked block of a single node. It is called where nodes have to be looked at one by one, also to find out
-    which of them is wrong.
-    """
+    blocks: Mapping[Node, Any]
+    one: Callable[[Block], Tensor]
+    """The checked block of a single node, (K, C) float64; ParameterError names it if it is wrong."""
+
+    are_sound: Callable[[Sequence[Block], Tensor], bool]
+    """Whether all of the blocks (nodes, K, C) of these nodes pass."""
+
+    dtype: torch.dtype
+
+
+def _by_layer(layers: Sequence[tuple[Block, ...]], given: _Given[Block]) -> tuple[Tensor, ...]:
+    """(1, G, K, C) for each layer. All layers of one shape are checked together: there may be thousands of them."""
     places: dict[Hashable, list[int]] = defaultdict(list)
     for place, nodes in enumerate(layers):
-        places[_shape_key(nodes)].append(place)
+        places[_shape_key(nodes[0])].append(place)
     found: dict[int, Tensor] = {}
     for group in places.values():
         members = [node for place in group for node in layers[place]]
-        blocks = _stacked(members, given)
-        if blocks is None or not _are_sound(members[0], blocks, tolerance):
-            blocks = torch.stack([one(node) for node in members])
+        blocks = _checked(members, given).to(given.dtype)[None]
         if len(group) == 1:
-            found[group[0]] = blocks[None]
+            found[group[0]] = blocks
             continue
-        pieces = torch.split(blocks, [len(layers[place]) for place in group])
-        found.update((place, piece[None].clone()) for place, piece in zip(group, pieces, strict=True))
+        pieces = torch.split(blocks, [len(layers[place]) for place in group], dim=1)
+        found.update(zip(group, map(torch.clone, pieces), strict=True))
     return tuple(found[place] for place in range(len(layers)))
 
 
-def _shape_key(nodes: Sequence[Sum | Input]) -> Hashable:
-    """Equal for layers whose blocks have one shape and one check."""
-    first = nodes[0]
-    if isinstance(first, Sum):
-        return first.units, first.child_units, first.mask is None
-    family = first.family if all(node.family == first.family for node in cast("Sequence[Input]", nodes)) else None
-    return first.units, first.family.parameter_count, family
+def _shape_key(node: Sum | Input) -> Hashable:
+    """Equal for nodes whose blocks have one shape, and masks or none."""
+    if isinstance(node, Sum):
+        return node.units, node.child_units, node.mask is None
+    return node.units, node.family.parameter_count
+
+
+def _checked(nodes: Sequence[Block], given: _Given[Block]) -> Tensor:
+    """The blocks of nodes of one shape, (nodes, K, C)."""
+    blocks = _stacked(nodes, given.blocks)
+    if blocks is not None:
+        if given.are_sound(nodes, blocks):
+            return blocks
+        sound, wrong = 0, len(nodes)  # the first `sound` nodes pass, the first `wrong` do not
+        while wrong - sound > 1:
+            middle = (sound + wrong) // 2
+            sound, wrong = (middle, wrong) if given.are_sound(nodes[:middle], blocks[:middle]) else (sound, middle)
+        given.one(nodes[sound])
+    return torch.stack([given.one(node) for node in nodes])
 
 
 def _stacked(nodes: Sequence[Sum | Input], given: Mapping[Node, Any]) -> Tensor | None:
-    """(nodes, K, C) in float64; None if they are not all tensors of the right shape and one dtype on the CPU."""
-    first = nodes[0]
-    shape = (first.units, first.child_units if isinstance(first, Sum) else first.family.parameter_count)
-    blocks: list[Tensor] = []
-    for node in nodes:
-        block = given.get(node)
-        if not isinstance(block, Tensor) or block.shape != shape or block.device.type != "cpu":
-            return None
-        blocks.append(block)
-    if len({block.dtype for block in blocks}) > 1:
+    """(nodes, K, C) in float64; None if they are not all arrays, or all tensors of one dtype on the CPU."""
+    shape = _block_shape(nodes[0])
+    blocks: list[Any] = [given.get(node) for node in nodes]
+    kinds = set(map(type, blocks))
+    if kinds == {np.ndarray} and all(block.shape == shape and block.dtype.kind == "f" for block in blocks):
+        return torch.from_numpy(np.concatenate(blocks, dtype=np.float64).reshape(len(nodes), *shape))
+    if not all(isinstance(b, Tensor) and b.shape == shape and b.device.type == "cpu" for b in blocks):
         return None
-    return torch.stack(blocks).detach().double()
+    return torch.stack(blocks).detach().double() if len({block.dtype for block in blocks}) == 1 else None
 
 
-def _are_sound(first: Sum | Input, blocks: Tensor, tolerance: float) -> bool:
-    """Whether blocks (nodes, K, C) of nodes like the first one pass all checks; False where each has a mask."""
+def _block_shape(node: Sum | Input) -> tuple[int, int]:
+    return node.units, node.child_units if isinstance(node, Sum) else node.family.parameter_count
+
+
+def _are_sound(nodes: Sequence[Sum | Input], blocks: Tensor, tolerance: float) -> bool:
+    """Whether blocks (nodes, K, C) of nodes of one kind pass all checks."""
     low, high = map(float, blocks.aminmax()) if blocks.numel() else (0.0, 0.0)  # NaN if one is; no copy is made
     if not (math.isfinite(low) and math.isfinite(high)):
         return False
-    sums_to_one = bool(((blocks.sum(-1) - 1).abs() <= tolerance).all())
-    if isinstance(first, Sum):
-        return first.mask is None and sums_to_one and low >= 0
-    simplex = isinstance(first.family, Categorical)
-    return (sums_to_one or not simplex) and first.family.check_parameters(blocks) is None
+    kinds: dict[Hashable, list[int]] = defaultdict(list)
+    masks = []
+    for place, node in enumerate(nodes):
+        if isinstance(node, Input):
+            kinds[type(node.family) if type(node.family) in CHECKED_BY_KIND else node.family].append(place)
+        elif node.mask is not None:
+            masks.append(node.mask)
+    if masks and bool(blocks[torch.from_numpy(~np.stack(masks))].any()):
+        return False
+    if not kinds:
+        return low >= 0 and _sum_to_one(blocks, tolerance)
+    for places in kinds.values():
+        family = cast("Input", nodes[places[0]]).family
+        chosen = blocks if len(places) == len(nodes) else blocks[places]
+        if family.check_parameters(chosen) is not None:
+            return False
+        if isinstance(family, Categorical) and not _sum_to_one(chosen, tolerance):
+            return False
+    return True
 
 
-def on_the_simplex(weights: Tensor) -> Tensor:
+def _sum_to_one(blocks: Tensor, tolerance: float) -> bool:
+    return bool(((blocks.sum(-1) - 1).abs() <= tolerance).all())
+
+
+def on_the_simplex(weights: Tensor) -> Tensor:  # (..., C) -> (..., C)
     """Rows divided by their sums, where these are not one to rounding."""
     total = weights.sum(-1, keepdim=True)
     return torch.where((total - 1).abs() > ROUNDING, weights / total, weights)

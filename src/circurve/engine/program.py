@@ -14,11 +14,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.graph import Circuit, Input, Product, Sum
+from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family
 
 __all__ = [
     "Column",
+    "Folds",
     "InputLayer",
     "Layer",
     "ProductLayer",
@@ -182,6 +183,27 @@ Layer: TypeAlias = ProductLayer | SumLayer
 
 
 @dataclass(frozen=True, eq=False)
+class Folds:
+    """Which nodes of a circuit are computed together, in the order of computation: what parameters are laid out by.
+
+    This is the first step of compiling, and takes a tenth of its time.
+    """
+
+    circuit: Circuit
+    nodes: tuple[tuple[Node, ...], ...] = field(repr=False)
+
+    @property
+    def sum_nodes(self) -> tuple[tuple[Sum, ...], ...]:
+        """The sums of each sum layer."""
+        return tuple(fold for fold in self.nodes if isinstance(fold[0], Sum))  # type: ignore[misc]
+
+    @property
+    def input_nodes(self) -> tuple[tuple[Input, ...], ...]:
+        """The inputs of each input layer."""
+        return tuple(fold for fold in self.nodes if isinstance(fold[0], Input))  # type: ignore[misc]
+
+
+@dataclass(frozen=True, eq=False)
 class Program:
     """A circuit in the form the backends execute: `inputs` first, then `layers` in order; flows go backwards."""
 
@@ -200,6 +222,16 @@ class Program:
     def sums(self) -> tuple[SumLayer, ...]:
         """The sum layers, children before parents: the order of all weight tensors."""
         return tuple(layer for layer in self.layers if isinstance(layer, SumLayer))
+
+    @property
+    def sum_nodes(self) -> tuple[tuple[Sum, ...], ...]:
+        """The sums of each sum layer."""
+        return tuple(layer.nodes for layer in self.sums)
+
+    @property
+    def input_nodes(self) -> tuple[tuple[Input, ...], ...]:
+        """The inputs of each input layer."""
+        return tuple(layer.nodes for layer in self.inputs)
 
     @cached_property
     def unit_starts(self) -> Index:  # (sum layers + 1,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from circurve.errors import StructureError
 from circurve.graph.nodes import Input, Node, Product, Sum
@@ -41,23 +41,23 @@ def topological_order(roots: Sequence[Node], nodes: Sequence[Node] | None = None
 
 
 def _walk(root: Node, done: dict[Node, None]) -> None:
-    path: dict[Node, Iterator[Node]] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in done:
-            stack.pop()
-            continue
-        pending = path.setdefault(node, iter(node.children))
-        child = next(pending, None)
-        if child is None:
-            del path[node]
+    if root in done:
+        return
+    path = {root: iter(root.children)}  # from the root to the node at hand, with the children not yet looked at
+    while path:
+        node, pending = next(reversed(path.items()))
+        for child in pending:
+            if child in done:
+                continue
+            if child in path:
+                raise StructureError(f"{name_of(child)}: it is its own descendant (a cycle)")
+            if child.children:
+                path[child] = iter(child.children)
+                break
+            done[child] = None
+        else:
+            path.popitem()
             done[node] = None
-            stack.pop()
-        elif child in path:
-            raise StructureError(f"{name_of(child)}: it is its own descendant (a cycle)")
-        elif child not in done:
-            stack.append(child)
 
 
 def check_scopes(order: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[int, ...], int]:
@@ -73,11 +73,14 @@ def check_scopes(order: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[in
     for root in roots:
         readers[root] += 1
     scopes: dict[Node, int] = {}
-    sizes: list[int] = []
+    sizes: dict[Node, int] = {}
     for node in order:
-        scope = _scope(node, scopes, order)
-        scopes[node] = scope
-        sizes.append(scope.bit_count())
+        if isinstance(node, Input):
+            scopes[node], sizes[node] = 1 << node.variable, 1
+            continue
+        scopes[node] = _scope(node, scopes, order)
+        # Children of a product have no variable in common, those of a sum have the same ones.
+        sizes[node] = sum(map(sizes.__getitem__, node.children[: 1 if isinstance(node, Sum) else None]))
         for child in node.children:
             readers[child] -= 1
             if not readers[child]:
@@ -93,25 +96,24 @@ def check_scopes(order: Sequence[Node], roots: Sequence[Node]) -> tuple[tuple[in
     if first.bit_count() != variables:
         absent = ~first & ((1 << variables) - 1)
         raise StructureError(f"no input has variables {_variables(absent)}: number the variables from 0 without gaps")
-    return tuple(sizes), variables
+    return tuple(sizes.values()), variables
 
 
-def _scope(node: Node, scopes: dict[Node, int], order: Sequence[Node]) -> int:
-    if isinstance(node, Input):
-        return 1 << node.variable
+def _scope(node: Product | Sum, scopes: dict[Node, int], order: Sequence[Node]) -> int:
     scope = scopes[node.children[0]]
-    for child in node.children[1:]:
-        other = scopes[child]
-        if isinstance(node, Sum):
-            if other != scope:
+    if isinstance(node, Sum):
+        for child in node.children[1:]:
+            if scopes[child] != scope:
                 raise StructureError(
                     f"{name_of(node, order)} is not smooth: children {name_of(node.children[0], order)} and "
-                    f"{name_of(child, order)} have different variables: {_variables(scope ^ other)}"
+                    f"{name_of(child, order)} have different variables: {_variables(scope ^ scopes[child])}"
                 )
-        elif isinstance(node, Product):
-            if scope & other:
-                raise _not_decomposable(node, child, scopes, order)
-            scope |= other
+        return scope
+    for child in node.children[1:]:
+        other = scopes[child]
+        if scope & other:
+            raise _not_decomposable(node, child, scopes, order)
+        scope |= other
     return scope
 
 

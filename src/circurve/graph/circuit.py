@@ -13,11 +13,14 @@ from circurve.errors import StructureError
 from circurve.graph.checks import check_scopes, name_of, topological_order
 from circurve.graph.drawing import MAX_DRAWN, Drawing, draw
 from circurve.graph.nodes import Input, Node, Product, Sum
-from circurve.inputs import Categorical, Family
+from circurve.inputs import Bernoulli, Binomial, Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
 from circurve.schema import Schema
 
 __all__ = ["Circuit", "Summary"]
+
+LIMITED = (Bernoulli, Binomial, Categorical)
+"""Families that take the values of their support, in ascending order, and no others."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +231,8 @@ def _families(nodes: Sequence[Node], variables: int) -> tuple[Family, ...]:
 def _largest_value(family: Family) -> float:
     """The largest whole number that a family takes; infinite if there is none."""
     support = family.support()
+    if type(family) in LIMITED and support is not None:
+        return math.inf if support[-1] >= LARGEST_WHOLE else support[-1]
     if support is None or family.check_values(np.array([LARGEST_WHOLE])) is None:
         return math.inf
     return support[-1] if isinstance(support, range) else max(support)

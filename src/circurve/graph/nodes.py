@@ -53,7 +53,8 @@ class Input:
         if not isinstance(self.family, Family):
             raise StructureError(f"{_label(self)}: family must be an input family, not {self.family!r}")
         _check_units(self)
-        object.__setattr__(self, "variable", int(self.variable))
+        if type(self.variable) is not int:
+            object.__setattr__(self, "variable", int(self.variable))
         problem = self.family.check_units(self.units)
         if problem is not None:
             raise StructureError(f"{_label(self)}: {problem}")
@@ -103,11 +104,7 @@ class Product:
     ) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "children", _as_children(self, children))
-        chosen = tuple([None] * len(self.children)) if select is None else tuple(select)
-        if len(chosen) != len(self.children):
-            raise StructureError(f"{_label(self)}: select has {len(chosen)} entries for {len(self.children)} children")
-        pairs = zip(chosen, self.children, strict=True)
-        object.__setattr__(self, "select", tuple(_as_selection(self, s, c) for s, c in pairs))
+        object.__setattr__(self, "select", _as_selections(self, select))
         widths = [c.units if s is None else len(s) for s, c in zip(self.select, self.children, strict=True)]
         for child, width in zip(self.children, widths, strict=True):
             if width != widths[0]:
@@ -178,6 +175,11 @@ class Sum:
 
 Node: TypeAlias = Input | Product | Sum
 
+NODE_TYPES = (Input, Product, Sum)
+
+FEW = 64
+"""Arrays of at most this many numbers are looked through as lists."""
+
 
 def _kind(node: object) -> str:
     return type(node).__name__
@@ -188,23 +190,38 @@ def _label(node: Node) -> str:
 
 
 def _is_count(value: object, at_least: int) -> bool:
+    if type(value) is int:
+        return value >= at_least
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= at_least
 
 
 def _check_units(node: Input | Sum) -> None:
     if not _is_count(node.units, at_least=1):
         raise StructureError(f"{_label(node)}: units must be a whole number >= 1, not {node.units!r}")
-    object.__setattr__(node, "units", int(node.units))
+    if type(node.units) is not int:
+        object.__setattr__(node, "units", int(node.units))
 
 
 def _as_children(parent: Node, children: Node | Iterable[Node]) -> tuple[Node, ...]:
-    listed = (children,) if isinstance(children, Input | Product | Sum) else tuple(children)
+    listed = (children,) if isinstance(children, NODE_TYPES) else tuple(children)
     if not listed:
         raise StructureError(f"{_label(parent)}: needs at least one child")
     for child in listed:
-        if not isinstance(child, Input | Product | Sum):
+        if not isinstance(child, NODE_TYPES):
             raise StructureError(f"{_label(parent)}: a child must be an Input, Product or Sum, not {child!r}")
     return listed
+
+
+def _as_selections(
+    parent: Product, select: Sequence[Sequence[int] | NDArray[np.integer] | None] | None
+) -> tuple[NDArray[np.int64] | None, ...]:
+    count = len(parent.children)
+    if select is None:
+        return (None,) * count
+    chosen = tuple(select)
+    if len(chosen) != count:
+        raise StructureError(f"{_label(parent)}: select has {len(chosen)} entries for {count} children")
+    return tuple([_as_selection(parent, s, c) for s, c in zip(chosen, parent.children, strict=True)])
 
 
 def _as_selection(
@@ -215,13 +232,15 @@ def _as_selection(
     chosen = np.array(select)
     if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
         raise StructureError(f"{_label(parent)}: select must list unit numbers, not {select!r}")
-    if chosen.min() < 0 or chosen.max() >= child.units:
-        bad = int(chosen.min() if chosen.min() < 0 else chosen.max())
+    # numpy takes longer than Python to look through a few numbers
+    low, high = (chosen.min(), chosen.max()) if chosen.size > FEW else (min(chosen.tolist()), max(chosen.tolist()))
+    if low < 0 or high >= child.units:
+        bad = int(low if low < 0 else high)
         raise StructureError(
             f"{_label(parent)}: select names unit {bad} of child '{child.name or _kind(child)}', "
             f"which has {child.units}"
         )
-    chosen = chosen.astype(np.int64)
+    chosen = chosen.astype(np.int64, copy=False)
     chosen.setflags(write=False)
     return cast("NDArray[np.int64]", chosen)
 
@@ -233,8 +252,8 @@ def _as_mask(parent: Sum, mask: Sequence[Sequence[bool]] | NDArray[np.bool_]) ->
         raise StructureError(
             f"{_label(parent)}: mask must be boolean of shape {expected}, not {array.dtype} of shape {array.shape}"
         )
-    empty = np.flatnonzero(~array.any(axis=1))
-    if empty.size:
-        raise StructureError(f"{_label(parent)}: unit {empty[0]} has no edge left by the mask")
+    used = np.any(array, axis=1).tolist() if array.size > FEW else list(map(any, array.tolist()))
+    if not all(used):
+        raise StructureError(f"{_label(parent)}: unit {used.index(False)} has no edge left by the mask")
     array.setflags(write=False)
     return cast("NDArray[np.bool_]", array)

@@ -12,7 +12,7 @@ Examples
 from circurve.inputs.bernoulli import Bernoulli
 from circurve.inputs.binomial import Binomial
 from circurve.inputs.categorical import Categorical
-from circurve.inputs.families import FAMILIES, family_from_json, family_to_json, register_family
+from circurve.inputs.families import FAMILIES, family_from_json, family_reader, family_to_json, register_family
 from circurve.inputs.family import LOG_ZERO, Family
 from circurve.inputs.gaussian import Gaussian
 from circurve.inputs.indicator import Indicator
@@ -29,6 +29,7 @@ __all__ = [
     "Indicator",
     "Poisson",
     "family_from_json",
+    "family_reader",
     "family_to_json",
     "register_family",
 ]

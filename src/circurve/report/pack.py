@@ -19,7 +19,7 @@ DIGITS = 7
 TAGS = {"uint8": "u1", "float32": "f4", "float64": "f8", "uint16": "u2", "uint32": "u4"}
 """What the page calls the types of vectors; all are little-endian."""
 
-ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+ESCAPES = {c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 """Characters that could end a script element, or that older parsers take for the end of a line."""
 
 
@@ -57,4 +57,7 @@ def _number(value: float) -> float | int | None:
 
 def json_for_html(value: Any) -> str:
     """JSON without a character that HTML or JavaScript could read as markup; parsers read the same text from it."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(ESCAPES)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escape in ESCAPES.items():  # on a long text much faster than `translate`
+        text = text.replace(character, escape)
+    return text
