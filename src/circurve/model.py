@@ -38,7 +38,7 @@ from circurve.errors import Argument, FileFormatError, OptionError, ParameterErr
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.host_memory import without_collector
 from circurve.inputs import Family
-from circurve.inputs.family import same_values
+from circurve.inputs.family import takes_others
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
@@ -205,7 +205,7 @@ class Model(Questions):
     def _mixed(self) -> bool:
         """Whether a variable has inputs of families that take different values."""
         families = self.circuit.families
-        return any(_takes_others(node.family, families[node.variable]) for node in self.circuit.inputs)
+        return any(takes_others(node.family, families[node.variable]) for node in self.circuit.inputs)
 
     def log_prob(  # noqa: PLR0913 - each parameter is an option
         self,
@@ -339,14 +339,6 @@ class Model(Questions):
 
     def __repr__(self) -> str:
         return f"<Model: {self.circuit!r}, {self.dtype}, {self.device}>"
-
-
-def _takes_others(one: Family, other: Family) -> bool:
-    """Whether two families may take different values; those of finite support are compared by it."""
-    if one.layer_key == other.layer_key:
-        return False
-    support = one.support()
-    return support is None or not same_values(support, other.support())
 
 
 def _check_precision(dtype: object) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from circurve.inputs.floors import LOG_ZERO
 
-__all__ = ["LOG_ZERO", "Family", "counts_from_zero", "same_values"]
+__all__ = ["LOG_ZERO", "Family", "counts_from_zero", "same_values", "takes_others"]
 
 
 class Family(ABC):
@@ -173,3 +173,11 @@ def same_values(one: Sequence[int] | None, other: Sequence[int] | None) -> bool:
     if one is None or other is None:
         return one is other
     return one == other or (len(one) == len(other) and tuple(one) == tuple(other))
+
+
+def takes_others(one: Family, other: Family) -> bool:
+    """Whether two families may take different values; those of finite support are compared by it."""
+    if one.layer_key == other.layer_key:
+        return False
+    support = one.support()
+    return support is None or not same_values(support, other.support())
