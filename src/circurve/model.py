@@ -37,7 +37,6 @@ from circurve.engine.params import SAVED_TOLERANCE, on_the_simplex
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.host_memory import without_collector
-from circurve.inputs import Family
 from circurve.inputs.family import takes_others
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
