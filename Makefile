@@ -56,6 +56,7 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-512 --batches 512,4096 --fleets 1 --name gpu_em_large $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_em.py --only large-256 --batches 512,4096 --fleets 1 --name gpu_em_large_256 $(GPU_PEER)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc,large-256,large-512 --batches 200,4096 --fleets 1 $(GPU_DATA)
+	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only large-512 --batches 4096 --fleets 1 --precisions tf32 --seconds 2 --name roofline_512
 	PYTHONPATH=src $(GPU_RUN) benchmarks/roofline.py --only nltcs,plants,bbc --batches 200,4096 --fleets 16,64 --name roofline_fleets $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/fleet_limits.py $(GPU_DATA)
 	PYTHONPATH=src $(GPU_RUN) benchmarks/leaves.py --name leaves_cuda $(GPU_DATA)

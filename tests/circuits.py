@@ -103,9 +103,9 @@ class Case:
 
     def rows(self) -> dict[Node, np.ndarray]:
         """The engine's row of each unit of each node."""
-        from circurve.engine.compiler import _fold, _place
+        from circurve.engine.compiler import _place, fold
 
-        space, rows = _place(_fold(self.circuit))
+        space, rows = _place(fold(self.circuit).nodes)
         for layer in (*self.program.inputs, *self.program.sums):  # the folds are the program's own
             assert rows[layer.nodes[0]][0] == space.starts[layer.block] == self.program.values.starts[layer.block]
         return rows

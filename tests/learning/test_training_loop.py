@@ -265,11 +265,11 @@ def test_rows_are_shared_evenly_among_the_batches_and_each_is_seen_once(monkeypa
     "method", [Vanilla(), Gated(0.1, penalty="exact", estimator="mean_ratio")], ids=["plain", "gated"]
 )
 def test_a_small_memory_budget_changes_nothing(batch_size, method):
-    options = {"batch_size": batch_size, "method": method, "valid": VALID, "track": True, "epochs": 3}
     settings = Settings(batch_size=batch_size, track=True, precision="float64")
     tables = {"train": prepare(TRAIN, CIRCUIT, "train"), "valid": prepare(VALID, CIRCUIT, "valid")}
+    options = {"batch_size": batch_size, "method": method, "valid": tables["valid"], "track": True, "epochs": 3}
     least = training_need(compile(CIRCUIT), [Run(method)], settings, tables).total
-    tight, free = (quick(CIRCUIT, TRAIN, memory_budget=budget, **options) for budget in (least, None))
+    tight, free = (quick(CIRCUIT, tables["train"], memory_budget=budget, **options) for budget in (least, None))
     assert_same_model(tight, free, 1e-10)
     assert tight.train_ll == pytest.approx(free.train_ll, rel=1e-12)
     assert tight.sharpness == pytest.approx(free.sharpness, rel=1e-10)
