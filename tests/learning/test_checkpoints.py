@@ -32,7 +32,6 @@ from circurve import (
     mixture,
     schedules,
 )
-from circurve.data import as_table
 from circurve.engine import choose_backend
 
 TRAIN, VALID = binary_rows(90), binary_rows(150)[90:]
@@ -190,7 +189,7 @@ def test_the_chunks_of_the_start_are_kept(tmp_path):
     """Sums in other chunks differ in their last bits; the budget may change, the chunks do not."""
 
     def train(**more):
-        return quick(CIRCUIT, as_table(TRAIN), **{"epochs": 7, "batch_size": 60, "precision": "float32"}, **more)
+        return quick(CIRCUIT, TRAIN.astype(np.int8), **{"epochs": 7, "batch_size": 60, "precision": "float32"}, **more)
 
     whole = train(memory_budget=4000)
     with pytest.raises(BreakOffError):
