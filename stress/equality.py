@@ -153,10 +153,10 @@ def measure(trainings: Trainings) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--variables", type=int, default=32)
-    parser.add_argument("--units", type=int, default=16)
-    parser.add_argument("--batch", type=int, default=4_000)
+    parser.add_argument("--rows", type=int, default=40_000)
+    parser.add_argument("--variables", type=int, default=64)
+    parser.add_argument("--units", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=8_000)
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--child", nargs=2, default=None, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
