@@ -160,7 +160,7 @@ class Sum:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "units", units)
         object.__setattr__(self, "children", _as_children(self, children))
-        object.__setattr__(self, "child_units", sum(child.units for child in self.children))
+        object.__setattr__(self, "child_units", sum([child.units for child in self.children]))
         _check_units(self)
         object.__setattr__(self, "mask", None if mask is None else _as_mask(self, mask))
 
@@ -230,7 +230,7 @@ def _as_selection(
     if select is None:
         return None
     chosen = np.array(select)
-    if chosen.ndim != 1 or chosen.size == 0 or not np.issubdtype(chosen.dtype, np.integer):
+    if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu":
         raise StructureError(f"{_label(parent)}: select must list unit numbers, not {select!r}")
     # numpy takes longer than Python to look through a few numbers
     low, high = (chosen.min(), chosen.max()) if chosen.size > FEW else (min(chosen.tolist()), max(chosen.tolist()))
@@ -248,7 +248,7 @@ def _as_selection(
 def _as_mask(parent: Sum, mask: Sequence[Sequence[bool]] | NDArray[np.bool_]) -> NDArray[np.bool_]:
     array = np.array(mask)
     expected = (parent.units, parent.child_units)
-    if array.shape != expected or array.dtype != np.bool_:
+    if array.shape != expected or array.dtype.kind != "b":
         raise StructureError(
             f"{_label(parent)}: mask must be boolean of shape {expected}, not {array.dtype} of shape {array.shape}"
         )
