@@ -287,8 +287,8 @@ def _per_sample(
     reference = model.reference
     found, filled = np.empty((3, len(samples), len(wanted))), 0
     for batch in batches_of(reference, samples, memory_budget, _row_bytes(model)):
-        part = _unit_values(reference, model, batch)[:, wanted]  # (3, units, n)
-        found[:, filled : filled + batch.size] = part.transpose(1, 2).cpu().numpy()
+        place = found[:, filled : filled + batch.size]  # (3, n, units)
+        place[:] = _unit_values(reference, model, batch)[:, wanted].transpose(1, 2).cpu().numpy()
         filled += batch.size
     refs = node_refs(model)
     return PerSample(found[0], found[1], found[2], tuple(refs[i] for i in wanted))
