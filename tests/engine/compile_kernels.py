@@ -82,7 +82,7 @@ def compile_in(way: str, cache: Path) -> list[tuple[str, bool]]:
 
 
 def main(folder: Path, ways: list[str]) -> None:
-    """Compile in several ways, all but the reversed one with a cache of their own."""
+    """Compile in each of these ways. Each has its own cache, except the reversed one, which uses an earlier cache."""
     pretend()
     worker, executable = compile_process.WORKER, sys.executable
     result = {}
