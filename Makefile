@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests coverage docs gpu-check stress format web clean
+.PHONY: demo test lint types contracts tests coverage explore docs gpu-check stress format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -33,6 +33,10 @@ tests: $(STAMP)
 # The same tests, and an error if they reach less of the package than pyproject.toml demands.
 coverage: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
+
+# The same tests on other generated cases than those of the last run.
+explore: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --hypothesis-profile random
 
 # The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
 docs: $(STAMP)
@@ -67,9 +71,9 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/cost_model.py --device cuda
 	PYTHONPATH=src $(GPU_RUN) benchmarks/forecast.py
 
-# An hour of damaged files for all loaders together, files of full size, equality of results, and 100 faults; records go
+# Tests on other generated cases, an hour of damaged files for all loaders together, files of full size, equality of results, and 100 faults; records go
 # to stress/results and benchmarks/results.
-stress: $(STAMP)
+stress: explore
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/fuzz.py --seconds 3600
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/hostile.py
 	PYTHONPATH=src nice $(BIN)/python stress/equality.py

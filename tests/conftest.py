@@ -12,11 +12,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from interpreter import language_replaced
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # must be there before Triton is imported
+
+# The same cases in every run, so that a change is judged by what it changed; `make explore` tries other ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("random", print_blob=True)
+settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

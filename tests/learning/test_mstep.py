@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from circuits import Case, Truth, assert_close, cases
+from circurve import Circuit, Indicator, Input, Sum
 from circurve.engine import Params, Statistics, stack
 from circurve.engine.numerics import WEIGHT_FLOOR
 from circurve.learning import Gated, Global, Vanilla
@@ -230,10 +232,38 @@ def test_a_gate_is_shown_the_mean_curvature_or_its_running_mean(case, memory, es
         plan.maximize(case.params, batch.statistics(), [1.0], [0.1])
     assume(case.circuit.sums)
     first, second = measured(case, estimator), measured(other, estimator)
+    share_of_past = expected_share_of_past(memory, case, other)
     for name in ("local", "total", "flow_squared"):
         then, now = getattr(first, name), getattr(second, name)
         assert_close(getattr(seen[0], name), then, 1e-9)
-        assert_close(getattr(seen[1], name), memory * then + (1 - memory) * now, 1e-9)
+        assert_close(getattr(seen[1], name), share_of_past * then + (1 - share_of_past) * now, 1e-9)
+
+
+def expected_share_of_past(memory: float, first: Case, second: Case) -> float:
+    """A batch without a possible sample measures nothing: it neither begins a running mean nor changes it."""
+    begun, goes_on = (bool((case.weight * (Truth.of(case).root > 0)).any()) for case in (first, second))
+    if not memory:
+        return 0.0
+    return memory * begun if goes_on else 1.0
+
+
+def test_a_batch_of_impossible_samples_leaves_the_running_mean_as_it_is():
+    seen: list[NodeCurvature] = []
+
+    def spy(curvature):
+        seen.append(curvature)
+        return none(curvature)
+
+    zero, other = (Input(0, Indicator((0,))) for _ in range(2))
+    mixture = Sum((zero, other))
+    weights = {mixture: torch.tensor([[0.3, 0.7]], dtype=torch.float64)}
+    inputs = {node: torch.zeros(1, 0, dtype=torch.float64) for node in (zero, other)}
+    case = Case(Circuit(mixture), ("binary",), weights, inputs, np.zeros((4, 1)))
+    plan = Plan(case.program, [Gated(0.1, spy, gate_memory=0.75)], case.params.inputs[0])
+    for batch in (case, case.with_x(np.ones((4, 1)))):
+        plan.maximize(case.params, batch.statistics(), [1.0], [0.1])
+    assert_close(seen[0].local, torch.full_like(seen[0].local, 2.0))  # each child's ratio p_child / p_sum is 1
+    assert_close(seen[1].local, seen[0].local)
 
 
 @given(case=cases())
