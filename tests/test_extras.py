@@ -35,7 +35,7 @@ X = np.random.default_rng(0).integers(0, 2, (40, 3))
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", dedent(code)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", dedent(code)], capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120
+PATIENCE = 600
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli", "sklearn.base"])

@@ -17,7 +17,7 @@ from cli_helpers import strict_json
 import circurve as cc
 
 PROGRAM = (sys.executable, "-m", "circurve")
-PATIENCE = 60
+PATIENCE = 300
 
 
 @contextmanager
@@ -99,11 +99,16 @@ def test_a_terminal_that_is_closed_keeps_what_was_learned(table):
 @pytest.mark.linux
 def test_nohup_goes_on_without_a_terminal(table):
     words = ["fit", table, "--units", "3", "--epochs", "300", "--out", "m.safetensors"]
-    shell = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
-    with started(*shell, *PROGRAM, *words, stdout=subprocess.DEVNULL) as process:
-        time.sleep(0.5)  # the shell has begun to ignore it
-        process.send_signal(signal.SIGHUP)
+    shell = ["sh", "-c", 'trap "" HUP; echo ignored; exec "$@"', "sh"]
+    with started(*shell, *PROGRAM, *words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ignored\n"
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < deadline:  # while it is imported, trains and saves
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.02)
         assert process.wait(PATIENCE) == 0
+    assert cc.load("m.safetensors").circuit.variables == 5
 
 
 @pytest.mark.linux

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from circurve import OptionError, WorkerError
 
-PATIENCE = 120
+PATIENCE = 600
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["circurve", "torch.distributed"])
 
