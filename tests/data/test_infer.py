@@ -161,5 +161,5 @@ def test_whole_numbers_that_floats_round_are_pointed_out(start):
 
 @pytest.mark.filterwarnings("error")
 def test_squares_beyond_the_floating_range_give_no_warning():
-    values = np.linspace(-3e300, 3e300, 40)[:, None]
+    values = pd.DataFrame({"a": np.linspace(-3e300, 3e300, 40)})
     assert isinstance(infer_schema(values).families[0], cc.Gaussian)
