@@ -18,7 +18,6 @@ from circurve.data import Table, columns_of
 from circurve.data.convert import about
 from circurve.data.recode import decode_column
 from circurve.errors import OptionError
-from circurve.model import Model
 from circurve.model import load as load_model
 from circurve.queries import limited
 from circurve.schema import Coding
@@ -64,7 +63,8 @@ def sample(  # noqa: PLR0913 - each parameter is an option
     budget = parse_bytes(memory_budget)
     loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
     evidence = read_evidence(given, loaded.schema) or None
-    _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"})
+    named = loaded.schema.names is not None
+    _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"}, named)
 
 
 def impute(  # noqa: PLR0913 - each parameter is an option
@@ -104,7 +104,9 @@ def impute(  # noqa: PLR0913 - each parameter is an option
         filled = _shortened(columns_of(loaded.impute(table, how, seed=seed)), table)  # type: ignore[arg-type]  # checked
     holes = 0 if table.observed is None else int((~table.observed).sum())
     facts = {"rows": f"{len(table):,}", "filled": f"{holes:,} of {table.values.numel():,} values"}
-    _write(out, _beside(dataset.train, filled, loaded), facts)
+    if loaded.schema.names is None and used.columns:
+        filled = dict(zip(used.columns, filled.values(), strict=True))  # the file's own names
+    _write(out, _beside(dataset.train, filled), facts, bool(loaded.schema.names or used.columns))
 
 
 def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:
@@ -122,9 +124,9 @@ def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:
     return columns
 
 
-def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]:
+def _beside(read: Table, filled: dict[str, Any]) -> dict[str, Any]:
     """The columns in the order of the file, then those it lacks; columns that the model does not use are copied."""
-    if read.columns is None or model.schema.names is None:
+    if read.columns is None:
         return filled
     array = np.asarray(replace(read, places=None), dtype=np.float64)
     codings = read.codings or (Coding(),) * len(read.columns)
@@ -138,8 +140,8 @@ def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]
     return {**columns, **filled}
 
 
-def _write(out: str, columns: dict[str, Any], facts: dict[str, str]) -> None:
+def _write(out: str, columns: dict[str, Any], facts: dict[str, str], named: bool) -> None:
     """Write the rows; print where, unless they go to standard output."""
-    write_rows(out, columns)
+    write_rows(out, columns, named)
     if out != STANDARD:
         print_facts({**facts, "saved in": out})
