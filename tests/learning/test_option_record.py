@@ -16,7 +16,7 @@ from circurve.cli import app
 from circurve.cli.methods import Estimator, MuScale, Penalty, Simplex
 from circurve.cli.options import Init, Precision, Select
 from circurve.learning import FleetResult, Gated, Run, Vanilla, options
-from circurve.learning.fit import FleetOptions
+from circurve.learning.fitting import FleetOptions
 from circurve.learning.option_texts import help_of
 from circurve.learning.options import Settings, TrainingOptions
 
