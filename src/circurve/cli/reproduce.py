@@ -97,7 +97,7 @@ def reproduce_command(  # noqa: PLR0913 - each parameter is an option
             metavar="N|N,N",
             rich_help_panel=options.TRAINING,
             show_default="5; leaderboard 3",
-            help="How many seeds (5: seeds 0 to 4), or a list of them (0,3,4).",
+            help="How many seeds (5: seeds 0 to 4), or a list of them (0,3,4; seed 3 alone: 3,).",
         ),
     ] = None,
     epochs: Annotated[
@@ -197,14 +197,15 @@ def _file(targets: Sequence[str]) -> str:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`5` is 0 to 4; `3,7` is these two."""
+    """`5` is 0 to 4; `3,7` is these two; `3,` is seed 3."""
     try:
-        numbers = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+        numbers = tuple(dict.fromkeys(int(part) for part in text.removesuffix(",").split(",")))
     except ValueError:
-        numbers = (-1,)
-    if min(numbers) < 0 or numbers == (0,):
+        numbers = ()
+    seeds = numbers if "," in text or not numbers else tuple(range(numbers[0]))
+    if not seeds or min(seeds) < 0:
         raise OptionError(f"--seeds must be a number of seeds (5) or a list of seeds (0,3,4), not {text!r}")
-    return numbers if "," in text else tuple(range(numbers[0]))
+    return seeds
 
 
 def _show(output: Report | FigureOutput) -> None:
