@@ -14,7 +14,7 @@ from typing import Any
 PATIENCE = 120
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli", "sklearn.base"])
+CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli.fit", "circurve.cli.sweep", "sklearn.base"])
 
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "full disk", "out of memory")
 

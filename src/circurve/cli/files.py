@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from circurve.bounds import parse_json
-from circurve.cli.loading import STANDARD
+from circurve.cli.options import STANDARD
 from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
 from circurve.errors import MissingPackageError, OptionError
