@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from circurve import inputs
 from circurve._version import __version__
+from circurve.circuit_module import CircuitModule, torch_module
 from circurve.curvature import (
     Curvature,
     hessian,
@@ -71,7 +72,6 @@ from circurve.structures import (
     mixture,
     random_binary_trees,
 )
-from circurve.torch_module import CircuitModule, torch_module
 
 if TYPE_CHECKING:  # the package circurve.curvature is this function: see its docstring
     from circurve.curvature import curvature
