@@ -141,7 +141,7 @@ def without(table: Table, dropped: frozenset[str]) -> Table:
         raise DataError(f"no column {unknown!r} to leave out{nearest(unknown, names) if names else ''}")
     kept = [number for number, name in enumerate(names) if name not in dropped]
     if not kept:
-        raise DataError("no column is left")
+        raise DataError("no column is left: --types leaves out all of them")
     return replace(
         table,
         values=table.values[:, kept],

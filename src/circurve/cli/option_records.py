@@ -38,7 +38,7 @@ __all__ = ["HeldOutOptions", "MethodOptions", "SourceOptions", "TrainingOptions"
 class MethodOptions:
     """What all methods of a command have in common; None where it was not given."""
 
-    estimator: Annotated[Estimator | None, option_of(Gated, "estimator", shown=shown_default(Gated, "estimator"))] = (
+    estimator: Annotated[Estimator | None, option_of(Gated, "estimator", "NAME", shown_default(Gated, "estimator"))] = (
         None
     )
     gate_memory: Annotated[float | None, option_of(Gated, "gate_memory", "F", f"{Gated.gate_memory:g}")] = None

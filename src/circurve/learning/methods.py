@@ -191,7 +191,10 @@ class Gated(_Shown):
 
     mu: Strength = field(metadata={"help": MU})
     gate: Gate | str = field(default="max_norm", metadata={"help": "How gated distributes the penalty over the sums."})
-    estimator: Estimator = option("mean_trace", "The estimate of curvature that gates use.")
+    estimator: Estimator = option(
+        "mean_trace",
+        "The estimate of curvature that gates use: mean_trace, mean_ratio, flow_weighted, geometric or clipped.",
+    )
     gate_memory: float = option(
         0.0,
         "Weight of earlier batches in the curvature that gates use, from 0 to below 1; 0 uses the current batch only.",

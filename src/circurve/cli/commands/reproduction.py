@@ -55,6 +55,7 @@ class Reproduce:
     protocol: Annotated[
         ProtocolName | None,
         typer.Option(
+            metavar="NAME",
             rich_help_panel=options.TRAINING,
             show_default="paper; fair for studies; record for leaderboard",
             help="paper: as in the paper; paper-own: as paper, but every column has a hidden variable of its own; "
