@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import signal
 import sys
@@ -13,10 +12,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 120
+from forked import CONTEXT
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli", "sklearn.base"])
+PATIENCE = 120
 
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "full disk", "out of memory")
 
