@@ -26,17 +26,20 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one. Each process takes one
-# half of the tests in their order, so that a module's fixtures are made once, and then what the other has left.
+# half of the tests in their order, so that a module's fixtures are made once, and then what the other has left. Tests
+# start the program as a process of its own: compiled modules are kept, even where the environment asks for none.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
 tests: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15
+	$(PYTEST) --durations 15
 
 # The same tests, and an error if they reach less of the package than pyproject.toml demands.
 coverage: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 # The same tests on other generated cases than those of the last run.
 explore: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --hypothesis-profile random
+	$(PYTEST) --hypothesis-profile random
 
 # The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
 docs: $(STAMP)
