@@ -60,7 +60,6 @@ class Run:
     init: Literal["random", "prototypes"] = option(
         "random",
         "random: start with random parameters; prototypes: place each unit around a row of the training data.",
-        python='"random" or "prototypes".',
     )
 
     def __post_init__(self) -> None:
