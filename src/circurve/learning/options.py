@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
-import torch
-
-from circurve.engine import BACKENDS, BackendName
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, check_step
 from circurve.learning.every import parse_every
-from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
 from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule
+from circurve.names import BACKENDS, INITIALIZATIONS, PRECISIONS
 
-__all__ = ["PRECISIONS", "Run", "Settings", "TrainingOptions"]
+if TYPE_CHECKING:
+    import torch
 
-PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
+__all__ = ["Run", "Settings", "TrainingOptions"]
 
 
 def _check_steps(step_size: float | Schedule) -> None:
@@ -59,10 +57,9 @@ class Run:
     label: str | None = None
     """What messages and tables call the run; None is its number in the fleet."""
 
-    init: Initialization = option(
+    init: Literal["random", "prototypes"] = option(
         "random",
         "random: start with random parameters; prototypes: place each unit around a row of the training data.",
-        python='"random" or "prototypes".',
     )
 
     def __post_init__(self) -> None:
@@ -115,7 +112,7 @@ class Settings:
         "Precision of the computation; tf32 is for GPUs.",
         python="tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32.",
     )
-    backend: BackendName = option(
+    backend: Literal["auto", "reference", "tree", "fused"] = option(
         "auto",
         "Which backend computes.",
         python='"reference" is plain torch, "fused" is the CUDA kernels, "auto" selects the fastest that can '
@@ -150,7 +147,7 @@ class Settings:
             check_at_least_zero("tolerance", self.tolerance)
         if self.select is not None:
             check_choice("select", self.select, ("best", "last"))
-        check_choice("precision", self.precision, tuple(PRECISIONS))
+        check_choice("precision", self.precision, PRECISIONS)
         check_choice("backend", self.backend, BACKENDS)
         _check_steps(self.step)
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
@@ -171,6 +168,13 @@ class Settings:
         return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The type of all floating numbers of the training."""
+        import torch  # noqa: PLC0415 - it takes a second, and help texts do not need it
+
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    @property
     def step(self) -> float | Schedule:
         """The step size in force."""
         return self.step_size if self.step_size is not None else 0.1 if self.batch_size is not None else 1.0
@@ -187,7 +191,7 @@ class TrainingOptions(TypedDict, total=False):
     select: Literal["best", "last"] | None
     device: str | torch.device
     precision: Literal["float32", "float64", "tf32"]
-    backend: BackendName
+    backend: Literal["auto", "reference", "tree", "fused"]
     memory_budget: int | None
     track: bool
     checkpoint: str | PathLike[str] | None
