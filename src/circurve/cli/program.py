@@ -12,7 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from circurve._version import __version__
 from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, shards, sweep
-from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
+from circurve.cli.failures import FAILED, INTERRUPTED, one_line_warnings, report
+from circurve.cli.pipes import CLOSED_PIPE, flush_output
 from circurve.cli.signals import exit_code, ignore_signals, listen
 from circurve.cli.workers import leave_workers
 
@@ -60,6 +61,8 @@ class Program(Group):
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
                 code = report(error, options, debug)
+            except SystemExit:  # raised by click and rich where output is closed, and by nothing else
+                code = CLOSED_PIPE
             except KeyboardInterrupt:  # before the command began
                 print("circurve: interrupted", file=sys.stderr)
                 code = INTERRUPTED
@@ -115,7 +118,8 @@ def _program(
 
     Exit codes of all commands: 0 done, 1 failed while working, 2 wrong options
     or unusable data, 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 129 ended
-    by SIGHUP. An interrupted training saves the model trained so far.
+    by SIGHUP, 141 output closed by its reader (as in `circurve data list | head`).
+    An interrupted training saves the model trained so far.
     """
     _help_if_alone(ctx)
 
@@ -145,6 +149,17 @@ for program, name, function in COMMANDS:
 app.add_typer(data_app, name="data")
 
 
+def _code_after_output(code: object) -> object:
+    """The exit code, once all output is written; another one for a command that ended well and cannot write it."""
+    error = flush_output()
+    if error is None or code not in (0, None):
+        return code
+    if isinstance(error, BrokenPipeError):
+        return CLOSED_PIPE
+    print(f"circurve: error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+    return FAILED
+
+
 def main() -> None:
     """The entry point of the installed command."""
     received, code = listen(), cast("object", INTERRUPTED)
@@ -157,7 +172,10 @@ def main() -> None:
         code = ended.code
     except KeyboardInterrupt:
         print("circurve: interrupted", file=sys.stderr)
+    except BrokenPipeError:  # nobody reads the message about an error
+        code = CLOSED_PIPE
     ignore_signals()
+    code = _code_after_output(code)
     if code in (0, None):  # after an error another worker may be gone: do not wait for it
         leave_workers()
     sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))
