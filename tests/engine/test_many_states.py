@@ -15,11 +15,12 @@ from circurve.engine.reference import sums
 
 
 @given(
-    st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 9), st.integers(1, 6), st.booleans(),
-    st.integers(0, 99),
-)  # fmt: skip
+    st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.integers(0, 9)), st.integers(1, 6), st.data()
+)
 @settings(max_examples=60, deadline=None)
-def test_flow_by_state_is_added_sample_by_sample(runs, groups, units, samples, states, missing, seed):
+def test_flow_by_state_is_added_sample_by_sample(shape, states, data):
+    runs, groups, units, samples = shape
+    missing, seed = data.draw(st.booleans()), data.draw(st.integers(0, 99))
     drawn = np.random.default_rng(seed)
     flow = drawn.random((runs, groups, units, samples))
     x = drawn.integers(0, states, (1, groups, samples)).astype(float)
