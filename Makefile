@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests coverage explore docs gpu-check stress format web clean
+.PHONY: demo test lint types contracts tests coverage explore docs wheel gpu-check stress format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -44,6 +44,12 @@ explore: $(STAMP)
 # The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
 docs: $(STAMP)
 	PYTHONPATH=src $(BIN)/python -m sphinx -q -b html -j 2 -W --keep-going docs docs/_build/html
+
+# The wheel that would be published, and an import of the core from it.
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	PYTHONPATH=$$(echo dist/*.whl) $(BIN)/python -c "import circurve; circurve.fit; print(circurve.__file__)"
 
 # On a machine with a GPU. GPU_PYTHON names an environment of your own; DEBD a folder with the data sets, PYJUICE a
 # folder or wheel of PyJuice to compare with.

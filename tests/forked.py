@@ -11,5 +11,14 @@ __all__ = ["CONTEXT"]
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["circurve.cli.program", "circurve.cli", "circurve.experiments", "scipy.stats", "sklearn.base", "torch.distributed"]
+    [
+        "circurve.public",
+        "circurve.cli.program",
+        "circurve.cli.fit",
+        "circurve.cli.sweep",
+        "circurve.experiments",
+        "scipy.stats",
+        "sklearn.base",
+        "torch.distributed",
+    ]
 )

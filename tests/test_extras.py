@@ -106,7 +106,7 @@ def test_the_command_says_in_one_line_what_it_needs(without_extras):
 def test_importing_the_package_imports_nothing_slow(tmp_path):
     """Also with the modules that compute curvature, and before the first use of a name that needs an extra."""
     code = "import sys, torch, numpy\nbefore = set(sys.modules)\nimport circurve, circurve.curvature.hessian\n"
-    done = run(code + "print(*set(sys.modules) - before)\ncircurve.DensityEstimator", tmp_path)
+    done = run(code + "circurve.fit\nprint(*set(sys.modules) - before)\ncircurve.DensityEstimator", tmp_path)
     assert done.returncode == 0, done.stderr
     new = set(done.stdout.split())
     assert "circurve.curvature.hessian" in new

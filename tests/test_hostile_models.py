@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import circurve as cc
-from circurve import bounds
+from circurve import bounds, model_checks
 from circurve.errors import FileFormatError
 from circurve.graph import Circuit, Input, Product, Sum
 from circurve.inputs import Bernoulli
@@ -21,6 +21,7 @@ from hostile_files import (
     coin,
     distinct_families,
     many_binomials,
+    many_categories,
     many_states,
     measure,
     model_bytes,
@@ -123,6 +124,30 @@ def test_a_file_that_the_caller_trusts_is_loaded(tmp_path: Path, monkeypatch: py
     assert "pass trust=True" in refusal(path, select_chain(1_000, 100))
     model = cc.load(path, trust=True)
     assert model.circuit.describe().product_units == 101_000
+
+
+@pytest.mark.parametrize("part", ["NODE", "TENSOR", "FAMILY", "COLUMN"])
+def test_more_small_parts_than_can_be_read_in_time_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    content = distinct_families(600) if part == "FAMILY" else wide_schema(600)
+    (tmp_path / "m").write_bytes(content)
+    assert cc.load(tmp_path / "m").circuit.variables == 600
+    if part == "FAMILY":
+        monkeypatch.setattr(model_checks, "NODE_SECONDS", 1e-3)  # families are counted where nodes take long
+    monkeypatch.setattr(model_checks, f"{part}_SECONDS", 2e-3)
+    assert "its 601 nodes take " in (found := refusal(tmp_path / "m", content))
+    assert "seconds to read; if you trust the file, pass trust=True" in found
+    assert cc.load(tmp_path / "m", trust=True).circuit.variables == 600
+
+
+def test_more_categories_than_fit_the_memory_of_a_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "FREE_BYTES", 100_000)
+    content = many_categories(2_000)
+    assert "more than 10 times its size; if you trust the file, pass trust=True" in refusal(tmp_path / "m", content)
+    assert cc.load(tmp_path / "m", trust=True).circuit.families[0].support() == range(2_000)
 
 
 def test_the_estimate_of_a_structure_counts_units_edges_and_live_scopes() -> None:

@@ -40,7 +40,7 @@ from circurve.engine.params import SAVED_TOLERANCE, check_parameters
 from circurve.errors import FileAccessError, FileFormatError, OptionError, ParameterError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import FAMILIES, Family, family_reader, family_to_json
-from circurve.model_checks import check_cost, check_memory
+from circurve.model_checks import check_cost, check_memory, check_parts
 from circurve.schema import Schema
 from circurve.tensor_files import read_arrays
 from circurve.whole_files import reason_of, refuse_special, replace_file
@@ -107,7 +107,9 @@ def read_model(
         check_memory(path, size, (), memory_budget)
         structure = _verified(file.metadata(), size, trust)[0]
         records = _listed(structure, "nodes")
-        arrays = _tensors(path, records, trust)
+        wanted = _tensors(records)
+        check_parts(structure, len(wanted), size, trust)
+        arrays = read_arrays(path, wanted, trust)
         nodes = _nodes(records, arrays)
         parameters = _parameters(nodes, arrays)
         check_memory(path, size, nodes, memory_budget)
@@ -293,15 +295,15 @@ def _listed(record: Record, key: str) -> list[Any]:
 
 def _at(nodes: Sequence[Node], positions: object, key: str) -> list[Node]:
     """The nodes at these positions; only earlier nodes are there, so no file can describe a cycle."""
-    count, listed = len(nodes), positions if isinstance(positions, list) else [None]
+    count, listed = len(nodes), positions if type(positions) is list else [None]
     found = [nodes[position] for position in listed if type(position) is int and 0 <= position < count]
     if len(found) < len(listed):
         raise FileFormatError(f"{key!r} must list positions of earlier nodes")
     return found
 
 
-def _tensors(path: str | PathLike[str], records: Sequence[Any], trust: bool) -> dict[str, Array]:
-    """The tensors that the structure asks for, in its order; none may be missing, and no other may be there."""
+def _tensors(records: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+    """The tensors that the structure asks for, in its order, and the dtypes that each may have."""
     wanted: dict[str, tuple[str, ...]] = {}
     for index, record in enumerate(records):
         kind = record.get("kind") if isinstance(record, dict) else None
@@ -320,7 +322,7 @@ def _tensors(path: str | PathLike[str], records: Sequence[Any], trust: bool) -> 
                 wanted[f"select.{index}.{place}"] = ("I64",)
         else:
             raise FileFormatError(f"node {index} is not an input, a product or a sum")
-    return read_arrays(path, wanted, trust)
+    return wanted
 
 
 def _nodes(records: Sequence[Record], arrays: Mapping[str, Array]) -> list[Node]:
@@ -340,9 +342,9 @@ def _nodes(records: Sequence[Record], arrays: Mapping[str, Array]) -> list[Node]
 
 def _name_and_units(record: Record) -> tuple[str | None, int]:
     name, units = record.get("name"), record.get("units")
-    if name is not None and not isinstance(name, str):
+    if name is not None and type(name) is not str:
         raise FileFormatError(f"'name' must be text, not {shortened(name)}")
-    if not _is_position(units):
+    if type(units) is not int or not 0 <= units <= MAX_POSITION:  # the type: True is an int, too
         raise FileFormatError(f"'units' must be a whole number, not {shortened(units)}")
     return name, units
 

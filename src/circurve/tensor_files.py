@@ -27,12 +27,13 @@ __all__ = ["read_arrays"]
 
 Array = NDArray[Any]
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
-    "BOOL": np.dtype("?"),
-    "I64": np.dtype("<i8"),
+DTYPES: dict[str, tuple[np.dtype[Any], int]] = {
+    "F32": (np.dtype("<f4"), 4),
+    "F64": (np.dtype("<f8"), 8),
+    "BOOL": (np.dtype("?"), 1),
+    "I64": (np.dtype("<i8"), 8),
 }
+"""Names of number types in a file, and the bytes of one number."""
 
 
 def read_arrays(path: str | PathLike[str], wanted: Mapping[str, Sequence[str]], trust: bool) -> dict[str, Array]:
@@ -44,7 +45,7 @@ def read_arrays(path: str | PathLike[str], wanted: Mapping[str, Sequence[str]], 
         header, content = _read(path, trust)
         header.pop("__metadata__", None)
         _check_names(wanted, header)
-        return {name: _array(name, header[name], allowed, content) for name, allowed in wanted.items()}
+        return _arrays(wanted, header, content)
     except FileFormatError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError) as error:
@@ -70,18 +71,21 @@ def _check_names(wanted: Mapping[str, Sequence[str]], header: Mapping[str, Any])
         raise FileFormatError(f"the tensor {min(header.keys() - wanted.keys())!r} belongs to no node")
 
 
-def _array(name: str, entry: Mapping[str, Any], allowed: Sequence[str], content: bytearray) -> Array:
-    """One array; it can be written to, as torch demands of what it shares."""
-    dtype, (begin, end) = entry["dtype"], entry["data_offsets"]
-    if dtype not in allowed:
-        raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
-    kind, shape = DTYPES[dtype], entry["shape"]
-    if end == begin:
-        return np.empty(shape, kind)
-    if begin % kind.itemsize == 0 and sys.byteorder == "little":
-        if end > len(content) or math.prod(shape) * kind.itemsize != end - begin:
+def _arrays(wanted: Mapping[str, Sequence[str]], header: Mapping[str, Any], content: bytearray) -> dict[str, Array]:
+    """All arrays; they can be written to, as torch demands of what it shares."""
+    arrays: dict[str, Array] = {}
+    view, size, native = np.ndarray, len(content), sys.byteorder == "little"
+    for name, allowed in wanted.items():
+        entry = header[name]
+        dtype, (begin, end), shape = entry["dtype"], entry["data_offsets"], entry["shape"]
+        if dtype not in allowed:
+            raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
+        kind, width = DTYPES[dtype]
+        if end > size or math.prod(shape) * width != end - begin:
             raise ValueError(f"the tensor {name!r} has {end - begin} bytes for shape {shape}")
-        return np.ndarray(shape, kind, content, begin)
-    flat = np.frombuffer(content, kind, (end - begin) // kind.itemsize, begin).astype(kind.newbyteorder("="))
-    shaped: Array = flat.reshape(shape)
-    return shaped
+        if native and begin % width == 0 and begin < end:
+            arrays[name] = view(shape, kind, content, begin)
+        else:
+            flat = np.frombuffer(content[begin:end], kind)
+            arrays[name] = flat.astype(kind.newbyteorder("=")).reshape(shape)
+    return arrays

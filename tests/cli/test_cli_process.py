@@ -113,12 +113,13 @@ def test_nohup_goes_on_without_a_terminal(table):
 
 
 @pytest.mark.linux
-def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(folder):
+@pytest.mark.parametrize("module", ["numpy", "torch._C"])  # before and after the words of the command are read
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(folder, module):
     words = [sys.executable, "-X", "importtime", "-m", "circurve", "fit", "digits"]
     with started(*words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "numpy" in line:
+            if module in line:
                 break
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()

@@ -118,7 +118,7 @@ class TestDownload:
 
     def test_two_processes_at_once_both_end_well(self, server: Server, cache: Path) -> None:
         program = (
-            "import sys, circurve.cli; early = {'platformdirs', 'requests', 'sklearn'} & set(sys.modules)\n"
+            "import sys, circurve.cli.fit; early = {'platformdirs', 'requests', 'sklearn'} & set(sys.modules)\n"
             "from circurve.data import debd, load_dataset; from debd_server import entry\n"
             "debd.COLLECTION['tiny'] = entry('tiny')\n"
             "print(early, flush=True); input()\n"

@@ -18,6 +18,7 @@ from pyarrow import feather, ipc, parquet
 from circurve import bounds
 from circurve.bounds import inflate, readable_bytes
 from circurve.data import Dataset, Table, frame_bounds, load_data
+from circurve.data import text as text_reader
 from circurve.data.files import read_table
 from circurve.errors import DataError
 from hostile_files import many_arrays
@@ -224,7 +225,7 @@ def test_bytes_that_are_not_text_far_down_in_a_file_are_named(tmp_path: Path) ->
 
 def test_an_archive_of_very_many_arrays_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(many_arrays(13_000))
-    with pytest.raises(DataError, match=r"its 13,000 arrays take 1.0 seconds to read; .* pass trust=True"):
+    with pytest.raises(DataError, match=r"its 13,000 arrays take 1.3 seconds to read; .* pass trust=True"):
         read_table(tmp_path / "x.npz")
 
 
@@ -238,3 +239,62 @@ def test_very_many_columns_of_text_are_refused(tmp_path: Path, monkeypatch: pyte
     assert read_table(tmp_path / "x.parquet", trust=True).shape == (2, 11)
     parquet.write_table(texts.select(range(10)), tmp_path / "x.parquet")
     assert read_table(tmp_path / "x.parquet").shape == (2, 10)
+
+
+@pytest.mark.parametrize(("suffix", "part"), [("parquet", "row groups"), ("arrow", "record batches")])
+def test_very_many_columns_and_parts_of_a_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, part: str
+) -> None:
+    prefix = "PARQUET_" if suffix == "parquet" else ""
+    monkeypatch.setattr(frame_bounds, f"{prefix}SECONDS_PER_COLUMN", 0.04)
+    monkeypatch.setattr(frame_bounds, f"{prefix}SECONDS_PER_CHUNK", 0.02)
+    path = tmp_path / f"x.{suffix}"
+
+    def write(columns: int, parts: int) -> None:
+        table = pa.table({f"c{k}": np.arange(parts) for k in range(columns)})
+        if suffix == "parquet":
+            parquet.write_table(table, path, row_group_size=1)
+        else:
+            with ipc.new_file(path, table.schema) as writer:
+                writer.write_table(table, max_chunksize=1)
+
+    write(16, 1)
+    assert read_table(path).shape == (1, 16)
+    write(17, 1)
+    with pytest.raises(DataError, match=r"its 17 columns take 1.0 seconds to read; .* pass trust=True"):
+        read_table(path)
+    write(2, 30)
+    with pytest.raises(DataError, match=rf"its 2 columns in 30 {part} take 1.3 seconds to read; .* pass trust=True"):
+        read_table(path)
+    assert read_table(path, trust=True).shape == (30, 2)
+
+
+def test_what_a_parquet_reader_holds_for_each_column_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "FREE_BYTES", 300_000)
+    parquet.write_table(pa.table({f"c{k}": [1] for k in range(40)}), tmp_path / "x.parquet", compression="none")
+    with pytest.raises(DataError, match="more than 10 times its size"):
+        read_table(tmp_path / "x.parquet")
+
+
+SLOW_TEXTS = {
+    "rows": ("ROW", b"1,0x1f\n" * 20, "its 20 rows take 2.0 seconds"),
+    "fields": ("FIELD", b"1,0x1f\n" * 20, "its 20 rows take 4.0 seconds"),
+    "columns": ("COLUMN", b'1, "x"\n' * 20, "its 2 columns take"),
+    "columns of text": ("TEXT_COLUMN", b'1, "x"\n' * 20, "its 2 columns take"),
+    "texts": ("TEXT", b"".join(b"1,a%d\n" % k for k in range(20)), "its 20 different texts take 2.0 seconds"),
+}
+
+
+@pytest.mark.parametrize("name", SLOW_TEXTS)
+def test_texts_that_take_too_long_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    constant, content, message = SLOW_TEXTS[name]
+    for path, raw in ((tmp_path / "x.csv", content), (tmp_path / "x.csv.gz", gzip.compress(content))):
+        path.write_bytes(raw)
+        expected = read_table(path, header=False).shape
+        with monkeypatch.context() as patch:
+            patch.setattr(text_reader, f"SECONDS_PER_{constant}", 2.0 if "COLUMN" in constant else 0.1)
+            with pytest.raises(DataError, match=f"{message}.* to read; .* pass trust=True"):
+                read_table(path, header=False)
+            assert read_table(path, header=False, trust=True).shape == expected

@@ -282,6 +282,47 @@ def test_all_readers_agree_on_odd_texts(tmp_path_factory, rows, header, end, end
         assert damage or "pandas" in by_pandas.source
 
 
+numbers_of_text = st.sampled_from(["12", "3", "-4", "0.5", "1e3", "NA", "nan", "inf", "0x1f", "1_0", "x", "007", "+1"])
+gaps = st.sampled_from([" ", "  ", "   ", "\t", " \t", "\x1f", "\u00a0"])
+
+
+@given(
+    fields=st.lists(st.lists(numbers_of_text, min_size=3, max_size=3), min_size=2, max_size=9),
+    between=st.lists(gaps, min_size=1, max_size=4),
+    edges=st.lists(st.sampled_from(["", "", " ", "  ", "\t"]), min_size=1, max_size=3),
+    end=st.sampled_from(["\n", "\r\n", "\n\n", "\r", " \n"]),
+    header=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_both_readers_agree_on_fields_with_blanks_between_them(fields, between, edges, end, header):
+    text = ""
+    for n, row in enumerate(([["a", "b", "c"]] if header else []) + fields):
+        edge = edges[n % len(edges)]
+        text += edge + between[n % len(between)].join(row) + edge + end
+    outcomes = []
+    for hide in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if hide:
+                without_pyarrow(patch)
+            try:
+                outcomes.append(parse_text(text.encode(), "x.txt"))
+            except DataError as error:
+                outcomes.append(str(error))
+    own, found = outcomes
+    assert type(own) is type(found)
+    if isinstance(own, str):
+        assert own == found
+    else:
+        same(own, found)
+
+
+def test_numbers_with_blanks_between_them_are_read_by_pyarrow():
+    found, own = both("  10  2 3\n4    5.5 6 \n7 8 9\n")
+    assert found.source.startswith("pyarrow")
+    assert own.source == "circurve"
+    same(found, own)
+
+
 @pytest.mark.linux
 def test_a_pipe_is_read(tmp_path):
     text = "a,b\n" + "".join(f"{n},0.5\n" for n in range(20_000))

@@ -33,7 +33,7 @@ COPIES = {"U": 12, "S": 24, "M": 4, "m": 4}
 """How many times its own size an array takes while it becomes a table, by the kind of its values; 3 for numbers."""
 
 
-SECONDS_PER_ARRAY = 8e-5
+SECONDS_PER_ARRAY = 1e-4
 """How long an array of an archive takes to read, whatever its size."""
 
 

@@ -56,6 +56,10 @@ SAMPLES, MIN_SAMPLE, MAX_STEP = 1 << 10, 1 << 9, 1 << 18
 """The number of places where a text is sampled, the least bytes of a sample, and the most bytes between two."""
 
 
+MIN_THREADED = 1_000
+"""Rows of a Parquet file that several threads read: with fewer rows, they take longer to begin than to read."""
+
+
 def arrow_name() -> str:
     """`pyarrow 26.0.1`."""
     import pyarrow  # noqa: PLC0415 - optional, and slow to import
@@ -380,8 +384,11 @@ def _by_pyarrow(raw: bytes, trust: bool) -> Any:
         limits = {"thrift_string_size_limit": len(raw) + 1, "thrift_container_size_limit": len(raw) + 1}
         file = parquet.ParquetFile(source, **limits)
         check_parquet(file, len(raw), trust)
-        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-        table = parquet.ParquetFile(source, read_dictionary=texts, **limits).read()
+        schema = file.schema_arrow
+        texts = [schema.names[v] for v, kind in enumerate(schema.types) if pa.types.is_string(kind)]
+        if texts:
+            file = parquet.ParquetFile(source, read_dictionary=texts, **limits)
+        table = file.read(use_threads=file.metadata.num_rows > MIN_THREADED)
         table.validate(full=True)
         return table
     if not raw.startswith(b"FEA1"):

@@ -97,7 +97,7 @@ def _read_standard_input(
     if raw.startswith((b"PAR1", b"ARROW1")):
         frame, reader = read_frame_file(path, raw, trust)
         return replace(as_table(frame), source=reader)
-    return parse_text(raw, path, header, categorical, None if trust else allowed_bytes(size))
+    return parse_text(raw, path, header, categorical, None if trust else allowed_bytes(size), size)
 
 
 def load_data(

@@ -30,8 +30,17 @@ BYTES_PER_CELL = 20
 BYTES_PER_OBJECT = 90
 """A value of any other kind than numbers and text as an object of Python, with its place in a list."""
 
-SECONDS_PER_TEXT_COLUMN = 1.8e-4
+SECONDS_PER_TEXT_COLUMN = 2.4e-4
 """How long a column of text takes to become categories, however few rows it has."""
+
+SECONDS_PER_COLUMN, SECONDS_PER_CHUNK = 3e-5, 9e-6
+"""How long a column takes to become an array, and each of its pieces in a record batch: more than measured."""
+
+PARQUET_SECONDS_PER_COLUMN, PARQUET_SECONDS_PER_CHUNK = 6e-5, 1.2e-5
+"""The same for Parquet, where each column of each row group is described by itself."""
+
+PARQUET_BYTES_PER_COLUMN = 5_000
+"""What pyarrow's reader of Parquet files holds for each column, in addition."""
 
 TEXTS = ("string", "large_string", "dictionary")
 """How the names of pyarrow's types of text begin; a dictionary holds one, too."""
@@ -108,9 +117,13 @@ def check_parquet(file: Any, size: int, trust: bool) -> None:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     unpacked = sum(max(0, group.total_byte_size) for group in groups)  # to ask a column can end the process
     rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
-    needed = 2 * unpacked + cost_of(file.schema_arrow, rows)
+    schema = file.schema_arrow
+    columns = metadata.num_columns  # those inside of structures, too
+    needed = 2 * unpacked + cost_of(schema, rows) + PARQUET_BYTES_PER_COLUMN * columns
     check_expansion(needed, size, trust, DataError)
-    _check_texts(file.schema_arrow, size, trust)
+    _check_texts(schema, size, trust)
+    seconds = columns * (PARQUET_SECONDS_PER_COLUMN + PARQUET_SECONDS_PER_CHUNK * len(groups))
+    check_seconds(seconds, _columns_in_parts(columns, len(groups), "row groups"), size, trust, DataError)
 
 
 def check_arrow(raw: bytes, trust: bool) -> None:
@@ -150,6 +163,15 @@ def check_table(table: Any, size: int, trust: bool) -> None:
     """Refuse a table of pyarrow that takes too much once its columns are numbers and Python's texts."""
     check_expansion(table.nbytes + cost_of(table.schema, table.num_rows), size, trust, DataError)
     _check_texts(table.schema, size, trust)
+    columns = table.num_columns
+    pieces = table.column(0).num_chunks if columns else 0
+    seconds = columns * (SECONDS_PER_COLUMN + SECONDS_PER_CHUNK * pieces)
+    check_seconds(seconds, _columns_in_parts(columns, pieces, "record batches"), size, trust, DataError)
+
+
+def _columns_in_parts(columns: int, parts: int, what: str) -> str:
+    counted = "column" if columns == 1 else f"{columns:,} columns"
+    return counted if parts <= 1 else f"{counted} in {parts:,} {what}"
 
 
 def _check_texts(schema: Any, size: int, trust: bool) -> None:

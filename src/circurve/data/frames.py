@@ -21,6 +21,7 @@ from circurve.data.convert import (
     native,
     refuse_repeated,
 )
+from circurve.data.frame_bounds import TEXTS
 from circurve.data.table import Places
 from circurve.errors import DataError
 
@@ -54,7 +55,9 @@ def read_frame(frame: Any) -> tuple[Names, list[Coded], Places | None]:
     if not len(frame):
         raise DataError("data has no rows")
     columns = _read_numbers(frame)
-    if columns is None:
+    if frame.implementation.is_pyarrow():
+        columns = _read_arrow(frame.to_native(), names)
+    elif columns is None:
         columns = [_read_series(series, column_label(names, v)) for v, series in enumerate(frame.iter_columns())]
     return names, columns, _index(frame)
 
@@ -68,6 +71,18 @@ def _read_numbers(frame: Any) -> list[Coded] | None:
     if not kinds <= {"i", "u", "f"} or len(set(native_frame.dtypes)) > 1:
         return None
     return [Coded(native(column)) for column in native_frame.to_numpy().T]
+
+
+def _read_arrow(table: Any, names: Names) -> list[Coded]:
+    """The columns of a table of pyarrow; narwhals, which takes long for each column, only looks at those of text."""
+    columns = []
+    for v, column in enumerate(table.columns):
+        label = column_label(names, v)
+        if str(column.type).startswith(TEXTS):
+            columns.append(_read_series(nw.from_native(column, series_only=True), label))
+        else:
+            columns.append(coded_column(column.to_numpy(), label))
+    return columns
 
 
 def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | None]:

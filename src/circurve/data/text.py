@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.bounds import MAX_RATIO, TRUST_HINT, allowed_bytes, readable_bytes
+from circurve.bounds import MAX_RATIO, TRUST_HINT, allowed_bytes, check_seconds, readable_bytes
 from circurve.data.arrow import BYTE_ORDER_MARK, arrow_name, read_fields, read_numbers
 from circurve.data.convert import (
     Array,
@@ -41,11 +42,20 @@ OWN_READER = "circurve"
 BYTES_PER_CELL, BYTES_PER_COLUMN, BYTES_PER_TEXT = 20, 1_000, 400
 """What a table takes for each field, for each column, and for each different text of a column, at most."""
 
+SECONDS_PER_ROW, SECONDS_PER_FIELD = 6e-7, 1.6e-7
+"""What a row and a field of a text take where Python's own reader reads it."""
+
+SECONDS_PER_COLUMN, SECONDS_PER_TEXT_COLUMN, SECONDS_PER_TEXT = 1e-5, 2e-5, 2.4e-6
+"""What a column takes, what more where it holds text, and what each different text in it."""
+
 MAX_ARROW_COLUMNS = 1 << 12
 """pyarrow takes 18 kB and 0.1 ms for each column of a text: wider texts are read by Python's own reader."""
 
-CHECKED_ROWS = 1 << 16
-"""Rows between two checks of the number of different texts."""
+PART_ROWS = 256
+"""Rows that are taken apart at a time: Python's collector would visit the lists of more of them again and again."""
+
+OTHER_BLANKS = re.compile(rb"[\t\v\f\x1c-\x1f]")
+"""What parts fields of a text with blanks, and is not a blank."""
 
 Rows: TypeAlias = Iterator[tuple[int, list[str]]]
 """Line number (from 1) and fields of each row that is not blank."""
@@ -70,6 +80,9 @@ class Layout:
 
     budget: int | None = None
     """The memory that the table may take, None without a bound."""
+
+    size: int = 0
+    """Bytes of the file; with a budget, they bound the time that the text may take."""
 
     def is_forced(self, column: int) -> bool:
         """Whether a column is one of those in `categorical`."""
@@ -97,7 +110,7 @@ def read_text(path: Path, header: bool | None = None, categorical: Collection[st
             return table
     raw = read_bytes(path, trust)
     budget = None if trust else allowed_bytes(size if packed else len(raw))
-    return parse_text(raw, path, header, categorical, budget)
+    return parse_text(raw, path, header, categorical, budget, size if packed else len(raw))
 
 
 def _read_large(path: Path, header: bool | None, categorical: Collection[str], budget: int | None) -> Table | None:
@@ -122,8 +135,12 @@ def parse_text(
     header: bool | None = None,
     categorical: Collection[str] = (),
     budget: int | None = None,
+    size: int = 0,
 ) -> Table:
-    """A table from content that was already read; `path` is for messages, `budget` is the memory that it may take."""
+    """A table from content that was already read; `path` is for messages, `budget` is the memory that it may take.
+
+    size: bytes of the file, which bound the time that it may take where there is a budget.
+    """
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     if (
         budget is not None and MAX_RATIO * len(raw) > budget
@@ -133,7 +150,7 @@ def parse_text(
     if header is not True and (grid := digit_grid(raw)) is not None:
         return replace(table_of(grid, None, _lines(grid)), source=OWN_READER)
     _check_width(raw, path, budget)
-    layout = replace(_layout(raw, path, header, categorical), budget=budget)
+    layout = replace(_layout(raw, path, header, categorical), budget=budget, size=size)
     body = raw.find(b"\n") + 1
     if layout.header_line == 1 and 0 < body < len(raw):
         grid = digit_grid(raw, body)
@@ -151,7 +168,14 @@ def _check_width(raw: bytes, path: Path, budget: int | None) -> None:
 
 def check_distinct(count: int, layout: Layout) -> None:
     """Refuse a table whose different texts, as objects of Python, take more memory than allowed."""
-    _check_budget(BYTES_PER_TEXT * count, layout.budget, layout.path, f": {count:,} different texts")
+    what = f"{count:,} different texts"
+    _check_budget(BYTES_PER_TEXT * count, layout.budget, layout.path, f": {what}")
+    _check_time(SECONDS_PER_TEXT * count, what, layout)
+
+
+def _check_time(seconds: float, what: str, layout: Layout) -> None:
+    with about(layout.path):
+        check_seconds(seconds, what, layout.size, layout.budget is None, DataError)
 
 
 def _check_budget(needed: int, budget: int | None, path: Path, what: str = ": it") -> None:
@@ -254,8 +278,12 @@ def _rows(text: str | bytes, separator: str, path: Path) -> Rows:
 
 def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
     """The table of a text of plain numbers as pyarrow reads it; None for any other text, or without pyarrow."""
-    if not layout.only_numbers or layout.separator == " " or layout.width > MAX_ARROW_COLUMNS:
+    if not layout.only_numbers or layout.width > MAX_ARROW_COLUMNS:
         return None
+    if layout.separator == " ":
+        if not isinstance(source, bytes) or OTHER_BLANKS.search(source):
+            return None
+        source = _single_blanks(source)
     found = read_numbers(source, layout)
     if found is None:
         return None
@@ -263,6 +291,15 @@ def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
     values = _compact(values) if values.dtype.kind == "f" else values
     places = _lines(values, layout.header_line)
     return replace(table_of(values, layout.columns, places, layout.path), source=reader)
+
+
+def _single_blanks(text: bytes) -> bytes:
+    """A text in which one blank is between two fields, and none at the ends of lines."""
+    while b"  " in text:
+        text = text.replace(b"  ", b" ")
+    for end in (b"\n", b"\r"):
+        text = text.replace(b" " + end, end).replace(end + b" ", end)
+    return text.strip(b" ")
 
 
 def _lines(values: Array, header_line: int = 0) -> Places:
@@ -289,6 +326,8 @@ def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
 def _by_csv(raw: bytes, layout: Layout) -> Table:
     """The table by Python's own reader, which records the line of every field."""
     _decoded(raw, layout.path)  # an error for bytes that are not text
+    rows, width = raw.count(b"\n"), layout.width
+    _check_time(rows * (SECONDS_PER_ROW + width * SECONDS_PER_FIELD), f"{rows:,} rows", layout)
     found = _numbers(_body(raw, layout), layout)
     if found is None:
         found = _fields(_body(raw, layout), layout)
@@ -326,13 +365,17 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
     lines = array("q")
     places: list[dict[str, int]] = [{} for _ in range(layout.width)]
     coded_fields = [array("l") for _ in range(layout.width)]
-    for line, fields in rows:
-        lines.append(line)
-        for place, codes, field in zip(places, coded_fields, fields, strict=True):
-            codes.append(place.setdefault(field, len(place)))
-        if len(lines) % CHECKED_ROWS == 0:
-            check_distinct(sum(map(len, places)), layout)
-    check_distinct(sum(map(len, places)), layout)
+    while part := list(islice(rows, PART_ROWS)):
+        lines.extend([line for line, _ in part])
+        columns_of_part = zip(*[fields for _, fields in part], strict=True)
+        for place, codes, column in zip(places, coded_fields, columns_of_part, strict=True):
+            for field in dict.fromkeys(column):
+                place.setdefault(field, len(place))
+            codes.extend(map(place.__getitem__, column))
+        check_distinct(sum(map(len, places)), layout)
+    texts = sum(number_of(next(iter(place), "")) is None for place in places)
+    seconds = SECONDS_PER_COLUMN * layout.width + SECONDS_PER_TEXT_COLUMN * texts
+    _check_time(seconds, f"{layout.width:,} columns", layout)
     columns = []
     for v, place in enumerate(places):
         numbers = np.array(coded_fields[v], dtype=np.int64)

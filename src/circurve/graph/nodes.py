@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from circurve.errors import StructureError
 from circurve.inputs import Family
 
 __all__ = ["Input", "Node", "Product", "Sum"]
+
+_set = object.__setattr__  # how a frozen node gets its fields
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -54,7 +56,7 @@ class Input:
             raise StructureError(f"{_label(self)}: family must be an input family, not {self.family!r}")
         _check_units(self)
         if type(self.variable) is not int:
-            object.__setattr__(self, "variable", int(self.variable))
+            _set(self, "variable", int(self.variable))
         problem = self.family.check_units(self.units)
         if problem is not None:
             raise StructureError(f"{_label(self)}: {problem}")
@@ -102,17 +104,15 @@ class Product:
         select: Sequence[Sequence[int] | NDArray[np.integer] | None] | None = None,
         name: str | None = None,
     ) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "children", _as_children(self, children))
-        object.__setattr__(self, "select", _as_selections(self, select))
-        widths = [c.units if s is None else len(s) for s, c in zip(self.select, self.children, strict=True)]
-        for child, width in zip(self.children, widths, strict=True):
-            if width != widths[0]:
-                raise StructureError(
-                    f"{_label(self)}: child '{child.name or _kind(child)}' gives {width} units, "
-                    f"child '{self.children[0].name or _kind(self.children[0])}' gives {widths[0]}"
-                )
-        object.__setattr__(self, "units", widths[0])
+        _set(self, "name", name)
+        listed = _as_children(self, children)
+        _set(self, "children", listed)
+        chosen = _as_selections(self, select)
+        _set(self, "select", chosen)
+        widths = [c.units if s is None else len(s) for s, c in zip(chosen, listed, strict=True)]
+        if widths.count(widths[0]) != len(widths):
+            raise _different_widths(self, widths)
+        _set(self, "units", widths[0])
 
     def __repr__(self) -> str:
         return f"<{_label(self)}: {len(self.children)} children, {self.units} units>"
@@ -157,12 +157,13 @@ class Sum:
         mask: Sequence[Sequence[bool]] | NDArray[np.bool_] | None = None,
         name: str | None = None,
     ) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "units", units)
-        object.__setattr__(self, "children", _as_children(self, children))
-        object.__setattr__(self, "child_units", sum([child.units for child in self.children]))
+        _set(self, "name", name)
+        _set(self, "units", units)
+        listed = _as_children(self, children)
+        _set(self, "children", listed)
+        _set(self, "child_units", sum([child.units for child in listed]))
         _check_units(self)
-        object.__setattr__(self, "mask", None if mask is None else _as_mask(self, mask))
+        _set(self, "mask", None if mask is None else _as_mask(self, mask))
 
     @property
     def edges(self) -> int:
@@ -199,7 +200,7 @@ def _check_units(node: Input | Sum) -> None:
     if not _is_count(node.units, at_least=1):
         raise StructureError(f"{_label(node)}: units must be a whole number >= 1, not {node.units!r}")
     if type(node.units) is not int:
-        object.__setattr__(node, "units", int(node.units))
+        _set(node, "units", int(node.units))
 
 
 def _as_children(parent: Node, children: Node | Iterable[Node]) -> tuple[Node, ...]:
@@ -212,6 +213,15 @@ def _as_children(parent: Node, children: Node | Iterable[Node]) -> tuple[Node, .
     return listed
 
 
+def _different_widths(parent: Product, widths: Sequence[int]) -> StructureError:
+    first, wrong = parent.children[0], next(place for place, width in enumerate(widths) if width != widths[0])
+    child = parent.children[wrong]
+    return StructureError(
+        f"{_label(parent)}: child '{child.name or _kind(child)}' gives {widths[wrong]} units, "
+        f"child '{first.name or _kind(first)}' gives {widths[0]}"
+    )
+
+
 def _as_selections(
     parent: Product, select: Sequence[Sequence[int] | NDArray[np.integer] | None] | None
 ) -> tuple[NDArray[np.int64] | None, ...]:
@@ -221,26 +231,25 @@ def _as_selections(
     chosen = tuple(select)
     if len(chosen) != count:
         raise StructureError(f"{_label(parent)}: select has {len(chosen)} entries for {count} children")
-    return tuple([_as_selection(parent, s, c) for s, c in zip(chosen, parent.children, strict=True)])
+    pairs = zip(chosen, parent.children, strict=True)
+    return tuple([None if s is None else _as_selection(parent, s, c) for s, c in pairs])
 
 
-def _as_selection(
-    parent: Product, select: Sequence[int] | NDArray[np.integer] | None, child: Node
-) -> NDArray[np.int64] | None:
-    if select is None:
-        return None
+def _as_selection(parent: Product, select: Sequence[int] | NDArray[np.integer], child: Node) -> NDArray[np.int64]:
     chosen = np.array(select)
     if chosen.ndim != 1 or chosen.size == 0 or chosen.dtype.kind not in "iu":
         raise StructureError(f"{_label(parent)}: select must list unit numbers, not {select!r}")
     # numpy takes longer than Python to look through a few numbers
-    low, high = (chosen.min(), chosen.max()) if chosen.size > FEW else (min(chosen.tolist()), max(chosen.tolist()))
+    listed: Any = chosen if chosen.size > FEW else chosen.tolist()
+    low, high = (chosen.min(), chosen.max()) if listed is chosen else (min(listed), max(listed))
     if low < 0 or high >= child.units:
         bad = int(low if low < 0 else high)
         raise StructureError(
             f"{_label(parent)}: select names unit {bad} of child '{child.name or _kind(child)}', "
             f"which has {child.units}"
         )
-    chosen = chosen.astype(np.int64, copy=False)
+    if chosen.dtype != np.int64:
+        chosen = chosen.astype(np.int64)
     chosen.setflags(write=False)
     return cast("NDArray[np.int64]", chosen)
 

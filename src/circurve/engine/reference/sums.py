@@ -20,8 +20,13 @@ from circurve.engine.program import InputLayer, Program
 from circurve.engine.reference.downward import RootFlow, SumPass
 from circurve.engine.reference.workspace import Memory
 from circurve.engine.statistics import CurvatureSums, EdgeSums, Request, Statistics
+from circurve.inputs import Categorical
 
-__all__ = ["Sums", "decomposition", "input_statistics", "weak_decomposition"]
+__all__ = ["MAX_ONE_HOT", "Sums", "decomposition", "flow_by_state", "input_statistics", "weak_decomposition"]
+
+
+MAX_ONE_HOT = 256
+"""The largest number of states for which one-hot columns are made, (states, N) for each input."""
 
 
 def edge_norm(step: SumPass) -> Tensor:  # (R, G, 1, N), or (R, G, K, N) with a mask
@@ -55,11 +60,28 @@ def input_statistics(
 ) -> Tensor:  # (R, G, K, S)
     """Sufficient statistics of an input layer: flow @ features^T, in the precision of the features."""
     observed = None if batch.observed is None else batch.observed.index_select(1, variables)
-    features = layer.family.features(batch.x.index_select(1, variables), observed)  # (R or 1, G, S, N)
+    x = batch.x.index_select(1, variables)
+    if isinstance(layer.family, Categorical) and layer.family.states > MAX_ONE_HOT and not x.is_cuda:
+        return flow_by_state(flow.to(x.dtype), x, observed, layer.family.states)
+    features = layer.family.features(x, observed)  # (R or 1, G, S, N)
     if flow.dtype != features.dtype:
         place = memory.take("exact flow", *flow.shape, dtype=features.dtype)
         flow = flow.to(features.dtype) if place is None else place.copy_(flow)
     return torch.matmul(flow, features.transpose(-1, -2))
+
+
+def flow_by_state(
+    flow: Tensor, x: Tensor, observed: Tensor | None, states: int
+) -> Tensor:  # (R, G, K, N), (R or 1, G, N), (R or 1, G, N) -> (R, G, K, states)
+    """The sum of flow over the samples in each state, O(R G K (N + states)): one-hot columns take O(R G K N states).
+
+    On a CPU, samples are added in their order; on a GPU, the order would differ from call to call.
+    """
+    if observed is not None:
+        present = observed.bool()
+        x, flow = torch.where(present, x, 0.0), flow * present.unsqueeze(-2)
+    places = x.long().unsqueeze(-2).expand(flow.shape)
+    return flow.new_zeros(*flow.shape[:3], states).scatter_add_(-1, places, flow)
 
 
 class Sums:
