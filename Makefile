@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts tests coverage explore docs gpu-check stress format web clean
+.PHONY: demo test lint types contracts tests coverage explore docs wheel gpu-check stress format web clean
 
 demo: $(STAMP)
 	$(BIN)/circurve demo
@@ -26,21 +26,30 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 # Test circuits are tiny: one thread in each of two processes is faster than two threads in one. Each process takes one
-# half of the tests in their order, so that a module's fixtures are made once, and then what the other has left.
+# half of the tests in their order, so that a module's fixtures are made once, and then what the other has left. Tests
+# start the program as a process of its own: compiled modules are kept, even where the environment asks for none.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+
 tests: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --durations 15
+	$(PYTEST) --durations 15
 
 # The same tests, and an error if they reach less of the package than pyproject.toml demands.
 coverage: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 # The same tests on other generated cases than those of the last run.
 explore: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --hypothesis-profile random
+	$(PYTEST) --hypothesis-profile random
 
 # The site, with all tutorials executed. A warning is an error: a broken link, a name that does not exist, a failing cell.
 docs: $(STAMP)
 	PYTHONPATH=src $(BIN)/python -m sphinx -q -b html -j 2 -W --keep-going docs docs/_build/html
+
+# The wheel that would be published, and an import of the core from it.
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	PYTHONPATH=$$(echo dist/*.whl) $(BIN)/python -c "import circurve; circurve.fit; print(circurve.__file__)"
 
 # On a machine with a GPU. GPU_PYTHON names an environment of your own; DEBD a folder with the data sets, PYJUICE a
 # folder or wheel of PyJuice to compare with.

@@ -297,7 +297,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder of the result file")
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets programs in the background ignore it
-    CONTEXT.set_forkserver_preload(["circurve.cli.program", "kill_resume"])
+    CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli.fit", "kill_resume"])
     with tempfile.TemporaryDirectory() as folder:
         results = run(given.moments, given.early, given.seed, Path(folder))
     print(write_result(given.name, results, given.out))

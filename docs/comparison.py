@@ -81,7 +81,7 @@ def speeds() -> list[list[str]]:
     em = [span(row[peer]["times_slower"] for row in cpu) for peer in peers]
     return [
         ["time of an EM step, one model", "1", graph(fleet=False), *em],
-        ["the same, for each of 16 or 64 models", "1", graph(fleet=True), "", ""],
+        ["time of an EM step, for each of 16 or 64 models", "1", graph(fleet=True), "", ""],
         ["time of a sample", "1", *asked("sample")],
         ["time of a conditional", "1", *asked("conditional")],
     ]

@@ -7,15 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from pages import load, origin, table
+from pages import load, table
 
 from circurve.plots.style import SMALL_FONT, colour, entitle, grid_of_panels
 
-__all__ = ["gpu_section"]
+__all__ = ["GPU_FILES", "gpu_section"]
 
 Row = dict[str, Any]
 
 AXES = {"samples": "samples", "variables": "variables", "units": "units K", "runs": "models in a fleet"}
+
+EM_FILES = ("gpu_em", "gpu_em_large_256", "gpu_em_large")
+
+GPU_FILES = {
+    "EM on a GPU": EM_FILES,
+    "Precision": ("gpu_precision",),
+    "How close to the machine": ("roofline", "roofline_512", "roofline_fleets"),
+    "What bounds a fleet": ("fleet_limits",),
+    "Scaling": ("scaling",),
+}
+"""The result files of each section."""
 
 CURVATURE = "curvature_in_turns"
 """What a step takes that also measures the curvature, over the plain one; only where the two were timed in turns."""
@@ -25,7 +36,7 @@ TICKS = (0.3, 1, 3, 10, 30, 100, 300)
 
 def gpu_section(images: Path) -> str:
     """Everything that was measured on a GPU; its pictures are written to `images`."""
-    files = [load(name) for name in ("gpu_em", "gpu_em_large_256", "gpu_em_large")]
+    files = [load(name) for name in EM_FILES]
     found, rows = files[0], [row for file in files for row in file["results"]["rows"]]
     precision, roofline, scaling = load("gpu_precision"), load("roofline"), load("scaling")
     wide, fleets = load("roofline_512"), load("roofline_fleets")
@@ -34,15 +45,18 @@ def gpu_section(images: Path) -> str:
     draw_speed(found["results"]["rows"]).savefig(images / "gpu_em.png", dpi=150)
     return f"""## EM on a GPU
 
-One mini-batch EM step with its parameter update, as `fit` runs it: the whole step is one CUDA graph. PyJuice
-{found["results"]["pyjuice"]["pyjuice"]} trains the same circuit on the same batches, in the same process, with its own
-CUDA graph; it trains one model at a time, so its time for a model of a fleet is that for one model. It computes with
-its defaults: products in bfloat16 in the forward pass and in tf32 in the backward pass where K suits its tensor cores.
-{extensions(found["results"])} {" ".join(origin(file["environment"]) for file in files)}
+Milliseconds of one mini-batch EM step for each model, compared with PyJuice
+{found["results"]["pyjuice"]["pyjuice"]} on the same circuit and batches. K is the number of units; the
+column "models" is how many models were trained at once.
+
+![Times faster than PyJuice, by fleet size and batch](images/gpu_em.png)
 
 {speeds(rows)}
 
-![Times faster than PyJuice, by fleet size and batch](images/gpu_em.png)
+A step includes its parameter update, as `fit` runs it: the whole step is one CUDA graph. PyJuice runs in the same
+process, without and with its own CUDA graph. It trains one model at a time, so its time for a model of a fleet is that
+for one model. It computes with its defaults: products in bfloat16 in the forward pass and in tf32 in the backward pass
+where K suits its tensor cores. {extensions(found["results"])}
 
 {limits(rows)}
 
@@ -57,28 +71,31 @@ With K = 100 PyJuice does not use its tensor-core path; with other K it does, an
 ### Precision
 
 The difference from float64 after 20 epochs of training: the norm of the difference over the norm, of the worst layer.
-`precision="float32"` is the default. On tensor cores it takes three tf32 products that restore float32; `"tf32"` takes
-one of them. {tf32_gain(near)}
-{origin(precision["environment"])}
 
 {errors(precision["results"])}
 
+`precision="float32"` is the default. On tensor cores it takes three tf32 products that restore float32; `"tf32"` takes
+one of them. {tf32_gain(near)}
+
 ### How close to the machine
 
-The share of the larger of arithmetic / matmul rate and traffic / copy rate in the time of a step. The machine copies
+A step takes at least the time of its arithmetic at the rate of large matrix products, and at least the time of its
+memory traffic at the rate of a copy. The larger of the two is the bound, and the table shows its share of the measured
+time.
+
+{shares(near)}
+
+The machine copies
 {roofline["results"]["rates"]["copy"] / 1e12:.1f} TB/s and multiplies large matrices at
 {roofline["results"]["rates"]["float32"] / 1e12:.0f} TFLOP/s in float32 and
 {roofline["results"]["rates"]["tf32"] / 1e12:.0f} in tf32; the last two columns are what its library reaches for batched
 products as small as those of the circuit. Over 100 % of the float32 bound is possible because three tf32 products are
-faster than one in float32. {origin(roofline["environment"])} {origin(wide["environment"])}
-{origin(fleets["environment"])}
-
-{shares(near)}
+faster than one in float32.
 {fleet_limits(rows)}
 ### Scaling
 
 One full-batch step around {base(scaling["results"]["base"])}, one size varied at a time; buffers are held to
-{scaling["results"]["memory_gib"]:g} GiB, beyond which the batch is cut into chunks. {origin(scaling["environment"])}
+{scaling["results"]["memory_gib"]:g} GiB, beyond which the batch is cut into chunks.
 
 ![Time and memory against samples, variables, units and fleet size](images/scaling.png)
 
@@ -154,7 +171,7 @@ def fleet_limits(speeds: Sequence[Row]) -> str:
 
 Microseconds of the main kernels in a step of {first["runs"]} models at batch {first["batch"]}, compared with a copy of
 as many bytes as each must read and write, and with the vendor's batched products of the same size. Some kernels run
-side by side. {origin(found["environment"])}
+side by side.
 
 {table(heads, body)}
 

@@ -11,15 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from comparison import span
-from gpu_pages import gpu_section
+from gpu_pages import GPU_FILES, gpu_section
 from option_pages import options_page
-from pages import load, origin, table
+from pages import commands, load, table
 from scaling_pages import scaling_page
 from stream_pages import large_data_page
 
 DOCS = Path(__file__).parent
 
 Row = dict[str, Any]
+
+CURVATURE_FILES = {
+    "Overfitting, and where the trace is": ["curvature_claims"],
+    "What it costs": ["curvature_overhead_cuda", "curvature_overhead"],
+    "A training step of each method": ["method_cost", "method_cost_cuda"],
+}
+"""The result files of each section of the page of curvature."""
 
 
 def spread(values: Sequence[float]) -> str:
@@ -101,7 +108,7 @@ def curvature_page() -> str:
 {likelihoods(rows)}
 
 Hidden Chow-Liu trees with 100 units, mini-batch EM with batch 200 and step 0.1, no pseudocount, the last epoch's model,
-means and standard deviations over seeds 0 to {len(rows[0]["seeds"]) - 1}. {origin(claims["environment"])}
+means and standard deviations over seeds 0 to {len(rows[0]["seeds"]) - 1}.
 
 On dna and bbc, 300 epochs of plain EM overfit, and gating with mu = 1 ends well above it, as the paper says. The last
 column shows what the paper does not: choosing the epoch by validation likelihood does more than any penalty there. On
@@ -130,8 +137,8 @@ estimators` compares all five.
 ## What it costs
 
 The sums behind T, t and F^2 add {min(costs):.0%} to {max(costs):.0%} to a full-batch EM step of one run on a GPU with
-the reference backend. {origin(overhead["environment"])} On a CPU it is {min(on_cpu):.0%} to {max(on_cpu):.0%}:
-{origin(cpu["environment"])} In steps of 200 rows, where costs that do not depend on the rows matter most, it is
+the reference backend. On a CPU it is {min(on_cpu):.0%} to {max(on_cpu):.0%}. In steps of 200 rows, where costs that do
+not depend on the rows matter most, it is
 {min(small):.0%} to {max(small):.0%} for one run on a CPU and {min(fleets):.0%} to {max(fleets):.0%} for a fleet of 16.
 The estimators mean_ratio and clipped and the second moments of the exact penalty each need one more matrix product, and
 are computed only on request.
@@ -140,6 +147,8 @@ A whole training step of each method, its sums, gates and M-step included, again
 (All these times are of random rows, as many and as wide as those of the sets that are named.)
 
 {method_costs()}
+
+{commands(CURVATURE_FILES)}
 """
 
 
@@ -174,8 +183,7 @@ def method_costs() -> str:
         for found in files
         for row in found["results"]
     ]
-    origins = " ".join(origin(found["environment"]) for found in files)
-    return table(["machine", "data", "models", *labels], rows) + "\n\n" + origins
+    return table(["machine", "data", "models", *labels], rows)
 
 
 def performance_page() -> str:
@@ -220,16 +228,9 @@ def performance_page() -> str:
 
 ## EM on a CPU
 
-One full-batch EM step of a hidden Chow-Liu tree, float32, on rows drawn from a random tree, as many and as wide as
-those of the sets that are named. The rate counts 6 samples variables units² operations, three
-matrix products over every edge of the tree, and is compared with the rate of a batched matrix product measured in turns
-in the same process. (Leaves of the tree and products of few states are computed once for each state, so fewer
-operations are done than counted, and the share can exceed 100 %.) {origin(found["environment"])}
-
-{table(["data", "shape", "units", "runs", "seconds", "GFLOP/s", "matmul GFLOP/s", "share"], shares)}
-
-Seconds per full-batch EM step, compared with two other libraries on the same data, each with the allocator setting and
-chunk size that suit it best (`benchmarks/peers_cpu.py` says what a step is in each):
+Seconds of a full-batch EM step of a hidden Chow-Liu tree, compared with two other libraries on the same data. In
+brackets: how many times slower than Circurve. Each library has the allocator setting and the chunk size that suit it
+best.
 
 {table(heads, tuned)}
 
@@ -237,7 +238,19 @@ With default settings: the whole batch at once, and the default allocator.
 
 {table(heads, plain)}
 
-{gpu_section(DOCS / "images")}"""
+How fast a step is for this machine: operations of a step in each second, compared with a batched matrix product.
+
+{table(["data", "shape", "units", "runs", "seconds", "GFLOP/s", "matmul GFLOP/s", "share"], shares)}
+
+All steps are in float32, on rows drawn from a random tree, as many and as wide as those of the sets that are named.
+`benchmarks/peers_cpu.py` says what a step is in each library. The rate counts 6 samples variables units² operations,
+three matrix products over every edge of the tree; the matrix product was measured in turns with it in one process.
+Leaves of the tree and products of few states are computed once for each state, so fewer operations are done than
+counted, and the share can exceed 100 %.
+
+{gpu_section(DOCS / "images")}
+{commands({"EM on a CPU": ["cpu_em"], **GPU_FILES})}
+"""
 
 
 def gpu_finding() -> str:

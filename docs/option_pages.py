@@ -61,7 +61,7 @@ def values_of(parameter: Any) -> str:
     """What may follow an option."""
     kind = parameter.type_descriptor.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return "|".join(choice.value for choice in kind)
+        return " | ".join(choice.value for choice in kind)
     return parameter.metavar or getattr(kind, "__name__", "value").upper()
 
 

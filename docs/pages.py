@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["has", "load", "origin", "table", "wrapped"]
+__all__ = ["commands", "has", "load", "origin", "table", "wrapped"]
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 
@@ -39,6 +39,13 @@ def origin(environment: Row) -> str:
     """Where numbers come from, in one line."""
     machine = environment.get("gpu") or f"{environment['cpu']}, {environment['threads']} threads"
     return f"`{environment['command']}` on {machine}, torch {environment['torch']}, Circurve {environment['circurve']}."
+
+
+def commands(files: Mapping[str, Sequence[str]]) -> str:
+    """The last section of a page: the commands that made the result files of its sections."""
+    made = [(what, origin(load(name)["environment"])) for what, names in files.items() for name in names]
+    lines = "\n".join(wrapped(f"- {what}: {command}", "  ") for what, command in made)
+    return f"## Commands\n\nThese commands made the numbers of this page:\n\n{lines}"
 
 
 def wrapped(text: str, indent: str = "") -> str:

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def forecast_findings() -> list[str]:
-    """What an epoch takes, and what breaks first."""
+    """What an epoch takes, and which part is the bottleneck."""
     forecast = load("forecast")["results"]
     return [_finding_of_epochs(forecast), _finding_of_limits(forecast)]
 
@@ -33,12 +33,12 @@ def _finding_of_epochs(forecast: Row) -> str:
 
 
 def _finding_of_limits(forecast: Row) -> str:
-    """What breaks first."""
+    """Which part is the bottleneck."""
     host, rows = forecast["host"], _largest_batches(forecast)
     steps = [row["training_seconds"] for row in rows]
     parquet = rows[0]["parquet_seconds"]
     return (
-        "The host breaks first, not the GPUs. With one thread for each worker, an epoch needs "
+        "The host is the bottleneck, not the GPUs. With one thread for each worker, an epoch needs "
         f"{_seconds(host['order_epoch'])} for the order of the rows and {_seconds(parquet)} for reading them from a "
         f"Parquet file ({parquet / max(steps):.0f} to {parquet / min(steps):.0f} times the steps), or "
         f"{_seconds(host['mapped_epoch'])} from a mapped array in memory. A Chow-Liu tree of all rows takes "

@@ -19,6 +19,7 @@ STEPS = {
     "cost_of_benchmarks": "sizes of the GPU benchmarks",
     "cost_model_cpu": "random sizes, one CPU thread",
 }
+PLACES = {"cost_model_cuda": "a GPU", "cost_of_benchmarks": "a GPU", "cost_model_cpu": "one CPU thread"}
 KINDS = {"graph": "CUDA graph", "plain": "step by step", "memory": "memory"}
 TERMS = {
     "latency": "1",
@@ -67,15 +68,12 @@ def _finding_of_checks() -> str:
                 check = fit["errors"]["check"]
                 within = round(check["within_20_percent"] * check["sizes"])
                 said.append(
-                    f"{within} of {check['sizes']} ({STEPS[name]}, {KINDS[kind]}; median error {check['median']:.0%})"
+                    f"{within} of {check['sizes']} on {PLACES[name]}, with a median error of {check['median']:.0%}"
                 )
-    seen = (
-        " The form of the formula was revised after its errors at the sizes of the GPU benchmarks were seen, so these "
-        "are not an independent check."
-    )
+    seen = " We revised the formula after seeing its errors on the GPU, so that check is not independent."
     return (
-        "A formula with seven constants predicts the seconds of an EM step. "
-        f"It is within 20 % at these numbers of sizes that were held out of the fit: {'; '.join(said)}."
+        "A formula with seven constants predicts the seconds of an EM step. Of the sizes that were held out of its "
+        f"fit, it is within 20 % at {' and at '.join(said)}."
         f"{seen if has('cost_of_benchmarks') else ''}"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pages import load, origin, table
+from pages import commands, load, table
 
 __all__ = ["large_data_page"]
 
@@ -30,8 +30,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
 
 def large_data_page() -> str:
     """docs/large-data.md."""
-    file = load("streams")
-    found = file["results"]
+    found = load("streams")["results"]
     by_kind = {kind["kind"]: kind for kind in found["kinds"]}
     peak = max(by_kind[kind]["peak_gib"] for kind in ("mapped", "parquet"))
     rate = min(kind["rows_per_second_beside_memory"] for kind in found["kinds"])
@@ -51,7 +50,7 @@ def large_data_page() -> str:
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
-is allocated, with an error that says what needs it and what to change.
+   is allocated, with an error that says what needs it and what to change.
 
 ```python
 import numpy as np
@@ -105,11 +104,13 @@ than ten times their size and more than 256 MB are refused: write smaller row gr
 {size}, hidden Chow-Liu tree of {found["units"]} units, batches of {found["batch"]:,}, {found["epochs"]} epochs, each
 source in a process of its own with one thread. Rates are by the clock, those of the epochs after the first, compared
 with the rate in memory; how much of the files the system had in its cache was not controlled. Rows of a Parquet file
-come in another order than in memory, so its log-likelihood differs in the last digits. {origin(file["environment"])}
+come in another order than in memory, so its log-likelihood differs in the last digits.
 
 {table(heads, _rows(found))}
 
 Chow-Liu trees of many columns are bounded too, because the matrix of mutual information is made block by block:
 {wide["columns"]:,} binary columns x {wide["rows"]:,} rows take {wide["peak_gib"]:.2f} GiB,
-the data included. {origin(load("wide_tree")["environment"])}
+the data included.
+
+{commands({"Sources": ["streams"], "Chow-Liu trees of many columns": ["wide_tree"]})}
 """

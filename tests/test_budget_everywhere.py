@@ -8,7 +8,7 @@ from types import FunctionType
 import pytest
 
 import circurve as cc
-from circurve.cli.program import COMMANDS
+from circurve.cli.program import COMMANDS, DATA_COMMANDS
 
 NODES_ONLY = "makes a few hundred bytes for each node, and no parameters: the training that follows counts these"
 
@@ -70,8 +70,7 @@ def test_an_estimator_has_a_memory_budget(name):
     assert "memory_budget" in getattr(cc, name)().get_params()
 
 
-@pytest.mark.parametrize("name", sorted({name for _, name, _ in COMMANDS}))
-def test_a_command_takes_a_memory_budget_or_has_a_reason_not_to(name):
-    for _, other, function in COMMANDS:
-        if other == name:
-            assert ("memory_budget" in inspect.signature(function).parameters) != (name in COMMANDS_WITHOUT)
+@pytest.mark.parametrize("command", [*COMMANDS, *DATA_COMMANDS], ids=lambda command: command.module + command.name)
+def test_a_command_takes_a_memory_budget_or_has_a_reason_not_to(command):
+    names = {parameter.name for parameter in command.parameters()}
+    assert ("memory_budget" in names) != (command.name in COMMANDS_WITHOUT)

@@ -10,11 +10,11 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line, or say in one line what to install for it."""
     try:
-        from circurve import cli  # noqa: PLC0415 - its packages are an extra
+        from circurve.cli import main as run  # noqa: PLC0415 - its packages are an extra
     except MissingPackageError as error:
         print(f"circurve: error: {error}", file=sys.stderr)
         sys.exit(2)
-    cli.main()
+    run()
 
 
 if __name__ == "__main__":

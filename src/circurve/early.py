@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-__all__ = ["is_command"]
+__all__ = ["is_command", "leave"]
 
 INTERRUPTED = 130
 
@@ -27,10 +27,11 @@ def is_command(arguments: Sequence[str], interpreter: Sequence[str]) -> bool:
     return os.path.basename(first).removesuffix(".exe").removesuffix("-script.py") == "circurve"
 
 
-def _leave(_: int, __: FrameType | None) -> None:
+def leave(_: int, __: FrameType | None) -> None:
+    """End the process with one line."""
     os.write(2, b"circurve: interrupted\n")
     os._exit(INTERRUPTED)  # an exception could be caught, or shown, by any of the modules that are being imported
 
 
 if is_command(sys.argv, sys.orig_argv) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGINT, leave)

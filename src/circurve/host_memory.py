@@ -33,6 +33,9 @@ class _Files:
     """The line of memory.stat that counts cached file content, which the kernel gives back when memory is short."""
 
 
+NO_LIMIT = 1 << 62
+"""Bytes. The first version of control groups states a number of about this size where there is no limit."""
+
 FIRST = _Files("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 SECOND = _Files("", "memory.max", "memory.current", "inactive_file")
 
@@ -67,9 +70,12 @@ def _left_in_groups() -> Iterator[int]:
 def _left(group: Path, files: _Files) -> int | None:
     """Limit minus usage, with cached files counted as free; None if there is no such group or no limit."""
     try:
-        limit, usage = ((group / name).read_text(encoding="utf-8").strip() for name in (files.limit, files.usage))
+        limit = (group / files.limit).read_text(encoding="utf-8").strip()
+        if limit == "max" or int(limit) >= NO_LIMIT:
+            return None
+        usage = int((group / files.usage).read_text(encoding="utf-8"))
         stat = dict(line.split() for line in (group / "memory.stat").read_text(encoding="utf-8").splitlines())
-        return None if limit == "max" else int(limit) - int(usage) + int(stat.get(files.reclaimable, 0))
+        return int(limit) - usage + int(stat.get(files.reclaimable, 0))
     except (OSError, ValueError):
         return None
 

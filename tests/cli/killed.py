@@ -1,22 +1,44 @@
-"""The program in a process of its own that dies at a known moment."""
+"""The program in a process of its own, forked from one that has imported it: on a terminal, or with a fault to meet."""
 
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from forked import CONTEXT
+
 PATIENCE = 120
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli", "sklearn.base"])
-
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "full disk", "out of memory")
+
+
+@contextmanager
+def on_terminal(terminal: int, *words: str, ignored: Sequence[signal.Signals] = ()) -> Iterator[BaseProcess]:
+    """The process of `circurve WORDS` with its streams on a terminal, in this folder; killed if it is left running.
+
+    The signals in `ignored` do not reach it, as with nohup.
+    """
+    child = CONTEXT.Process(target=_on_terminal, args=(os.ttyname(terminal), Path.cwd(), words, tuple(ignored)))
+    child.start()
+    try:
+        yield child
+        child.join(PATIENCE)
+    finally:
+        child.kill()
+
+
+def _on_terminal(terminal: str, folder: Path, words: Sequence[str], ignored: Sequence[signal.Signals]) -> None:
+    _start_as_from_a_shell(folder, os.open(terminal, os.O_RDWR | os.O_NOCTTY))
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    _main(words)
 
 
 def run(folder: Path, words: Sequence[str], fault: str | None = None, moment: int = 0, where: str = "write") -> int:
@@ -31,15 +53,23 @@ def run(folder: Path, words: Sequence[str], fault: str | None = None, moment: in
 
 
 def _program(folder: Path, words: Sequence[str], fault: str | None, moment: int, where: str) -> None:
-    os.chdir(folder)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as a shell starts a program
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    errors = os.open(folder / "stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for number in (1, 2):
-        os.dup2(errors, number)
-    sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+    _start_as_from_a_shell(folder, os.open(folder / "stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
     if fault is not None:
         _arm(fault, moment, where)
+    _main(words)
+
+
+def _start_as_from_a_shell(folder: Path, output: int) -> None:
+    """The folder, the signals, and where both streams go."""
+    os.chdir(folder)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    for number in (1, 2):
+        os.dup2(output, number)
+    sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+
+
+def _main(words: Sequence[str]) -> None:
     from circurve.cli.program import main
 
     sys.argv = ["circurve", *words]

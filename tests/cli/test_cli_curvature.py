@@ -138,8 +138,14 @@ def test_rows_of_probability_zero_are_counted_and_pointed_out(answer, invoke, fo
     ("arguments", "expected"),
     [
         ("model.safetensors table.csv --top -1", "--top must be a whole number >= 0, not -1"),
-        ("model.safetensors table.csv --csv table.csv", "--csv table.csv: would overwrite the data"),
-        ("model.safetensors table.csv --csv model.safetensors", "would overwrite the data"),
+        (
+            "model.safetensors table.csv --csv table.csv",
+            "--csv table.csv: would overwrite a file that this command reads or writes",
+        ),
+        (
+            "model.safetensors table.csv --csv model.safetensors",
+            "would overwrite a file that this command reads or writes",
+        ),
         ("model.safetensors table.csv --csv nowhere/x.csv", "does not exist"),
         ("model.safetensors narrow.csv", "narrow.csv: data has 3 columns, the circuit has 5 variables"),
         ("flat.safetensors table.csv", "flat.safetensors: the model has no sum nodes"),

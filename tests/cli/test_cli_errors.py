@@ -160,7 +160,7 @@ def test_no_file_of_a_data_set_is_overwritten(invoke, model, rows, words):
     for split in ("train", "valid", "test"):
         write_csv(f"sets/tiny.{split}.data", rows)
     before = {path: path.read_bytes() for path in Path("sets").iterdir()}
-    assert "would overwrite the data" in error_line(invoke(words))
+    assert "would overwrite a file that this command reads or writes" in error_line(invoke(words))
     assert before == {path: path.read_bytes() for path in Path("sets").iterdir()}
 
 

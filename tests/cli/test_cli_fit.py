@@ -204,7 +204,7 @@ def test_fit_without_out_says_that_nothing_is_saved(invoke, table, folder):
         ("nowhere/m", "does not exist"),
         (".", "is a folder, not a file"),
         ("table.csv/m", "is a file"),
-        ("table.csv", "would overwrite the data"),
+        ("table.csv", "would overwrite a file that this command reads or writes"),
         pytest.param("/proc/m", "cannot write to the folder /proc", marks=pytest.mark.linux),
         pytest.param("/dev/null", "is not a regular file", marks=pytest.mark.linux),
     ],

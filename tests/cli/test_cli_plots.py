@@ -70,7 +70,9 @@ def test_there_must_be_something_to_draw(invoke, table):
 
 def test_a_picture_does_not_overwrite_the_model(invoke, table, rows):
     write_csv("rows.png", rows)
-    assert "would overwrite the data" in error_line(invoke(f"fit {table} --out m.png --plot m.png"))
+    assert "would overwrite a file that this command reads or writes" in error_line(
+        invoke(f"fit {table} --out m.png --plot m.png")
+    )
 
 
 def test_a_picture_that_fails_hides_no_numbers(invoke, table, monkeypatch):

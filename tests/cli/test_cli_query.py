@@ -130,7 +130,9 @@ def test_holes_of_a_file_are_filled(saved: Path, tmp_path: Path) -> None:
     assert float(rows[1]["income"]) == pytest.approx(cc.load(saved).mean({"home town": "Rome"})["income"][0], rel=1e-5)
     assert len(rows[1]["income"].lstrip("-").replace(".", "").lstrip("0")) <= 7
     assert all(value for row in rows for value in row.values())
-    assert "would overwrite the data" in error_line(run("impute", saved, source, "--out", source))
+    assert "would overwrite a file that this command reads or writes" in error_line(
+        run("impute", saved, source, "--out", source)
+    )
     assert "--how must be one of" in error_line(run("impute", saved, source, "--how", "best"))
 
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from typer.testing import Result
 
 import circurve.learning
+from circurve.cli.reproduce import parse_seeds
+from circurve.errors import OptionError
 from circurve.experiments.records import read_records
 
 Invoke = Callable[[str], Result]
@@ -56,6 +58,17 @@ def test_a_folder_with_records_wants_resume_and_then_trains_nothing(
     again = invoke(f"{call} --resume")
     assert again.exit_code == 0
     assert again.stdout == first.stdout
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", (0, 1, 2)), ("0,4", (0, 4)), ("3,", (3,)), ("4,4", (4,))])
+def test_seeds_are_a_number_of_them_or_a_list(text: str, seeds: tuple[int, ...]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["0", "00", "x", "", ",", "-1", "1,-1", "1,,2"])
+def test_other_texts_are_no_seeds(text: str) -> None:
+    with pytest.raises(OptionError, match="--seeds must be"):
+        parse_seeds(text)
 
 
 def test_resuming_with_more_seeds_trains_only_the_new_ones(invoke: Invoke, npz: str) -> None:

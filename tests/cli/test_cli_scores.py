@@ -171,7 +171,7 @@ def test_columns_that_the_model_does_not_know_are_left_out_on_request(saved: Pat
         ("--scores rows.xlsx", "--scores rows.xlsx: unknown kind of file '.xlsx'; use one of .csv, .tsv, .parquet; -"),
         ("--scores rows", "--scores rows: the name has no suffix; use one of .csv"),
         ("--scores no/rows.csv", "no does not exist"),
-        ("--scores odd.csv", "--scores odd.csv: would overwrite the data"),
+        ("--scores odd.csv", "--scores odd.csv: would overwrite a file that this command reads or writes"),
         (
             "--types id=gaussian",
             "--types id=gaussian: the types are saved in the model; here only NAME=drop is allowed",

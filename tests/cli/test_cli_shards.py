@@ -49,7 +49,7 @@ def test_what_cannot_be_merged_gets_one_line(invoke: Callable[[str], Result]) ->
     lines = {
         "statistics m t.csv --shard 3/2 --out x.npz": "--shard must be I/N with whole numbers 1 <= I <= N",
         "statistics m t.csv --shard half --out x.npz": "such as 2/4, not 'half'",
-        "statistics m t.csv --shard 1/2 --out m": "would overwrite the data",
+        "statistics m t.csv --shard 1/2 --out m": "would overwrite a file that this command reads or writes",
         "merge s1.npz s1.npz": "shard 1/2 is given twice",
         "merge s1.npz --step next": "--step needs --model: pass both",
         "merge m": "m: not a readable statistics file",

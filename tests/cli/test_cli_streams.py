@@ -124,7 +124,10 @@ def test_parquet_needs_pyarrow(people, monkeypatch):
             "--out rows.json: unknown kind of file '.json'; use one of .csv, .tsv",
         ),
         ("impute m.safetensors people.csv --out rows", "--out rows: the name has no suffix; use one of .csv, .tsv"),
-        ("impute m.safetensors people.csv --out people.csv", "--out people.csv: would overwrite the data"),
+        (
+            "impute m.safetensors people.csv --out people.csv",
+            "--out people.csv: would overwrite a file that this command reads or writes",
+        ),
         ("sample m.safetensors -n 0", "-n must be a whole number >= 1, not 0"),
         ("sample m.safetensors --given city", "the column 'city' has no value; write city=VALUE"),
         ("sample m.safetensors --given cty=Rome", "no column 'cty'; do you mean 'city'?"),

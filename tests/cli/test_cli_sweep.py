@@ -131,7 +131,7 @@ def test_a_disk_that_fills_up_hides_no_numbers(invoke, table, monkeypatch):
         ("--methods vanilla,global --gates rank", "--gate has no effect with vanilla, global; use gated"),
         ("--gates auto", "--gates lists the gates to compare"),
         ("--gates max", "--gate must be one of"),
-        ("--csv table.csv", "--csv table.csv: would overwrite the data"),
+        ("--csv table.csv", "--csv table.csv: would overwrite a file that this command reads or writes"),
         ("--out-dir table.csv", "--out-dir table.csv: is a file, not a folder"),
         ("--out-dir table.csv/deep", "table.csv is a file, not a folder"),
         ("--select best --no-split", "need validation rows"),

@@ -118,18 +118,25 @@ class TestDownload:
 
     def test_two_processes_at_once_both_end_well(self, server: Server, cache: Path) -> None:
         program = (
-            "import sys, circurve.cli; early = {'platformdirs', 'requests', 'sklearn'} & set(sys.modules)\n"
+            "import sys, circurve.cli.fit; early = {'platformdirs', 'requests', 'sklearn'} & set(sys.modules)\n"
             "from circurve.data import debd, load_dataset; from debd_server import entry\n"
             "debd.COLLECTION['tiny'] = entry('tiny')\n"
-            "print(load_dataset('tiny').train.sum(), early)"
+            "print(early, flush=True); input()\n"
+            "print(load_dataset('tiny').train.sum())"
         )
         folders = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
         command = [sys.executable, "-c", program]
-        running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        printed = {process.communicate()[0] for process in running}
-        assert [process.returncode for process in running] == [0, 0]
-        assert printed == {f"{load_dataset('tiny').train.sum()} set()\n"}  # importing circurve imports no downloader
+        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            assert other.stdout.readline() == "set()\n"  # importing circurve imports no downloader
+            other.stdin.write("go\n")
+            other.stdin.flush()
+            here = load_dataset("tiny")
+            there = other.communicate()[0]
+        assert other.returncode == 0
+        assert there == f"{here.train.sum()}\n"
         assert len(files(cache)) == 6
 
     def test_threads_at_once_all_end_well(self, server: Server, cache: Path) -> None:

@@ -64,15 +64,16 @@ class Variant:
 TREE = {"S": 2, "CONTIGUOUS": True}
 BERNOULLI = {"P": 1, "BERNOULLI": True, "S": 2}
 CATEGORICAL = {"P": 5, "BERNOULLI": False, "S": 6}
-ROWS = {"C2": 128, "BR": 8}
+ROWS = {"C2": 32, "BR": 8}
 
-FORWARD = {**TREE, "BK": 64, "C2": 128, "BN": 16, "AT_ONCE": 2, "EXACT": False}
-BACKWARD = {"K2": 128, "BC": 64, "BN": 16, "CURVATURE": 3, "EXACT": False}
+# Blocks are the smallest that tensor cores take for the same instructions: larger ones only take longer to compile.
+FORWARD = {**TREE, "BK": 64, "C2": 32, "BN": 16, "AT_ONCE": 2, "EXACT": False}
+BACKWARD = {"K2": 32, "BC": 64, "BN": 16, "CURVATURE": 3, "EXACT": False}
 SUMS = {"BK": 64, "BC": 32, "BN": 128, "EXACT": False}
-FLOWS = {"BK": 32, "BC": 128, "BN": 64}
-COUNTS = {"EXACT": False, "ADD": True, "BK": 64, "BC": 64, "BN": 32, "SPLITS": 2, "PRECISION": "tf32x3"}
-RATIOS = {"BK": 128, "BN": 32, "ROUND": True}
-WIDE = {"BK": 256, "BC": 32, "BN": 128, "PRECISION": "tf32"}
+FLOWS = {"BK": 16, "BC": 64, "BN": 16}
+COUNTS = {"EXACT": False, "ADD": True, "BK": 64, "BC": 16, "BN": 16, "SPLITS": 2, "PRECISION": "tf32x3"}
+RATIOS = {"BK": 32, "BN": 16, "ROUND": True}
+WIDE = {"BK": 64, "BC": 32, "BN": 64, "PRECISION": "tf32"}
 EDGES = {"BK": 32, "BC": 32, "EXACT": False}
 FLOAT64 = {"alphas": "*fp64", "mus": "*fp64", "multiplier": "*fp64", "scale": "*fp64", "pseudocount": "*fp64"}
 
@@ -86,7 +87,7 @@ VARIANTS = [
     Variant(
         "kernels.forward", {**FORWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, EXP | LOG | MAX | WGMMA
     ),
-    Variant("kernels.elements", {**TREE, "BC": 512, "BN": 32, "WHOLE": True, "ROUND": True}, EXP | MAX, warps=8),
+    Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": True, "ROUND": True}, EXP | MAX, warps=8),
     Variant("kernels.elements", {**TREE, "BC": 128, "BN": 16, "WHOLE": False, "ROUND": False}, EXP | MAX),
     Variant("kernels.sums", {**SUMS, "PRECISION": "tf32x3"}, LOG | WGMMA, warps=8),
     Variant("kernels.sums", {**SUMS, "EXACT": True, "PRECISION": "tf32"}, LOG | WGMMA, warps=8),
@@ -95,9 +96,9 @@ VARIANTS = [
     ),
     Variant("kernels.backward", {**BACKWARD, "CURVATURE": 0, "PRECISION": "tf32", "EARLY": True}, EXP | WGMMA),
     Variant("kernels.backward", {**BACKWARD, "EXACT": True, "PRECISION": "tf32", "EARLY": False}, DIVIDE | MIN | WGMMA),
-    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN, warps=8),
-    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 3, "EXACT": True}, DIVIDE | MIN, warps=8),
-    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN, warps=8),
+    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN),
+    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 3, "EXACT": True}, DIVIDE | MIN),
+    Variant("kernels.ratios", {**RATIOS, "CURVATURE": 6, "EXACT": False}, EXP | LOG | DIVIDE | MIN),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32x3"}, WGMMA | SPLIT),
     Variant("kernels.flows", {**FLOWS, "PRECISION": "tf32"}, WGMMA),
     Variant("kernels.counts", {"MODE": 0, **COUNTS}, WGMMA),
@@ -106,16 +107,16 @@ VARIANTS = [
     Variant("kernels.counts", {"MODE": 2, **COUNTS}, DIVIDE | MIN | WGMMA),
     Variant("kernels.counts", {"MODE": 3, **COUNTS}, EXP | MIN | WGMMA),
     Variant("wide_kernels.round_weights", {"BK": 64, "BC": 64, "TRANSPOSE": True}, NONE),
-    Variant("wide_kernels.wide_sums", {**WIDE, "EXACT": False}, LOG | WGMMA, warps=8),
-    Variant("wide_kernels.wide_sums", {**WIDE, "BK": 128, "EXACT": True}, LOG | WGMMA),
-    Variant("wide_kernels.wide_flows", {**WIDE, "BK": 32, "BC": 128}, WGMMA),
-    Variant("wide_kernels.wide_counts", {**WIDE, "BK": 128, "BC": 256, "BN": 32, "ADD": True}, WGMMA, warps=8),
-    Variant("wide_kernels.wide_counts", {**WIDE, "BK": 128, "BC": 128, "BN": 32, "ADD": False}, WGMMA),
+    Variant("wide_kernels.wide_sums", {**WIDE, "EXACT": False}, LOG | WGMMA),
+    Variant("wide_kernels.wide_sums", {**WIDE, "EXACT": True}, LOG | WGMMA),
+    Variant("wide_kernels.wide_flows", {**WIDE, "BK": 32, "BC": 64}, WGMMA),
+    Variant("wide_kernels.wide_counts", {**WIDE, "BC": 64, "BN": 16, "ADD": True}, WGMMA),
+    Variant("wide_kernels.wide_counts", {**WIDE, "BC": 64, "BN": 16, "ADD": False}, WGMMA),
     Variant("small_kernels.pick", {"WEIGHTED": True, "BV": 32, "BN": 32}, NONE, {"rows": "*i64"}),
     Variant("small_kernels.input_table", {**BERNOULLI, "BU": 256}, LOG),
     Variant("small_kernels.input_table", {**CATEGORICAL, "BU": 256}, LOG),
-    Variant("small_kernels.leaf_table", {**BERNOULLI, "BK": 32, "C2": 128}, EXP | LOG | MAX),
-    Variant("small_kernels.leaf_table", {**CATEGORICAL, "BK": 32, "C2": 128}, EXP | LOG | MAX),
+    Variant("small_kernels.leaf_table", {**BERNOULLI, "BK": 16, "C2": 16}, EXP | LOG | MAX),
+    Variant("small_kernels.leaf_table", {**CATEGORICAL, "BK": 16, "C2": 16}, EXP | LOG | MAX),
     Variant("small_kernels.leaf_counts", {"S": 2, "S2": 2, "BK": 64, "BC": 32, "ADD": True}, DIVIDE),
     Variant("small_kernels.unit_sums", {"BT": 8, "BM": 128}, NONE, {"out": "*fp64"}),
     Variant("small_kernels.leaf_units", {"S": 2, "BK": 64, "C2": 128, "KINDS": 3}, DIVIDE, {"out": "*fp64"}),
@@ -126,8 +127,8 @@ VARIANTS = [
         NONE,
         {"rows": "*i32", "totals": "*fp64", "running": "*fp64", "outputs": "i32"},
     ),
-    Variant("small_kernels.by_state", {"S": 2, "S2": 2, "BK": 32, "BN": 64, "SPLITS": 2, "SQUARES": True}, DIVIDE),
-    Variant("small_kernels.by_state", {"S": 6, "S2": 8, "BK": 32, "BN": 64, "SPLITS": 1, "SQUARES": True}, DIVIDE),
+    Variant("small_kernels.by_state", {"S": 2, "S2": 2, "BK": 8, "BN": 16, "SPLITS": 2, "SQUARES": True}, DIVIDE),
+    Variant("small_kernels.by_state", {"S": 6, "S2": 8, "BK": 8, "BN": 16, "SPLITS": 1, "SQUARES": True}, DIVIDE),
     Variant("edge_kernels.edge_logs", {**TREE, "BC": 32, "BN": 32}, NONE),
     Variant("edge_kernels.edge_sums", {"BK": 32, "BN": 32, "EXACT": True}, EXP | LOG | MAX),
     Variant("edge_kernels.edge_ratios", {"BK": 32, "BN": 16, "CURVATURE": 3, "EXACT": False}, EXP | DIVIDE | MIN),

@@ -23,7 +23,7 @@ def explained(estimator: object) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [kind(n_units=4, max_epochs=20) for kind in KINDS],
+    [kind(n_units=3, max_epochs=5) for kind in KINDS],
     expected_failed_checks=explained,
 )
 def test_scikit_learn_checks(estimator, check):

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 
 import circurve as cc
@@ -15,9 +12,3 @@ def test_estimators_are_public(name):
 def test_unknown_name():
     with pytest.raises(AttributeError, match="module 'circurve' has no attribute 'Regressor'"):
         _ = cc.Regressor
-
-
-def test_scikit_learn_is_loaded_on_first_use():
-    code = "import sys, circurve; before = 'sklearn' in sys.modules; circurve.DensityEstimator; print(before)"
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert shown.strip() == "False"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -16,10 +15,9 @@ import torch
 import torch.distributed as dist
 
 from circurve import OptionError, WorkerError
+from forked import CONTEXT
 
 PATIENCE = 120
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["circurve", "torch.distributed"])
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
-from circurve.cli import options
+from circurve.cli.commands.models import ModelCurvature
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_report, check_target, read_training, save_plot, write_csv
 from circurve.cli.loading import (
-    Part,
     Source,
     aligned_parts,
     files_of,
@@ -27,7 +25,7 @@ from circurve.cli.loading import (
     split_as_trained,
 )
 from circurve.cli.measures import check_one_output, possible_rows
-from circurve.cli.methods import Estimator
+from circurve.cli.options import Estimator, Part
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, print_text, significant
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
@@ -53,9 +51,6 @@ QUANTITIES = {"total": "T, share of the trace", "local": "t, own sharpness"}
 EXTREMES = 3
 """How many reversed pairs are shown."""
 
-ESTIMATOR = Estimator.geometric
-"""The default of --estimator: the estimate that has the same size with and without smoothing."""
-
 DOMINANT_FLOOR_SHARE = 0.5
 """The report warns if edges at the floor make up at least this share of the mean trace."""
 
@@ -74,93 +69,70 @@ WHOLE = ("depth_min", "depth_max", "layer", "scope_size", "edges", "floor_edges"
 """The columns that hold whole numbers."""
 
 
-def curvature(  # noqa: PLR0913 - each parameter is an option
-    model: options.ModelArgument,
-    data: options.DataArgument,
-    *,
-    split: options.PartOption = Part.train,
-    estimator: Annotated[
-        Estimator,
-        typer.Option(
-            help="How the local curvature t is averaged. Edges of weight near zero have no effect on geometric."
-        ),
-    ] = ESTIMATOR,
-    top: Annotated[int, typer.Option(metavar="N", help="How many nodes to list.")] = 10,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a table with a row for each sum node.")
-    ] = None,
-    plot: options.PlotOption = None,
-    report: options.ReportOption = None,
-    device: options.DeviceOption = options.DEVICE,
-    trust: options.TrustOption = False,
-    memory_budget: options.BudgetOption = None,
-    data_dir: options.DataDirOption = None,
-    missing: options.MissingOption = None,
-    unseen: options.UnseenOption = options.Unseen.impossible,
-    types: options.DroppedOption = None,
-    header: options.HeaderOption = None,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Show which parts of a model are sharp. The conclusion comes first.
-
-    The trace of the Hessian of -log p is a sum over sum nodes of
-    T = F^2 t: how much a node is used (F, its flow) times how sharp its own
-    mixture is (t). All numbers are means over rows: the training rows of a
-    data set, or of the file that the model was trained on, unless --split says
-    otherwise; all rows of any other file. --estimator selects how t is averaged.
-    """
-    if top < 0:
-        raise OptionError(f"--top must be a whole number >= 0, not {top}")
-    budget = parse_bytes(memory_budget)
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust, memory_budget=budget)
-    files = (model, *files_of(source))
-    if csv is not None:
-        check_target("--csv", csv, files)
-    check_plot(plot, (*files, csv))
-    check_report(report, (*files, csv, plot))
-    loaded = load_model(model, device, trust=trust, memory_budget=budget)
+def curvature(typed: ModelCurvature) -> None:
+    """Show which parts of a model are sharp. The conclusion comes first."""
+    if typed.top < 0:
+        raise OptionError(f"--top must be a whole number >= 0, not {typed.top}")
+    budget = parse_bytes(typed.memory_budget)
+    source = Source(
+        typed.data,
+        typed.data_dir,
+        typed.header,
+        typed.missing,
+        dropped=parse_dropped(typed.types),
+        trust=typed.trust,
+        memory_budget=budget,
+    )
+    files = (typed.model, *files_of(source))
+    if typed.csv is not None:
+        check_target("--csv", typed.csv, files)
+    check_plot(typed.plot, (*files, typed.csv))
+    check_report(typed.report, (*files, typed.csv, typed.plot))
+    loaded = load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget)
     check_one_output(loaded)
     if not loaded.circuit.sums:
-        raise OptionError(f"{model}: the model has no sum nodes, so it has no curvature")
-    training = read_training(model, trust)
+        raise OptionError(f"{typed.model}: the model has no sum nodes, so it has no curvature")
+    training = read_training(typed.model, typed.trust)
     dataset = split_as_trained(load(source_for(loaded, source)), training)
-    read = parts_for(loaded, dataset, split, {"columns": training.get("columns")}, data)
-    parts = aligned_parts(loaded, read, data, unseen.value)
+    read = parts_for(loaded, dataset, typed.split, {"columns": training.get("columns")}, typed.data)
+    parts = aligned_parts(loaded, read, typed.data, typed.unseen.value)
     parts = {name: possible_rows(part) for name, part in parts.items()}
     started = time.perf_counter()
-    with about(data):
+    with about(typed.data):
         measured = reduce(add, (measure(loaded, part, memory_budget=budget) for part in parts.values()))
-    curv = measured.with_local(estimator.value)
+    curv = measured.with_local(typed.estimator.value)
     whole = Measured(
-        reduce(add, parts.values()), _held_out(loaded, dataset, split), _page_options(dataset, split, estimator)
+        reduce(add, parts.values()),
+        _held_out(loaded, dataset, typed.split),
+        _page_options(dataset, typed.split, typed.estimator),
     )
     found = conclusion(loaded, measured, whole.rows, valid=whole.valid, options=whole.options, memory_budget=budget)
     facts = {
         "command": "curvature",
-        "model": str(model),
+        "model": str(typed.model),
         "dataset": dataset.name,
-        "split": split.value if len(parts_of(dataset)) > 1 else "all",
-        "estimator": estimator.value,
+        "split": typed.split.value if len(parts_of(dataset)) > 1 else "all",
+        "estimator": typed.estimator.value,
         "findings": sentences(found),
-        **describe(curv, loaded, top),
+        **describe(curv, loaded, typed.top),
         "floor": describe_floor(measured),
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),
-        "csv": None if csv is None else str(csv),
-        "plot": None if plot is None else str(plot),
-        "report": None if report is None else str(report),
+        "csv": None if typed.csv is None else str(typed.csv),
+        "plot": None if typed.plot is None else str(typed.plot),
+        "report": None if typed.report is None else str(typed.report),
     }
     failure: Exception | None = None
     try:
-        if csv is not None:
-            _write(csv, measured)
-        if plot is not None:
-            save_plot(plot, lambda: _draw(curv))
-        if report is not None:
-            write_page(loaded, whole.rows, report, valid=whole.valid, options=whole.options, memory_budget=budget)
+        if typed.csv is not None:
+            _write(typed.csv, measured)
+        if typed.plot is not None:
+            save_plot(typed.plot, lambda: _draw(curv))
+        if typed.report is not None:
+            write_page(loaded, whole.rows, typed.report, valid=whole.valid, options=whole.options, memory_budget=budget)
     except (CircurveError, OSError) as error:
         failure, facts = error, {**facts, "csv": None, "plot": None, "report": None}
-    print_json(facts) if as_json else _print(facts, loaded)
+    print_json(facts) if typed.as_json else _print(facts, loaded)
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
 

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from circurve.cli import options
+from circurve.cli.commands.data import DataDownload, DataInfo, DataList
 from circurve.cli.info import print_schema
 from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
 from circurve.cli.parse import parse_bytes, parse_types
@@ -29,43 +28,41 @@ __all__ = ["describe", "download", "list_known"]
 SHOWN = 8
 """How many columns are named in one line."""
 
-NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME", show_default=False, help="Data sets of DEBD by name.")
-]
-AllOption = Annotated[bool, typer.Option("--all", help="All sets of DEBD.")]
 
-
-def list_known(data_dir: options.DataDirOption = None, as_json: options.JsonOption = False) -> None:
+def list_known(typed: DataList) -> None:
     """List the data sets that can be given by name."""
-    listed = list_datasets(data_dir)
-    if as_json:
+    listed = list_datasets(typed.data_dir)
+    if typed.as_json:
         entries = [
             {**asdict(item), "rows": dict(zip(SPLITS, item.rows or (), strict=False)) or None} for item in listed
         ]
-        found = {"data_dir": data_dir, "cache": cache_folder(), "datasets": entries}
+        found = {"data_dir": typed.data_dir, "cache": cache_folder(), "datasets": entries}
         print_json({"command": "data list", **found})
         return
     rows = [
-        (item.name, _count(item.variables), *(_count(n) for n in item.rows or (None,) * 3), _where(item, data_dir))
+        (
+            item.name,
+            _count(item.variables),
+            *(_count(n) for n in item.rows or (None,) * 3),
+            _where(item, typed.data_dir),
+        )
         for item in listed
     ]
     print_table(("name", "variables", *SPLITS, "where"), rows, texts=["where"])
 
 
-def describe(  # noqa: PLR0913 - each parameter is an option
-    data: options.DataArgument,
-    *,
-    data_dir: options.DataDirOption = None,
-    missing: options.MissingOption = None,
-    types: options.TypesOption = None,
-    header: options.HeaderOption = None,
-    memory_budget: options.BudgetOption = None,
-    trust: options.TrustOption = False,
-    as_json: options.JsonOption = False,
-) -> None:
+def describe(typed: DataInfo) -> None:
     """Show what is in a data set or a file."""
-    budget = parse_bytes(memory_budget)
-    source = Source(data, data_dir, header, missing, parse_types(types), trust=trust, memory_budget=budget)
+    budget = parse_bytes(typed.memory_budget)
+    source = Source(
+        typed.data,
+        typed.data_dir,
+        typed.header,
+        typed.missing,
+        parse_types(typed.types),
+        trust=typed.trust,
+        memory_budget=budget,
+    )
     dataset = load(source)
     parts = parts_of(dataset)
     left = check_inferred("data info", budget, *parts.values())
@@ -80,13 +77,13 @@ def describe(  # noqa: PLR0913 - each parameter is an option
         "variables": dataset.train.shape[1],
         "columns": dataset.columns,
         "families": dict(Counter(families)),
-        "schema": schema.to_json() if as_json and not schema.plain else None,
+        "schema": schema.to_json() if typed.as_json and not schema.plain else None,
         "read_by": dataset.train.source,
         "missing": missing_share(list(parts.values())),
         "columns_with_missing": int(columns.missing.sum()),
         "constant_columns": [int(v) if dataset.columns is None else dataset.columns[v] for v in constant],
     }
-    if as_json:
+    if typed.as_json:
         print_json(report)
         return
     print_heading(dataset.name)
@@ -95,23 +92,18 @@ def describe(  # noqa: PLR0913 - each parameter is an option
     _print(report)
 
 
-def download(names: NamesArgument = None, everything: AllOption = False, as_json: options.JsonOption = False) -> None:
-    """Download data sets of the public collection DEBD into the cache.
-
-    Files in the cache are checked, not downloaded again. Set CIRCURVE_CACHE to
-    use another folder for the cache, and CIRCURVE_DEBD_URL to download from
-    another address.
-    """
-    if bool(names) == everything:
+def download(typed: DataDownload) -> None:
+    """Download data sets of the public collection DEBD into the cache."""
+    if bool(typed.names) == typed.everything:
         raise OptionError(
             "name one or more data sets, or pass --all, not both"
-            if names
+            if typed.names
             else "name one or more data sets, or pass --all"
         )
-    wanted = list(dict.fromkeys(names or COLLECTION))
+    wanted = list(dict.fromkeys(typed.names or COLLECTION))
     check_collected(wanted)
     fetched = {name: download_dataset(name) for name in wanted}
-    if as_json:
+    if typed.as_json:
         entries = [{"name": name, "downloaded": new} for name, new in fetched.items()]
         print_json({"command": "data download", "cache": cache_folder(), "datasets": entries})
         return

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from circurve.cli import options
+from circurve.cli.commands.training import Demo
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_report
 from circurve.cli.loading import parts_of, rows_of
@@ -31,7 +31,6 @@ METHODS = (Vanilla(), Global(MU), Gated(MU))
 UNITS, EPOCHS, ROWS = 32, 80, 400
 """Few rows for a model of this size: plain EM overfits them within half a minute."""
 
-PAGE = Path("circurve-demo.html")
 HELD = 0.99
 """The share of T and of t for which the fraction of nodes that hold it is shown."""
 
@@ -44,29 +43,18 @@ NOTATION = (
 )
 
 
-def demo(
-    seed: options.SeedOption = options.SEED,
-    report: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")] = PAGE,
-    memory_budget: options.BudgetOption = None,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Train three methods on embedded data and compare them, in half a minute.
-
-    The methods are plain EM, the same penalty on the curvature of every sum
-    node, and a penalty gated by each node's own curvature. All start from the
-    same parameters. The command writes a page about the best of them, to open
-    in a browser.
-    """
-    check_report(report, ())
-    budget = parse_bytes(memory_budget)
+def demo(typed: Demo) -> None:
+    """Train three methods on embedded data and compare them, in half a minute."""
+    check_report(typed.report, ())
+    budget = parse_bytes(typed.memory_budget)
     whole = load_dataset("digits", memory_budget=budget)
     data = replace(whole, train=whole.train[:ROWS])
     circuit = hclt(data.train, UNITS, memory_budget=budget)
     progress(f"{sizes(data)}\n{len(METHODS)} methods at once: hclt, {UNITS} units, {EPOCHS} epochs")
     settings = Settings(epochs=EPOCHS, batch_size=100, step_size=0.2, select="last", memory_budget=budget)
-    results = train_fleet(circuit, data, [Run(method, seed) for method in METHODS], settings)
+    results = train_fleet(circuit, data, [Run(method, typed.seed) for method in METHODS], settings)
     methods = [_describe(result, data, budget) for result in results]
-    page, failure = _write_page(results, data, report, budget)
+    page, failure = _write_page(results, data, typed.report, budget)
     facts: dict[str, Any] = {
         "command": "demo",
         "dataset": data.name,
@@ -75,7 +63,7 @@ def demo(
         "structure": "hclt",
         "units": UNITS,
         "mu": MU,
-        "seed": seed,
+        "seed": typed.seed,
         "epochs": len(results[0].history),
         "parameters": circuit.describe().parameters,
         "sum_nodes": circuit.describe().sum_units,
@@ -85,7 +73,7 @@ def demo(
         "device": str(results[0].model.device),
         "report": page,
     }
-    print_json(facts) if as_json else _print(facts)
+    print_json(facts) if typed.as_json else _print(facts)
     if failure is not None:
         raise NotSavedError(str(failure)) from failure
     if results[0].stopped == "interrupted":

@@ -15,7 +15,7 @@ from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.loading import SplitRecord, common_schema, parts_of
 from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpness
 from circurve.cli.methods import describe_method
-from circurve.cli.models import Structure
+from circurve.cli.options import Structure
 from circurve.cli.saving import Target
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress, sizes
 from circurve.cli.training import Job, describe_job

@@ -7,27 +7,16 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from circurve.cli import options
+from circurve.cli.commands.models import Evaluate
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
-from circurve.cli.loading import (
-    SPLITS,
-    STANDARD,
-    Part,
-    Source,
-    aligned_parts,
-    files_of,
-    load,
-    parts_for,
-    rows_of,
-    source_for,
-)
+from circurve.cli.loading import SPLITS, Source, aligned_parts, files_of, load, parts_for, rows_of, source_for
 from circurve.cli.measures import check_one_output, degree_of_overfitting, log_likelihoods, sharpness, unseen_rows
+from circurve.cli.options import STANDARD
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
@@ -39,93 +28,63 @@ from circurve.model import load as load_model
 
 __all__ = ["evaluate"]
 
-ScoresOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE|-",
-        help="Write a table with the log-likelihood of each row: .csv, .tsv, .parquet; - is standard output.",
-    ),
-]
-ExplainOption = Annotated[
-    bool,
-    typer.Option(
-        "--explain",
-        help="Name up to three cells that make a row improbable: for every row in the table of --scores, and for the "
-        "ten least probable rows of each part on the terminal.",
-    ),
-]
 
-
-def evaluate(  # noqa: PLR0913 - each parameter is an option
-    model: options.ModelArgument,
-    data: options.DataArgument,
-    *,
-    scores: ScoresOption = None,
-    explain: ExplainOption = False,
-    split: options.PartOption = Part.all,
-    device: options.DeviceOption = options.DEVICE,
-    memory_budget: options.BudgetOption = None,
-    trust: options.TrustOption = False,
-    data_dir: options.DataDirOption = None,
-    missing: options.MissingOption = None,
-    unseen: options.UnseenOption = options.Unseen.impossible,
-    types: options.DroppedOption = None,
-    header: options.HeaderOption = None,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Score a data set or a file with a model: log-likelihoods and sharpness.
-
-    The file that the model was trained on is split in the same way as in
-    training. All rows of another file with a single table are scored, and
-    reported as test rows, or under the name given by --split. Columns are
-    matched by name. Sharpness is the mean over rows of the trace of the Hessian
-    of -log p.
-    """
-    budget = parse_bytes(memory_budget)
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust, memory_budget=budget)
-    if scores == STANDARD and as_json:
+def evaluate(typed: Evaluate) -> None:
+    """Score a data set or a file with a model: log-likelihoods and sharpness."""
+    budget = parse_bytes(typed.memory_budget)
+    source = Source(
+        typed.data,
+        typed.data_dir,
+        typed.header,
+        typed.missing,
+        dropped=parse_dropped(typed.types),
+        trust=typed.trust,
+        memory_budget=budget,
+    )
+    if typed.scores == STANDARD and typed.as_json:
         raise OptionError("--json and --scores - both write to standard output; name a file for the scores")
-    if scores is not None:
-        check_rows("--scores", scores, (model, *files_of(source)))
-    loaded = load_model(model, device, trust=trust, memory_budget=budget)
-    training = read_training(model, trust)
+    if typed.scores is not None:
+        check_rows("--scores", typed.scores, (typed.model, *files_of(source)))
+    loaded = load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget)
+    training = read_training(typed.model, typed.trust)
     stream, started = streamed(source), time.perf_counter()
     parts: Mapping[str, ScoredPart | ScoredStream]
     if stream is None:
         dataset = load(source_for(loaded, source))
-        read = parts_for(loaded, dataset, split, training, data)
+        read = parts_for(loaded, dataset, typed.split, training, typed.data)
         started, name = time.perf_counter(), dataset.name
-        aligned = aligned_parts(loaded, read, data, unseen.value)
+        aligned = aligned_parts(loaded, read, typed.data, typed.unseen.value)
         tables = {
-            s: ScoredPart(read[s], part, log_likelihoods(loaded, part, data, budget)) for s, part in aligned.items()
+            s: ScoredPart(read[s], part, log_likelihoods(loaded, part, typed.data, budget))
+            for s, part in aligned.items()
         }
-        least, parts = _least_probable(loaded, tables) if explain else None, tables
-        columns = None if scores is None else score_columns(loaded, tables, explain)
-    elif explain:
+        least, parts = _least_probable(loaded, tables) if typed.explain else None, tables
+        columns = None if typed.scores is None else score_columns(loaded, tables, typed.explain)
+    elif typed.explain:
         raise OptionError("--explain compares all rows at once, which needs them in memory; evaluate a smaller file")
     else:
         check_one_output(loaded)
-        with about(data):
-            streams = scored_streams(loaded, stream, training, split.value, unseen.value, budget)
-        name, least, parts = Path(data).stem, None, streams
-        columns = None if scores is None else stream_columns(streams)
+        with about(typed.data):
+            streams = scored_streams(loaded, stream, training, typed.split.value, typed.unseen.value, budget)
+        name, least, parts = Path(typed.data).stem, None, streams
+        columns = None if typed.scores is None else stream_columns(streams)
     report: dict[str, Any] = {
         "command": "evaluate",
-        "model": str(model),
+        "model": str(typed.model),
         "dataset": name,
-        "split": split.value,
-        "unseen": unseen.value,
+        "split": typed.split.value,
+        "unseen": typed.unseen.value,
         **{
             key: training.get(key) for key in ("structure", "leaves", "units", "method", "mu", "gate", "seed", "epochs")
         },
         **_describe(loaded, parts, budget),
         **({} if least is None else {"least_probable": least}),
-        "scores": scores,
+        "scores": typed.scores,
         "seconds": round(time.perf_counter() - started, 3),
         "device": str(loaded.device),
         "out": None,
     }
-    _finish(report, columns, as_json)
+    _finish(report, columns, typed.as_json)
 
 
 def _describe(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from circurve.bounds import parse_json
-from circurve.cli.loading import STANDARD
+from circurve.cli.options import STANDARD
 from circurve.cli.safe_text import harmless_rows, visible
 from circurve.cli.show import document
 from circurve.errors import MissingPackageError, OptionError
@@ -76,7 +76,9 @@ def check_target(option: str, out: Path, sources: Iterable[str | Path | None]) -
     if target.exists() and not target.is_file():
         raise OptionError(f"{option} {out}: is not a regular file")
     if any(source is not None and Path(os.path.realpath(source)) == target for source in sources):
-        raise OptionError(f"{option} {out}: would overwrite the data")
+        raise OptionError(
+            f"{option} {out}: would overwrite a file that this command reads or writes; name another file"
+        )
     _check_writable(option, out, folder)
 
 

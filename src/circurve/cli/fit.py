@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from circurve.cli import options
+from circurve.cli.commands.training import Fit
 from circurve.cli.ensemble import (
     EnsembleJob,
     MixtureOptions,
@@ -24,15 +24,13 @@ from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_plot, check_report, check_target, save_plot
 from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import (
-    MethodName,
     build_methods,
     describe_method,
     method_label,
     parse_gate,
     parse_mu,
 )
-from circurve.cli.models import WITHOUT_UNITS, Shape, Structure
-from circurve.cli.option_records import HeldOutOptions, MethodOptions, SourceOptions, TrainingOptions, takes_records
+from circurve.cli.models import WITHOUT_UNITS, Shape
 from circurve.cli.parse import parse_units
 from circurve.cli.saving import Target
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
@@ -41,7 +39,6 @@ from circurve.cli.workers import join_workers
 from circurve.data import Dataset, is_streamed
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
-from circurve.learning.options import Settings
 from circurve.learning.units import Tried
 
 if TYPE_CHECKING:
@@ -56,81 +53,57 @@ SHOWN_EPOCHS = 12
 HISTORY = "history; train and sharpness are means over batches, each before its M-step"
 
 
-@takes_records
-def fit(  # noqa: PLR0913 - each parameter is an option
-    context: typer.Context,
-    data: options.DataArgument,
-    *,
-    out: options.OutOption = None,
-    plot: options.PlotOption = None,
-    report: options.ReportOption = None,
-    structure: options.StructureOption = Structure.hclt,
-    units: options.UnitsToChooseOption = "100",
-    leaves: options.LeavesOption = None,
-    ensemble: options.EnsembleOption = None,
-    boosted: options.BoostedOption = 0,
-    joint_epochs: options.JointEpochsOption = 0,
-    method: options.MethodOption = MethodName.vanilla,
-    mu: options.MuOption = None,
-    gate: options.GateOption = None,
-    method_options: MethodOptions,
-    training: TrainingOptions,
-    init: options.InitOption = options.INIT,
-    track: options.TrackOption = Settings.track,
-    reading: SourceOptions,
-    holding: HeldOutOptions,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Train a model on a data set or a file.
-
-    A file with a single table is split at random, with the seed: 80 % of its
-    rows for training, 10 % for validation, 10 % for test, unless the options
-    under Data say otherwise. Ctrl-C ends the training and keeps what was
-    learned so far.
-    """
+def fit(typed: Fit) -> None:
+    """Train a model on a data set or a file."""
     join_workers()
-    mus = None if mu is None else [parse_mu(mu)]
-    gates = None if gate is None else [parse_gate(gate)]
-    run = Run(build_methods([method], mus, gates, method_options)[0], training.seed, init=init.value)
-    sizes = parse_units(units)
-    job = Job.of([Shape(structure, size, leaves) for size in sizes][-1], [run], training, track)
-    held = holding.held_out()
-    source = reading.source(data, job.settings.memory_budget)
+    mus = None if typed.mu is None else [parse_mu(typed.mu)]
+    gates = None if typed.gate is None else [parse_gate(typed.gate)]
+    run = Run(
+        build_methods([typed.method], mus, gates, typed.method_options)[0], typed.training.seed, init=typed.init.value
+    )
+    sizes = parse_units(typed.units)
+    job = Job.of([Shape(typed.structure, size, typed.leaves) for size in sizes][-1], [run], typed.training, typed.track)
+    held = typed.holding.held_out()
+    source = typed.reading.source(typed.data, job.settings.memory_budget)
     files = (*files_of(source), held.valid, held.test)
-    if out is not None:
-        check_target("--out", out, files)
-    check_plot(plot, (*files, out))
-    check_report(report, (*files, out, plot))
-    if plot is not None and training.epochs == 0:
+    if typed.out is not None:
+        check_target("--out", typed.out, files)
+    check_plot(typed.plot, (*files, typed.out))
+    check_report(typed.report, (*files, typed.out, typed.plot))
+    if typed.plot is not None and typed.training.epochs == 0:
         raise OptionError("--plot draws log-likelihoods by epoch, but --epochs 0 has no epoch; use --epochs 1 or more")
-    mixture = None if ensemble is None else MixtureOptions(ensemble, sizes, boosted, joint_epochs)
+    mixture = (
+        None if typed.ensemble is None else MixtureOptions(typed.ensemble, sizes, typed.boosted, typed.joint_epochs)
+    )
     if mixture is not None:
-        check_ensemble(mixture, job, plot, units)
-        if report is not None:
+        check_ensemble(mixture, job, typed.plot, typed.units)
+        if typed.report is not None:
             raise OptionError(
                 "--report shows the training of one run; with --ensemble write the model with --out, then "
                 "circurve curvature MODEL DATA --report FILE"
             )
-    elif boosted or joint_epochs:
+    elif typed.boosted or typed.joint_epochs:
         raise OptionError("--boosted and --joint-epochs are for mixtures: add --ensemble N, or leave them out")
-    elif len(sizes) > 1 and structure in WITHOUT_UNITS:
-        raise OptionError(f"--units has no effect with --structure {structure}; leave it out")
+    elif len(sizes) > 1 and typed.structure in WITHOUT_UNITS:
+        raise OptionError(f"--units has no effect with --structure {typed.structure}; leave it out")
     parts, record = load_for(job, source, held, 1 if mixture is not None else len(sizes))
     if mixture is not None and is_streamed(parts.train):
         raise OptionError("--ensemble resamples rows, which must be in memory; it cannot read a stream")
-    target = Target(out, training.overwrite, training.checkpoint)
+    target = Target(typed.out, typed.training.overwrite, typed.training.checkpoint)
     if mixture is not None:
         check_rows(mixture, parts)
-    if out is None:
+    if typed.out is None:
         print("circurve: warning: no --out FILE, so the model will not be saved", file=sys.stderr)
     if mixture is not None:
-        return finish_ensemble(EnsembleJob(mixture, job, typed_options(context)), (parts, record), target, as_json)
+        return finish_ensemble(
+            EnsembleJob(mixture, job, typed_options(typed.context)), (parts, record), target, typed.as_json
+        )
     sized = train_sizes(job, sizes, parts) if len(sizes) > 1 else Sized(job, train(job, parts)[0], ())
     facts = describe(sized.job, parts, sized.result, record)
     if sized.path:
         facts["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
-    page = None if report is None else partial(_write_page, sized.result, parts, report)
-    finish(sized.result, facts, Outputs(target, plot, report, page), as_json)
+    page = None if typed.report is None else partial(_write_page, sized.result, parts, typed.report)
+    finish(sized.result, facts, Outputs(target, typed.plot, typed.report, page), typed.as_json)
 
 
 @dataclass(frozen=True)

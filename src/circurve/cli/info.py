@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from circurve.cli import options
+from circurve.cli.commands.models import Info
 from circurve.cli.files import read_training
 from circurve.cli.parse import parse_bytes
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
@@ -22,33 +22,27 @@ SHOWN, CATEGORIES = 40, 8
 WORDS = {"number": "numbers", "boolean": "true, false", "category": "categories", "date": "dates"}
 
 
-def info(
-    model: options.ModelArgument,
-    *,
-    memory_budget: options.BudgetOption = None,
-    as_json: options.JsonOption = False,
-    trust: options.TrustOption = False,
-) -> None:
+def info(typed: Info) -> None:
     """Show what is in a model file."""
-    loaded = load_model(model, trust=trust, memory_budget=parse_bytes(memory_budget))
+    loaded = load_model(typed.model, trust=typed.trust, memory_budget=parse_bytes(typed.memory_budget))
     summary = loaded.circuit.describe()
     families = dict(Counter(family_label(family) for family in loaded.circuit.families))
     report: dict[str, Any] = {
         "command": "info",
-        "model": str(model),
+        "model": str(typed.model),
         "format": "circurve",
         "format_version": FORMAT_VERSION,
-        "bytes": model.stat().st_size,
+        "bytes": typed.model.stat().st_size,
         "dtype": str(loaded.dtype).removeprefix("torch."),
         **asdict(summary),
         "families": families,
         "schema": None if loaded.schema.plain else loaded.schema.to_json(),
-        "training": read_training(model, trust) or None,
+        "training": read_training(typed.model, typed.trust) or None,
     }
-    if as_json:
+    if typed.as_json:
         print_json(report)
         return
-    print_heading(str(model))
+    print_heading(str(typed.model))
     if not loaded.schema.plain:
         print_schema(loaded.schema)
     print_facts(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from circurve.cli.options import STANDARD, Part
 from circurve.cli.streams import stream_fingerprint, streamed, training_stream, with_splits
 from circurve.data import Dataset, Stream, Table, align, as_table, infer_schema, load_data, read_table, split_rows
 from circurve.data.align import in_order
@@ -26,9 +26,7 @@ from circurve.schema import Schema, nearest
 
 __all__ = [
     "SPLITS",
-    "STANDARD",
     "HeldOut",
-    "Part",
     "Shares",
     "Source",
     "SplitRecord",
@@ -50,17 +48,12 @@ __all__ = [
 ]
 
 SPLITS = ("train", "valid", "test")
-Part = StrEnum("Part", ["all", "train", "valid", "test"])
-"""Which rows of a data set to look at."""
 
 Shares: TypeAlias = tuple[float, float, float]
 """The shares of the rows of a table for training, validation and test; they add up to 1."""
 
 SplitRecord: TypeAlias = dict[str, float]
 """How a single table was split: the shares of validation and test, the seed, and the fingerprint of the table."""
-
-STANDARD = "-"
-"""Standard input, in place of a file."""
 
 DEFAULT_SHARES: Shares = (0.8, 0.1, 0.1)
 
@@ -148,7 +141,7 @@ def without(table: Table, dropped: frozenset[str]) -> Table:
         raise DataError(f"no column {unknown!r} to leave out{nearest(unknown, names) if names else ''}")
     kept = [number for number, name in enumerate(names) if name not in dropped]
     if not kept:
-        raise DataError("no column is left")
+        raise DataError("no column is left: --types leaves out all of them")
     return replace(
         table,
         values=table.values[:, kept],

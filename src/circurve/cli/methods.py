@@ -6,23 +6,17 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from circurve.cli.options import DEFAULT_GATE, GATE_NAMES, Estimator, MethodName
 from circurve.errors import OptionError
 from circurve.learning import Gated, Global, Grid, Method, Vanilla
-from circurve.learning.gates import GATES, gate_name
+from circurve.learning.gates import gate_name
 from circurve.learning.methods import as_gate
 
 if TYPE_CHECKING:
     from circurve.cli.option_records import MethodOptions
 
 __all__ = [
-    "DEFAULT_GATE",
-    "GATE_NAMES",
-    "Estimator",
-    "MethodName",
     "Mu",
-    "MuScale",
-    "Penalty",
-    "Simplex",
     "build_methods",
     "describe_method",
     "method_label",
@@ -34,19 +28,8 @@ __all__ = [
     "split_commas",
 ]
 
-DEFAULT_GATE = gate_name(Gated.gate)
-GATE_NAMES = ", ".join([*GATES, "top_fraction:Q[:total]", "power:P"])
-
 Mu: TypeAlias = float | Grid | Literal["auto"]
 """A strength, or several to choose from by validation likelihood."""
-
-
-MethodName = StrEnum("MethodName", {"vanilla": "vanilla", "global_": "global", "gated": "gated"})
-Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped"])
-Simplex = StrEnum("Simplex", ["normalize", "exact"])
-Penalty = StrEnum("Penalty", ["surrogate", "exact"])
-MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean", "data": "data"})
-"""The names that may be typed; `Gated` explains each of them."""
 
 
 COMMON, OF_GATES = ("pseudocount", "simplex", "penalty", "mu_scale"), ("estimator", "gate_memory", "ratio_floor")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from circurve.cli.loading import common_schema
+from circurve.cli.options import Leaves, Structure
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
 from circurve.host_memory import available_memory
 from circurve.structures import chow_liu, fully_factorized, hclt, hmm, mixture, random_binary_trees
 
-__all__ = ["WITHOUT_UNITS", "Leaves", "Shape", "Structure", "build_circuit"]
+__all__ = ["WITHOUT_UNITS", "Shape", "build_circuit"]
 
 RANDOM_TREES = 4
 """How many trees `rat` mixes; their products are unit by unit, so that 100 units stay affordable."""
@@ -22,24 +22,6 @@ BYTES = 24
 
 MAX_UNITS = 1_000_000
 """The largest number of units: beyond it, even the sizes of a circuit do not fit into memory."""
-
-
-class Structure(StrEnum):
-    """The kind of circuit."""
-
-    hclt = "hclt"
-    chow_liu = "chow_liu"
-    hmm = "hmm"
-    rat = "rat"
-    mixture = "mixture"
-    factorized = "factorized"
-
-
-class Leaves(StrEnum):
-    """The hidden variable of a column without children in the tree of an hclt."""
-
-    own = "own"
-    shared = "shared"
 
 
 WITHOUT_UNITS = (Structure.chow_liu, Structure.factorized)

@@ -5,33 +5,40 @@ Names, defaults and help texts of training come from `Settings`, `Run`, `Vanilla
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from circurve.cli import options
-from circurve.cli.loading import HeldOut, Source
-from circurve.cli.methods import Estimator, MuScale, Penalty, Simplex
-from circurve.cli.options import DATA, TRAINING, Precision, Select, Unseen, option_of
-from circurve.cli.parse import parse_batch_size, parse_bytes, parse_shares, parse_step_size, parse_types
-from circurve.learning import Gated, Vanilla
+from circurve.cli.options import (
+    DATA,
+    TRAINING,
+    Estimator,
+    MuScale,
+    Penalty,
+    Precision,
+    Select,
+    Simplex,
+    Unseen,
+    option_of,
+)
+from circurve.learning.methods import Gated, Vanilla
 from circurve.learning.option_texts import help_of, shown_default
 from circurve.learning.options import Run, Settings
-from circurve.model import as_device
 
-__all__ = ["HeldOutOptions", "MethodOptions", "SourceOptions", "TrainingOptions", "takes_records"]
+if TYPE_CHECKING:
+    from circurve.cli.loading import HeldOut, Source
+
+__all__ = ["HeldOutOptions", "MethodOptions", "SourceOptions", "TrainingOptions"]
 
 
 @dataclass(frozen=True)
 class MethodOptions:
     """What all methods of a command have in common; None where it was not given."""
 
-    estimator: Annotated[Estimator | None, option_of(Gated, "estimator", shown=shown_default(Gated, "estimator"))] = (
+    estimator: Annotated[Estimator | None, option_of(Gated, "estimator", "NAME", shown_default(Gated, "estimator"))] = (
         None
     )
     gate_memory: Annotated[float | None, option_of(Gated, "gate_memory", "F", f"{Gated.gate_memory:g}")] = None
@@ -73,6 +80,9 @@ class TrainingOptions:
 
     def settings(self, track: bool = False) -> Settings:
         """The options as a checked record."""
+        from circurve.cli.parse import parse_batch_size, parse_bytes, parse_step_size
+        from circurve.model import as_device
+
         return Settings(
             epochs=self.epochs,
             batch_size=parse_batch_size(self.batch_size),
@@ -110,6 +120,9 @@ class SourceOptions:
 
     def source(self, data: str, memory_budget: int | None = None) -> Source:
         """Where the data come from; types are checked."""
+        from circurve.cli.loading import Source
+        from circurve.cli.parse import parse_types
+
         how: dict[str, Any] = {"unseen": self.unseen.value, "trust": self.trust, "memory_budget": memory_budget}
         return Source(data, self.data_dir, self.header, self.missing, parse_types(self.types), **how)
 
@@ -139,36 +152,8 @@ class HeldOutOptions:
 
     def held_out(self) -> HeldOut:
         """The options as a checked record."""
+        from circurve.cli.loading import HeldOut
+        from circurve.cli.parse import parse_shares
+
         shares = None if self.split is None else parse_shares(self.split)
         return HeldOut(self.valid, self.test, shares, self.no_split)
-
-
-def takes_records(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with each field of its records as an option of its own, in the place of the record."""
-    hints = get_type_hints(command, include_extras=True)
-    records: dict[str, type[Any]] = {
-        n: kind for n, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
-    }
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        parameters += _parameters(records[name]) if name in records else [parameter.replace(annotation=hints[name])]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        made = {
-            name: record(**{own.name: given.pop(own.name) for own in fields(record)})
-            for name, record in records.items()
-        }
-        command(**given, **made)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
-
-
-def _parameters(record: type[Any]) -> list[inspect.Parameter]:
-    """The fields of a record of options, which all have defaults, as keywords."""
-    hints, kind = get_type_hints(record, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(own.name, kind, default=own.default, annotation=hints[own.name]) for own in fields(record)
-    ]

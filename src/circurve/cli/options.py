@@ -12,16 +12,49 @@ from typing import Annotated, Any
 
 import typer
 
-from circurve.cli.loading import Part
-from circurve.cli.methods import DEFAULT_GATE, GATE_NAMES, MethodName
-from circurve.cli.models import Leaves, Structure
-from circurve.learning import Gated
+from circurve.learning.methods import Gated
 from circurve.learning.option_texts import help_of
 from circurve.learning.options import Run, Settings
 from circurve.learning.recipe import UNITS_GRID
+from circurve.names import PLAIN_GATES
 
 MODEL, METHOD, TRAINING, DATA = "Model", "Method", "Training", "Data"
 """The groups of options in a command's help."""
+
+
+STANDARD = "-"
+"""Standard input or output, in place of a file."""
+
+DEFAULT_GATE = str(Gated.gate)
+GATE_NAMES = ", ".join([*PLAIN_GATES, "top_fraction:Q[:total]", "power:P"])
+
+Part = StrEnum("Part", ["all", "train", "valid", "test"])
+"""Which rows of a data set to look at."""
+
+MethodName = StrEnum("MethodName", {"vanilla": "vanilla", "global_": "global", "gated": "gated"})
+Estimator = StrEnum("Estimator", ["mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped"])
+Simplex = StrEnum("Simplex", ["normalize", "exact"])
+Penalty = StrEnum("Penalty", ["surrogate", "exact"])
+MuScale = StrEnum("MuScale", {"count_": "count", "mean": "mean", "data": "data"})
+"""The names that may be typed; `Gated` explains each of them."""
+
+
+class Structure(StrEnum):
+    """The kind of circuit."""
+
+    hclt = "hclt"
+    chow_liu = "chow_liu"
+    hmm = "hmm"
+    rat = "rat"
+    mixture = "mixture"
+    factorized = "factorized"
+
+
+class Leaves(StrEnum):
+    """The hidden variable of a column without children in the tree of an hclt."""
+
+    own = "own"
+    shared = "shared"
 
 
 class EngineName(StrEnum):

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from circurve._version import __version__
-from circurve.cli import curvature, data, demo, evaluate, fit, info, query, reproduce, rows, shards, sweep
+from circurve.cli.commands.data import DataDownload, DataInfo, DataList
+from circurve.cli.commands.function import Command
+from circurve.cli.commands.models import Evaluate, Impute, Info, ModelCurvature, Query, Sample
+from circurve.cli.commands.reproduction import Reproduce
+from circurve.cli.commands.shards import Merge, Statistics
+from circurve.cli.commands.training import Demo, Fit, Sweep
 from circurve.cli.failures import FAILED, INTERRUPTED, one_line_warnings, report
 from circurve.cli.pipes import CLOSED_PIPE, flush_output
 from circurve.cli.signals import exit_code, ignore_signals, listen
-from circurve.cli.workers import leave_workers
 
 __all__ = ["app", "main"]
 
 DEBUG = "--debug"
 
+WORKERS = "circurve.cli.workers"
+"""The module of parallel training; commands that do not train have not imported it."""
 
-class Command(TyperCommand):
+
+class PlainCommand(TyperCommand):
     """A command whose help shows what to type, not the types of Python."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -88,7 +95,6 @@ def _options(command: Any) -> Iterator[tuple[str, str]]:
 
 app = typer.Typer(
     cls=Program,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -127,25 +133,28 @@ def _program(
 data_app = typer.Typer(cls=Group, help="Look at data sets and data files.")
 data_app.callback(invoke_without_command=True)(_help_if_alone)
 
-COMMANDS: tuple[tuple[typer.Typer, str, Callable[..., None]], ...] = (
-    (app, "demo", demo.demo),
-    (app, "fit", fit.fit),
-    (app, "evaluate", evaluate.evaluate),
-    (app, "curvature", curvature.curvature),
-    (app, "query", query.query),
-    (app, "sample", rows.sample),
-    (app, "impute", rows.impute),
-    (app, "sweep", sweep.sweep),
-    (app, "reproduce", reproduce.reproduce_command),
-    (app, "statistics", shards.statistics),
-    (app, "merge", shards.merge),
-    (app, "info", info.info),
-    (data_app, "list", data.list_known),
-    (data_app, "info", data.describe),
-    (data_app, "download", data.download),
+COMMANDS = (
+    Command("demo", Demo, "circurve.cli.demo", "demo"),
+    Command("fit", Fit, "circurve.cli.fit", "fit"),
+    Command("evaluate", Evaluate, "circurve.cli.evaluate", "evaluate"),
+    Command("curvature", ModelCurvature, "circurve.cli.curvature", "curvature"),
+    Command("query", Query, "circurve.cli.query", "query"),
+    Command("sample", Sample, "circurve.cli.rows", "sample"),
+    Command("impute", Impute, "circurve.cli.rows", "impute"),
+    Command("sweep", Sweep, "circurve.cli.sweep", "sweep"),
+    Command("reproduce", Reproduce, "circurve.cli.reproduce", "reproduce_command"),
+    Command("statistics", Statistics, "circurve.cli.shards", "statistics"),
+    Command("merge", Merge, "circurve.cli.shards", "merge"),
+    Command("info", Info, "circurve.cli.info", "info"),
 )
-for program, name, function in COMMANDS:
-    program.command(name, cls=Command)(function)
+DATA_COMMANDS = (
+    Command("list", DataList, "circurve.cli.data", "list_known"),
+    Command("info", DataInfo, "circurve.cli.data", "describe"),
+    Command("download", DataDownload, "circurve.cli.data", "download"),
+)
+for program, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
+    for command in commands:
+        program.command(command.name, cls=PlainCommand)(command.as_function())
 app.add_typer(data_app, name="data")
 
 
@@ -176,6 +185,6 @@ def main() -> None:
         code = CLOSED_PIPE
     ignore_signals()
     code = _code_after_output(code)
-    if code in (0, None):  # after an error another worker may be gone: do not wait for it
-        leave_workers()
+    if code in (0, None) and WORKERS in sys.modules:  # after an error another worker may be gone: do not wait for it
+        sys.modules[WORKERS].leave_workers()
     sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

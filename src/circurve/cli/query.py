@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from circurve.cli import options
+from circurve.cli.commands.models import Query
 from circurve.cli.files import cells, csv_text
 from circurve.cli.parse import parse_bytes
 from circurve.cli.question import Question, read_question
@@ -28,41 +27,16 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 SHOWN = 20
 """How many values of a distribution the table shows; the most probable come first."""
 
-QuestionArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="QUESTION",
-        show_default=False,
-        help="'income | age=30, sex=F': the distribution of a column. 'income=high, age=..40 | sex=F': a probability.",
-    ),
-]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print comma-separated values instead of tables.")]
 
-
-def query(  # noqa: PLR0913 - each parameter is an option
-    model: options.ModelArgument,
-    question: QuestionArgument,
-    *,
-    device: options.DeviceOption = options.DEVICE,
-    memory_budget: options.BudgetOption = None,
-    trust: options.TrustOption = False,
-    as_json: options.JsonOption = False,
-    as_csv: CsvOption = False,
-) -> None:
-    """Ask a model for a distribution or a probability; every answer is exact.
-
-    Left of the bar is what you ask, right of it what you know; both are
-    columns with values (age=30), intervals (age=30..40, age=..40) or, to ask
-    for a distribution, names alone. Columns that you do not name are summed
-    out. Put names and values with commas or bars in quotes.
-    """
-    if as_json and as_csv:
+def query(typed: Query) -> None:
+    """Ask a model for a distribution or a probability; every answer is exact."""
+    if typed.as_json and typed.as_csv:
         raise OptionError("--json and --csv cannot be combined; leave one of them out")
-    budget = parse_bytes(memory_budget)
-    loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
-    asked = read_question(question, loaded.schema)
+    budget = parse_bytes(typed.memory_budget)
+    loaded = limited(load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget), budget)
+    asked = read_question(typed.question, loaded.schema)
     given = asked.given or None
-    answer: dict[str, Any] = {"command": "query", "model": str(model), "question": question}
+    answer: dict[str, Any] = {"command": "query", "model": str(typed.model), "question": typed.question}
     if asked.event:
         log_prob = loaded.conditional(asked.event, given, log=True)
         answer |= {
@@ -72,9 +46,9 @@ def query(  # noqa: PLR0913 - each parameter is an option
         }
     else:
         answer["distributions"] = {name: _distribution(loaded, name, given) for name in asked.names}
-    if as_json:
+    if typed.as_json:
         print_json(answer)
-    elif as_csv:
+    elif typed.as_csv:
         _print_csv(answer)
     else:
         _print(answer)

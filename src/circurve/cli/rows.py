@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
-from circurve.cli import options
+from circurve.cli.commands.models import Impute, Sample
 from circurve.cli.files import check_rows, write_rows
-from circurve.cli.loading import STANDARD, Source, check_known, files_of, load, parts_of, source_for, without
+from circurve.cli.loading import Source, check_known, files_of, load, parts_of, source_for, without
+from circurve.cli.options import STANDARD
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.question import read_evidence
 from circurve.cli.show import print_facts
@@ -27,84 +27,37 @@ __all__ = ["impute", "sample"]
 
 IMPUTATION_METHODS = ("mean", "mode", "sample")
 
-GivenOption = Annotated[str, typer.Option(metavar="EVIDENCE", help="Known values: 'age=30..40, sex=F'.")]
-RowsOutOption = Annotated[
-    str,
-    typer.Option(
-        "--out",
-        metavar="FILE|-",
-        help="Where to write the rows: .csv, .tsv, .parquet; - is standard output, as CSV.",
-    ),
-]
-HowOption = Annotated[
-    str,
-    typer.Option(
-        metavar="mean|mode|sample",
-        help="mean: expected values of numbers, most probable values of categories; mode: most probable values; "
-        "sample: values drawn at random, row by row.",
-    ),
-]
 
-
-def sample(  # noqa: PLR0913 - each parameter is an option
-    model: options.ModelArgument,
-    *,
-    n: Annotated[int, typer.Option("-n", "--rows", metavar="N", help="How many rows to draw.")] = 10,
-    given: GivenOption = "",
-    seed: options.DrawSeedOption = options.SEED,
-    out: RowsOutOption = STANDARD,
-    device: options.DeviceOption = options.DEVICE,
-    memory_budget: options.BudgetOption = None,
-    trust: options.TrustOption = False,
-) -> None:
+def sample(typed: Sample) -> None:
     """Draw rows from a model, with some values given if you like."""
-    if n < 1:
-        raise OptionError(f"-n must be a whole number >= 1, not {n}")
-    check_rows("--out", out, (model,))
-    budget = parse_bytes(memory_budget)
-    loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
-    evidence = read_evidence(given, loaded.schema) or None
-    _write(out, columns_of(loaded.sample(n, evidence, seed=seed)), {"rows": f"{n:,}"})
+    if typed.n < 1:
+        raise OptionError(f"-n must be a whole number >= 1, not {typed.n}")
+    check_rows("--out", typed.out, (typed.model,))
+    budget = parse_bytes(typed.memory_budget)
+    loaded = limited(load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget), budget)
+    evidence = read_evidence(typed.given, loaded.schema) or None
+    _write(typed.out, columns_of(loaded.sample(typed.n, evidence, seed=typed.seed)), {"rows": f"{typed.n:,}"})
 
 
-def impute(  # noqa: PLR0913 - each parameter is an option
-    model: options.ModelArgument,
-    data: options.FileArgument,
-    *,
-    how: HowOption = "mean",
-    seed: options.DrawSeedOption = options.SEED,
-    out: RowsOutOption = STANDARD,
-    missing: options.MissingOption = None,
-    unseen: options.UnseenToFillOption = options.UnseenToFill.error,
-    types: options.CopiedOption = None,
-    header: options.HeaderOption = None,
-    device: options.DeviceOption = options.DEVICE,
-    memory_budget: options.BudgetOption = None,
-    trust: options.TrustOption = False,
-) -> None:
-    """Fill the missing cells of a table from a model.
-
-    Known values do not change. Columns are matched by name. A column of the
-    model that the file does not have is added. Columns that were left out of
-    the training are copied.
-    """
-    if how not in IMPUTATION_METHODS:
-        raise OptionError(f"--how must be one of {', '.join(IMPUTATION_METHODS)}, not {how!r}")
-    budget, copied = parse_bytes(memory_budget), parse_dropped(types)
-    source = Source(data, None, header, missing, trust=trust, memory_budget=budget)
-    check_rows("--out", out, (model, *files_of(source)))
-    loaded = limited(load_model(model, device, trust=trust, memory_budget=budget), budget)
+def impute(typed: Impute) -> None:
+    """Fill the missing cells of a table from a model."""
+    if typed.how not in IMPUTATION_METHODS:
+        raise OptionError(f"--how must be one of {', '.join(IMPUTATION_METHODS)}, not {typed.how!r}")
+    budget, copied = parse_bytes(typed.memory_budget), parse_dropped(typed.types)
+    source = Source(typed.data, None, typed.header, typed.missing, trust=typed.trust, memory_budget=budget)
+    check_rows("--out", typed.out, (typed.model, *files_of(source)))
+    loaded = limited(load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget), budget)
     dataset = load(source_for(loaded, source))
     if len(parts_of(dataset)) > 1:
-        raise OptionError(f"{data} has several parts; impute takes a file with one table")
-    with about(data):
+        raise OptionError(f"{typed.data} has several parts; impute takes a file with one table")
+    with about(typed.data):
         used = without(dataset.train, copied) if copied else dataset.train
         check_known(loaded, used)
-        table = loaded.align(used, unseen=unseen.value, missing_columns="missing")
-        filled = _shortened(columns_of(loaded.impute(table, how, seed=seed)), table)  # type: ignore[arg-type]  # checked
+        table = loaded.align(used, unseen=typed.unseen.value, missing_columns="missing")
+        filled = _shortened(columns_of(loaded.impute(table, typed.how, seed=typed.seed)), table)  # type: ignore[arg-type]  # checked
     holes = 0 if table.observed is None else int((~table.observed).sum())
     facts = {"rows": f"{len(table):,}", "filled": f"{holes:,} of {table.values.numel():,} values"}
-    _write(out, _beside(dataset.train, filled, loaded), facts)
+    _write(typed.out, _beside(dataset.train, filled, loaded), facts)
 
 
 def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from circurve.data.convert import number_of
 from circurve.errors import warn_user
 
 __all__ = ["harmless_rows", "visible"]
@@ -41,4 +40,6 @@ def harmless_rows(rows: Iterable[Sequence[object]]) -> Iterator[list[object]]:
 
 
 def _is_formula(text: str) -> bool:
+    from circurve.data.convert import number_of
+
     return text.startswith(FORMULA) and number_of(text) is None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from circurve.cli import options
+from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.files import check_target, read_training
-from circurve.cli.loading import Part, Source, files_of, load, parts_for, source_for
+from circurve.cli.loading import Source, files_of, load, parts_for, source_for
+from circurve.cli.options import Part
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_json, significant
 from circurve.curvature.shards import ShardStatistics, merge_files
@@ -24,86 +22,63 @@ __all__ = ["merge", "statistics"]
 SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 
-def statistics(  # noqa: PLR0913 - each parameter is an option
-    model: options.ModelArgument,
-    data: options.DataArgument,
-    *,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The statistics file to write, .npz.")],
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N", help="Use the I-th of N equal shards of the rows, counted from 1. Without it, all rows."
-        ),
-    ] = None,
-    split: options.PartOption = Part.train,
-    device: options.DeviceOption = options.DEVICE,
-    memory_budget: options.BudgetOption = None,
-    data_dir: options.DataDirOption = None,
-    missing: options.MissingOption = None,
-    types: options.DroppedOption = None,
-    header: options.HeaderOption = None,
-    trust: options.TrustOption = False,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Measure a model on a share of the rows: sums of its E-step and its curvature.
-
-    Each machine measures its own rows; `circurve merge` adds the files up.
-    """
-    place = None if shard is None else _parse_shard(shard)
-    budget = parse_bytes(memory_budget)
-    source = Source(data, data_dir, header, missing, dropped=parse_dropped(types), trust=trust, memory_budget=budget)
-    check_target("--out", out, (model, *files_of(source)))
-    loaded = load_model(model, device, trust=trust, memory_budget=budget)
+def statistics(typed: Statistics) -> None:
+    """Measure a model on a share of the rows: sums of its E-step and its curvature."""
+    place = None if typed.shard is None else _parse_shard(typed.shard)
+    budget = parse_bytes(typed.memory_budget)
+    source = Source(
+        typed.data,
+        typed.data_dir,
+        typed.header,
+        typed.missing,
+        dropped=parse_dropped(typed.types),
+        trust=typed.trust,
+        memory_budget=budget,
+    )
+    check_target("--out", typed.out, (typed.model, *files_of(source)))
+    loaded = load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget)
     dataset = load(source_for(loaded, source))
-    if split is Part.all:
+    if typed.split is Part.all:
         raise OptionError("--split all: statistics are measured on one part; choose train, valid or test")
-    training = {"columns": read_training(model, trust).get("columns")}  # a file is measured whole, however it was split
-    part = next(iter(parts_for(loaded, dataset, split, training, data).values()))
-    with about(data):
+    training = {
+        "columns": read_training(typed.model, typed.trust).get("columns")
+    }  # a file is measured whole, however it was split
+    part = next(iter(parts_for(loaded, dataset, typed.split, training, typed.data).values()))
+    with about(typed.data):
         found = measure(loaded, part, shard=place, memory_budget=budget)
-    found.save(out)
-    report = {"command": "statistics", "model": str(model), "dataset": dataset.name, **_facts(found), "out": str(out)}
-    print_json(report) if as_json else _print(report)
+    found.save(typed.out)
+    report = {
+        "command": "statistics",
+        "model": str(typed.model),
+        "dataset": dataset.name,
+        **_facts(found),
+        "out": str(typed.out),
+    }
+    print_json(report) if typed.as_json else _print(report)
 
 
-def merge(  # noqa: PLR0913 - each parameter is an option
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", show_default=False, help="Statistics files.")],
-    *,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the sum of all statistics to this file.")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="MODEL", help="The model that was measured; needed for --step.")
-    ] = None,
-    step: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the model after one step of EM on all rows to this file.")
-    ] = None,
-    memory_budget: options.BudgetOption = None,
-    trust: options.TrustOption = False,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Add up files of `circurve statistics`: log-likelihood and curvature of all rows, and one step of EM.
-
-    The order of the files does not matter. It is an error to give the same
-    shard twice, or shards of different models.
-    """
-    if (step is None) != (model is None):
+def merge(typed: Merge) -> None:
+    """Add up files of `circurve statistics`: log-likelihood and curvature of all rows, and one step of EM."""
+    if (typed.step is None) != (typed.model is None):
         raise OptionError(
             "--step needs --model: pass both, --model for the model that was measured and --step for the file of the "
             "new one"
         )
-    for option, target in (("--out", out), ("--step", step)):
+    for option, target in (("--out", typed.out), ("--step", typed.step)):
         if target is not None:
-            check_target(option, target, (*files, model))
-    budget = parse_bytes(memory_budget)
-    merged = merge_files(files, trust=trust, memory_budget=budget)
-    if out is not None:
-        merged.save(out)
-    if model is not None and step is not None:
-        merged.maximize(load_model(model, trust=trust, memory_budget=budget)).save(step)
-    written = {"out": None if out is None else str(out), "step": None if step is None else str(step)}
-    report = {"command": "merge", "files": [str(file) for file in files], **_facts(merged), **written}
-    print_json(report) if as_json else _print(report)
+            check_target(option, target, (*typed.files, typed.model))
+    budget = parse_bytes(typed.memory_budget)
+    merged = merge_files(typed.files, trust=typed.trust, memory_budget=budget)
+    if typed.out is not None:
+        merged.save(typed.out)
+    if typed.model is not None and typed.step is not None:
+        merged.maximize(load_model(typed.model, trust=typed.trust, memory_budget=budget)).save(typed.step)
+    written = {
+        "out": None if typed.out is None else str(typed.out),
+        "step": None if typed.step is None else str(typed.step),
+    }
+    report = {"command": "merge", "files": [str(file) for file in typed.files], **_facts(merged), **written}
+    print_json(report) if typed.as_json else _print(report)
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

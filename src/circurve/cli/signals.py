@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 
-__all__ = ["exit_code", "ignore_signals", "listen"]
+from circurve import early
+
+__all__ = ["exit_code", "ignore_signals", "leave_at_once", "listen"]
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 """Windows has no SIGHUP."""
@@ -29,19 +32,43 @@ def listen() -> Sequence[int]:
 
     A signal that the parent process lets us ignore, as nohup does with SIGHUP, stays ignored.
     """
-    received: list[int] = []
-    terminals = [number for number in (1, 2) if _is_terminal(number)]
-
-    def handle(number: int, _: FrameType | None) -> None:
-        received.append(number)
-        if number == getattr(signal, "SIGHUP", None):
-            _leave_terminal(terminals)
-        raise KeyboardInterrupt
-
+    handler = Handler([number for number in (1, 2) if _is_terminal(number)])
     for known in _known():
         if signal.getsignal(known) is not signal.SIG_IGN:
-            signal.signal(known, handle)
-    return received
+            signal.signal(known, handler)
+    return handler.received
+
+
+@dataclass(frozen=True)
+class Handler:
+    """Notes a signal and raises KeyboardInterrupt."""
+
+    terminals: Sequence[int]
+    received: list[int] = field(default_factory=list)
+
+    def __call__(self, number: int, _: FrameType | None) -> None:
+        self.received.append(number)
+        if number == getattr(signal, "SIGHUP", None):
+            _leave_terminal(self.terminals)
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def leave_at_once() -> Iterator[None]:
+    """A context for imports, which take seconds: signals end the process at once, Ctrl-C with one line.
+
+    An exception could be caught, or shown, by any of the modules that are being imported. Nothing changes where
+    `listen` was not called.
+    """
+    handlers = {known: signal.getsignal(known) for known in _known()}
+    ours = {known: handler for known, handler in handlers.items() if isinstance(handler, Handler)}
+    for known in ours:
+        signal.signal(known, early.leave if known == signal.SIGINT else signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for known, handler in ours.items():
+            signal.signal(known, handler)
 
 
 def ignore_signals() -> None:

@@ -6,19 +6,18 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import typer
 
-from circurve.cli import options
+from circurve.cli.commands.training import Sweep
 from circurve.cli.ensemble import describe_members, describe_scores, print_members
 from circurve.cli.failures import INTERRUPTED, NotSavedError
 from circurve.cli.files import check_folder, check_plot, check_target, save_model, save_plot, write_csv
 from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import build_methods, parse_gates, parse_methods, parse_mus
-from circurve.cli.models import Shape, Structure
-from circurve.cli.option_records import HeldOutOptions, MethodOptions, SourceOptions, TrainingOptions, takes_records
+from circurve.cli.models import Shape
 from circurve.cli.saving import elsewhere, not_saved, place_for
 from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.training import Job, describe_job, describe_run, load_for, train
@@ -45,74 +44,33 @@ Mixed: TypeAlias = tuple[Model, dict[str, Any]]
 """The model of a mixture, and what the report says about it."""
 
 
-@takes_records
-def sweep(  # noqa: PLR0913 - each parameter is an option
-    data: options.DataArgument,
-    *,
-    methods: options.MethodsOption = "vanilla,global,gated",
-    mu: options.MusOption = "0.001,0.01,0.1",
-    gates: options.GatesOption = None,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            metavar="N", rich_help_panel=options.TRAINING, help="Number of seeds for each setting, counted from --seed."
-        ),
-    ] = 5,
-    out_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="A folder for the models of all runs; it is created if necessary."),
-    ] = None,
-    ensemble: Annotated[
-        bool,
-        typer.Option(
-            "--ensemble",
-            help="Also mix all runs into one model, with weights found on validation rows, and save it in --out-dir.",
-        ),
-    ] = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a table with a row for each run.")] = None,
-    plot: options.PlotOption = None,
-    structure: options.StructureOption = Structure.hclt,
-    units: options.UnitsOption = 100,
-    leaves: options.LeavesOption = None,
-    method_options: MethodOptions,
-    training: TrainingOptions,
-    reading: SourceOptions,
-    holding: HeldOutOptions,
-    engine: options.EngineOption = options.EngineName.local,
-    as_json: options.JsonOption = False,
-) -> None:
-    """Compare methods and strengths over several seeds, all trained at once.
-
-    Every method with every mu (and every gate) is trained from every seed on
-    the same data and circuit. The table shows means and standard deviations
-    over seeds, and marks for each method the mu with the best mean validation
-    log-likelihood.
-    """
+def sweep(typed: Sweep) -> None:
+    """Compare methods and strengths over several seeds, all trained at once."""
     join_workers()
-    if seeds < 1:
-        raise OptionError(f"--seeds must be a whole number >= 1, not {seeds}")
-    names = parse_methods(methods)
-    regularised, mus = any(name.value != "vanilla" for name in names), parse_mus(mu)
-    chosen_gates = None if gates is None else parse_gates(gates)
-    settings = build_methods(names, mus if regularised else None, chosen_gates, method_options)
-    runs = [Run(method, training.seed + i) for method in settings for i in range(seeds)]
-    job = Job.of(Shape(structure, units, leaves), runs, training)
-    held = holding.held_out()
-    source = reading.source(data, job.settings.memory_budget)
+    if typed.seeds < 1:
+        raise OptionError(f"--seeds must be a whole number >= 1, not {typed.seeds}")
+    names = parse_methods(typed.methods)
+    regularised, mus = any(name.value != "vanilla" for name in names), parse_mus(typed.mu)
+    chosen_gates = None if typed.gates is None else parse_gates(typed.gates)
+    settings = build_methods(names, mus if regularised else None, chosen_gates, typed.method_options)
+    runs = [Run(method, typed.training.seed + i) for method in settings for i in range(typed.seeds)]
+    job = Job.of(Shape(typed.structure, typed.units, typed.leaves), runs, typed.training)
+    held = typed.holding.held_out()
+    source = typed.reading.source(typed.data, job.settings.memory_budget)
     files = (*files_of(source), held.valid, held.test)
-    if csv is not None:
-        check_target("--csv", csv, files)
-    check_plot(plot, (*files, csv))
-    if plot is not None and not regularised:
+    if typed.csv is not None:
+        check_target("--csv", typed.csv, files)
+    check_plot(typed.plot, (*files, typed.csv))
+    if typed.plot is not None and not regularised:
         raise OptionError("--plot draws log-likelihoods by mu, and vanilla has no mu; add global or gated to --methods")
-    if out_dir is not None:
-        check_folder("--out-dir", out_dir)
+    if typed.out_dir is not None:
+        check_folder("--out-dir", typed.out_dir)
     parts, record = load_for(job, source, held)
-    if ensemble and parts.valid is None:
+    if typed.ensemble and parts.valid is None:
         raise OptionError("--ensemble finds its weights on validation rows: pass --valid FILE or a share in --split")
-    progress(f"{len(settings)} settings x {seeds} seeds = {len(runs)} runs at once")
-    outputs = Outputs(csv, out_dir, plot, record, ensemble, training.overwrite)
-    finish(job, parts, train(job, parts, engine.value), outputs, as_json)
+    progress(f"{len(settings)} settings x {typed.seeds} seeds = {len(runs)} runs at once")
+    outputs = Outputs(typed.csv, typed.out_dir, typed.plot, record, typed.ensemble, typed.training.overwrite)
+    finish(job, parts, train(job, parts, typed.engine.value), outputs, typed.as_json)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
 
 from circurve.engine.backend import Backend
 from circurve.engine.cuda import Fused, why_not
@@ -14,11 +13,9 @@ from circurve.engine.reference import Reference
 from circurve.engine.states import has_few_states, state_logs
 from circurve.engine.tree import LatentTree, MixtureLayout, TreeLayout, TreeMixture, mixture_layout, tree_layout
 from circurve.errors import OptionError
+from circurve.names import BACKENDS, BackendName
 
 __all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice", "option_for"]
-
-BackendName: TypeAlias = Literal["auto", "reference", "tree", "fused"]
-BACKENDS: tuple[BackendName, ...] = ("auto", "reference", "tree", "fused")
 
 
 def choose_backend(

@@ -21,7 +21,7 @@ from circurve.learning.checks import check_choice, check_count
 from circurve.learning.fingerprint import Facts, option_facts, table_facts, text_digest
 from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Method, Strength
-from circurve.learning.mix import mix
+from circurve.learning.mixing import mix
 from circurve.learning.schedules import Schedule
 from circurve.learning.units import Units, choose_units, units_grid
 from circurve.learning.validation import FEWEST_ROWS

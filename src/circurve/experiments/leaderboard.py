@@ -22,7 +22,7 @@ from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_
 from circurve.learning import Ensemble
 from circurve.learning.ensemble import Candidate
 from circurve.learning.ensemble_options import EnsembleOptions
-from circurve.learning.fit_ensemble import train_ensemble, train_jointly
+from circurve.learning.fitting_ensembles import train_ensemble, train_jointly
 from circurve.learning.members import Rows, best_settings
 from circurve.learning.options import TrainingOptions
 from circurve.learning.recipe import QUICK_RECORD, RECORD, RecordRecipe

@@ -274,10 +274,11 @@ def _base(line: Line) -> float:
 
 INTRODUCTION = """# Leaderboard
 
-The best test log-likelihoods that one command reaches on binary data sets, compared with published ones. This page is
-made from the result records next to it by `python docs/make_leaderboard.py`; every number and every sentence is
-computed from them.
+The best test log-likelihoods that one command reaches on binary data sets, compared with published ones.
 """
+
+CLOSING = """`python docs/make_leaderboard.py` makes this page from the result records next to it; every number and
+every sentence is computed from them."""
 
 
 def leaderboard_page(folder: Path, link: str, remark: str = "") -> str:
@@ -302,6 +303,7 @@ def leaderboard_page(folder: Path, link: str, remark: str = "") -> str:
         "## Seconds for one seed",
         remark,
         markdown_table(_times([*lines, *leaderboard_lines(others)])),
+        CLOSING,
     ]
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 

@@ -228,9 +228,13 @@ INTRODUCTION = f"""# Reproduction
 
 We computed the tables and figures of *{PAPER_TITLE}*
 by {PAPER_AUTHORS}
-again, and added experiments of our own. `python docs/make_reproduction.py` makes this page from the result records next
-to it; every verdict and every number is computed from them.
+again, and added experiments of our own.
 """
+
+CLOSING = """## How this page is made
+
+`python docs/make_reproduction.py` makes it from the result records next to it; every verdict and every number is
+computed from them."""
 
 
 def load_shelves(folder: Path) -> dict[str, Shelf]:
@@ -247,7 +251,7 @@ def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> 
         for report in filter(None, (shelf.report(table) for table in TABLES)):
             parts += [as_markdown(replace(report, notes=()), level=3), folded(report.notes)]
         parts += [_figure(folder / protocol, f"{link}/{protocol}", name) for name in FIGURE_NAMES]
-    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
+    return "\n\n".join(part.rstrip() for part in [*parts, CLOSING] if part) + "\n"
 
 
 def _studies(shelves: Mapping[str, Shelf]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from circurve.experiments.summary import Chosen, MeanStd, choose_rows, spread
 from circurve.experiments.table import Cell, Number, Report, Table, mark_best
 from circurve.experiments.tables import gap_to, p_text
 from circurve.learning import Gated, Method, Vanilla
-from circurve.learning.local_curvature import ESTIMATORS, Estimator
+from circurve.learning.local_curvature import ESTIMATORS
 
 __all__ = ["report_estimators", "study_estimators"]
 
@@ -46,11 +45,8 @@ def study_estimators(options: ReproduceOptions) -> Study:
     for ending, pseudocount in PSEUDOCOUNTS.items():
         methods: dict[str, list[Method]] = {VANILLA: [Vanilla(pseudocount)]}
         for name in ESTIMATORS:
-            estimator = cast("Estimator", name)
             methods[name] = [
-                Gated(mu, gate, estimator=estimator, pseudocount=pseudocount)
-                for gate in options.gate
-                for mu in protocol.mus
+                Gated(mu, gate, estimator=name, pseudocount=pseudocount) for gate in options.gate for mu in protocol.mus
             ]
         settings += [
             Setting(f"{label}{ending}", method, protocol.inits[0]) for label, of in methods.items() for method in of

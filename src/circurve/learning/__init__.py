@@ -1,39 +1,20 @@
-"""Learning: EM over fleets of runs, plain or regularised by curvature."""
+"""Learning: EM over fleets of runs, plain or regularised by curvature.
 
-from circurve.data import Examples
-from circurve.learning import gates, schedules
-from circurve.learning.ensemble import Ensemble, Member
-from circurve.learning.fit import fit, fit_fleet
-from circurve.learning.fit_ensemble import fit_ensemble
-from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, FitResult, FleetResult
-from circurve.learning.methods import Gated, Global, Grid, Method, Vanilla
-from circurve.learning.mix import components, mix
-from circurve.learning.options import Run
-from circurve.learning.units import UnitsChoice, fit_units
+Names are imported when the first of them is used, so that the records of options, which the command line shows in its
+help, do not wait for torch.
+"""
 
-__all__ = [
-    "Callback",
-    "Ensemble",
-    "EpochEnd",
-    "EpochRecord",
-    "Examples",
-    "Failure",
-    "FitResult",
-    "FleetResult",
-    "Gated",
-    "Global",
-    "Grid",
-    "Member",
-    "Method",
-    "Run",
-    "UnitsChoice",
-    "Vanilla",
-    "components",
-    "fit",
-    "fit_ensemble",
-    "fit_fleet",
-    "fit_units",
-    "gates",
-    "mix",
-    "schedules",
-]
+from typing import TYPE_CHECKING, Any
+
+from circurve.lazy import public_name, public_names
+
+if TYPE_CHECKING:
+    from circurve.learning.public import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    return public_name(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return public_names(__name__)

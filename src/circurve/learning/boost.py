@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from circurve.data import Table
 from circurve.learning.ensemble_options import EnsembleOptions
-from circurve.learning.fit import fit
+from circurve.learning.fitting import fit
 from circurve.learning.history import FitResult
 from circurve.learning.members import Plan, Rows, resampled_tree
 from circurve.learning.mixture_weights import Scores, find_weights

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from circurve.data import Table, align, as_table
 from circurve.errors import DataError, OptionError, needs
 from circurve.learning.checks import check_choice, check_count
-from circurve.learning.mix import mix
+from circurve.learning.mixing import mix
 from circurve.learning.mixture_weights import (
     WEIGHTINGS,
     Scores,

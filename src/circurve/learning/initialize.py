@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -16,11 +16,9 @@ from circurve.engine import Params, Program, random_weights
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Poisson
 from circurve.inputs.common import FLOOR, distinct_rows
 from circurve.inputs.gaussian import LARGEST
+from circurve.names import INITIALIZATIONS, Initialization
 
 __all__ = ["INITIALIZATIONS", "Initialization", "generator", "initial_params"]
-
-Initialization: TypeAlias = Literal["random", "prototypes"]
-INITIALIZATIONS = ("random", "prototypes")
 
 ROWS = 20_000
 """Inputs start from at most this many evenly spaced rows: enough for means and variances."""

@@ -30,23 +30,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
 from circurve.engine import CurvatureSums, Request
+from circurve.names import ESTIMATORS, RATIO_FLOOR, Estimator
 
 __all__ = ["BY_FLOW", "ESTIMATORS", "RATIO_FLOOR", "Estimator", "NodeSums", "by_flow", "clipped", "request_for"]
 
-Estimator: TypeAlias = Literal["mean_trace", "mean_ratio", "flow_weighted", "geometric", "clipped"]
-ESTIMATORS: tuple[str, ...] = get_args(Estimator)
-
 BY_FLOW = ("flow_weighted", "geometric")
 """The estimators that weigh samples by the node's flow."""
-
-RATIO_FLOOR = 1e-4
-"""The floor of `clipped`: ratios up to 1e4, those of 10,000 children of equal weight, count in full."""
 
 
 def request_for(estimators: Sequence[str], second_moment: bool, curvature: bool) -> Request:

@@ -14,7 +14,7 @@ from circurve.graph import Circuit
 from circurve.learning.ensemble import Candidate
 from circurve.learning.ensemble_options import EnsembleOptions
 from circurve.learning.fingerprint import Facts, option_facts, table_facts, text_digest
-from circurve.learning.fit import fit_fleet
+from circurve.learning.fitting import fit_fleet
 from circurve.learning.fleet_size import runs_at_once
 from circurve.learning.history import Callback, FitResult
 from circurve.learning.methods import Vanilla

@@ -7,15 +7,17 @@ the gate's value for `Gated`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias, cast
+from dataclasses import Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from circurve.errors import Argument, OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, is_number
-from circurve.learning.gates import GATES, Gate, gate_name, max_norm, power, top_fraction
-from circurve.learning.local_curvature import ESTIMATORS, RATIO_FLOOR, Estimator
 from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule, by_overfitting
+from circurve.names import ESTIMATORS, PLAIN_GATES, RATIO_FLOOR, Estimator
+
+if TYPE_CHECKING:
+    from circurve.learning.gates import Gate
 
 __all__ = ["Gated", "Global", "Grid", "Method", "Strength", "Vanilla", "as_gate", "describe"]
 
@@ -66,10 +68,15 @@ Strength: TypeAlias = float | Schedule | by_overfitting | Grid | Literal["auto"]
 """mu: a number, a schedule, a rule driven by overfitting, a grid, or "auto"."""
 
 
+def _fields(method: object) -> tuple[Field[Any], ...]:
+    return fields(cast("Any", method))
+
+
 class _Shown:
     def __repr__(self) -> str:
         """`Gated(mu=0.1, gate=rank)`: what differs from the defaults, gates by their name."""
-        values = [(given.name, getattr(self, given.name), given.default) for given in fields(cast("Any", self))]
+        defaults = {own.name: as_gate(own.default) if own.name == "gate" else own.default for own in _fields(self)}
+        values = [(name, getattr(self, name), default) for name, default in defaults.items()]
         parts = [f"{n}={getattr(v, '__name__', None) or repr(v)}" for n, v, default in values if v != default]
         return f"{type(self).__name__}({', '.join(parts)})"
 
@@ -154,7 +161,7 @@ class Gated(_Shown):
     ----------
     mu : float, schedule, Grid or "auto"
         The strength of the penalty; "auto" and a grid choose it by validation likelihood.
-    gate : function, str or "auto", default max_norm
+    gate : function, str or "auto", default "max_norm"
         How sharpness becomes omega_n: a function of `gates` or its name, or a function of your own.
     estimator : str, default "mean_trace"
         How the local curvature t(x) = sum_c rho_c(x)^2 of a node becomes one number. "mean_trace" is its mean over
@@ -183,8 +190,11 @@ class Gated(_Shown):
     """
 
     mu: Strength = field(metadata={"help": MU})
-    gate: Gate | str = field(default=max_norm, metadata={"help": "How gated distributes the penalty over the sums."})
-    estimator: Estimator = option("mean_trace", "The estimate of curvature that gates use.")
+    gate: Gate | str = field(default="max_norm", metadata={"help": "How gated distributes the penalty over the sums."})
+    estimator: Estimator = option(
+        "mean_trace",
+        "The estimate of curvature that gates use: mean_trace, mean_ratio, flow_weighted, geometric or clipped.",
+    )
     gate_memory: float = option(
         0.0,
         "Weight of earlier batches in the curvature that gates use, from 0 to below 1; 0 uses the current batch only.",
@@ -220,6 +230,8 @@ Method: TypeAlias = Vanilla | Global | Gated
 
 def describe(method: Method) -> str:
     """A method in a few words: `vanilla`, `global, mu 0.1`, `gated by max_norm, mu 0.1`."""
+    from circurve.learning.gates import gate_name  # noqa: PLC0415 - gates need torch, which takes a second to import
+
     gate = f" by {gate_name(method.gate)}" if isinstance(method, Gated) else ""
     mu = None if isinstance(method, Vanilla) else method.mu
     return f"{type(method).__name__.lower()}{gate}" + ("" if mu is None else f", mu {_in_words(mu)}")
@@ -235,6 +247,8 @@ def as_gate(gate: object) -> Gate:
     """A gate by its name (also "top_fraction:0.1", "top_fraction:0.1:total", "power:2"), or a function as it is."""
     if callable(gate):
         return gate
+    from circurve.learning.gates import GATES, power, top_fraction  # noqa: PLC0415 - they need torch
+
     if isinstance(gate, str):
         name, *arguments = gate.split(":")
         try:
@@ -246,7 +260,7 @@ def as_gate(gate: object) -> Gate:
                 return top_fraction(float(arguments[0]), *arguments[1:])  # type: ignore[arg-type]
         except ValueError as error:
             raise OptionError(f"gate {gate!r}: {error}") from error
-    known = ", ".join([*GATES, "top_fraction:Q", "power:P"])
+    known = ", ".join([*PLAIN_GATES, "top_fraction:Q", "power:P"])
     raise OptionError(f"gate must be a function or one of {known}, not {gate!r}")
 
 

@@ -8,7 +8,7 @@ from circurve.budget import Need
 from circurve.data import RowSource
 from circurve.engine import Program
 from circurve.learning.methods import Vanilla
-from circurve.learning.options import PRECISIONS, Run, Settings
+from circurve.learning.options import Run, Settings
 
 __all__ = ["training_need"]
 
@@ -30,7 +30,7 @@ def training_need(program: Program, runs: Sequence[Run], settings: Settings, dat
     starts = len({(run.seed, run.init) for run in runs})
     curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)
     copies = COPIES + curved + ROUNDED_COPIES * (settings.precision == "tf32")
-    each = PRECISIONS[settings.precision].itemsize * copies * len(runs)
+    each = settings.dtype.itemsize * copies * len(runs)
     orders = 0 if settings.batch_size is None else ROW_NUMBER * len({run.seed for run in runs})
     parts = {
         "parameters": program.parameters * (DRAWN * starts + each),

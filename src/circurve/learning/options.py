@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, TypedDict, cast
 
-import torch
-
-from circurve.engine import BACKENDS, BackendName
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count, check_step
 from circurve.learning.every import parse_every
-from circurve.learning.initialize import INITIALIZATIONS, Initialization
 from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
 from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule
+from circurve.names import BACKENDS, INITIALIZATIONS, PRECISIONS, BackendName, Initialization
 
-__all__ = ["PRECISIONS", "Run", "Settings", "TrainingOptions"]
+if TYPE_CHECKING:
+    import torch
 
-PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "tf32": torch.float32}
+__all__ = ["Run", "Settings", "TrainingOptions"]
 
 
 def _check_steps(step_size: float | Schedule) -> None:
@@ -150,7 +148,7 @@ class Settings:
             check_at_least_zero("tolerance", self.tolerance)
         if self.select is not None:
             check_choice("select", self.select, ("best", "last"))
-        check_choice("precision", self.precision, tuple(PRECISIONS))
+        check_choice("precision", self.precision, PRECISIONS)
         check_choice("backend", self.backend, BACKENDS)
         _check_steps(self.step)
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
@@ -169,6 +167,13 @@ class Settings:
     def part(self, name: str) -> Settings:
         """The options for one of several trainings, with its own folder of checkpoints."""
         return self if self.checkpoint is None else replace(self, checkpoint=Path(self.checkpoint) / name)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of all floating numbers of the training."""
+        import torch  # noqa: PLC0415 - it takes a second, and help texts do not need it
+
+        return torch.float64 if self.precision == "float64" else torch.float32
 
     @property
     def step(self) -> float | Schedule:

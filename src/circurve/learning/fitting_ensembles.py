@@ -17,11 +17,11 @@ from circurve.learning.checkpoints import claim
 from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
 from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
 from circurve.learning.fingerprint import option_facts
-from circurve.learning.fit import fit
+from circurve.learning.fitting import fit
 from circurve.learning.history import Callback, EpochEnd
 from circurve.learning.members import Rows, Trained, best_settings, held_out, plan_members, train_members
 from circurve.learning.methods import Vanilla
-from circurve.learning.mix import components
+from circurve.learning.mixing import components
 from circurve.learning.mixture_weights import Scores
 from circurve.learning.option_texts import refuse_unknown, show_records
 from circurve.learning.options import Settings

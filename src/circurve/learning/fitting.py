@@ -25,7 +25,7 @@ from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
 from circurve.learning.need import training_need
 from circurve.learning.option_texts import refuse_unknown, show_options
-from circurve.learning.options import PRECISIONS, Run, Settings, TrainingOptions
+from circurve.learning.options import Run, Settings, TrainingOptions
 from circurve.learning.parallel import check_same_training, worker, workers
 from circurve.learning.progress import progress_bar
 from circurve.learning.ray_engine import Engine, FleetTask, check_engine, train_on_ray
@@ -214,7 +214,7 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     for name, part in (("valid", valid), ("test", test)):
         if part is not None and not isinstance(part, bool | float):
             prepared[name] = prepare_source(part, circuit, name, schema=rows.schema, missing=missing, unseen=unseen)
-    warn_of_lost_digits(prepared["train"], circuit.families, PRECISIONS[settings.precision])
+    warn_of_lost_digits(prepared["train"], circuit.families, settings.dtype)
     task = FleetTask(circuit, prepared, held.rows, tuple(runs), settings, refit)
     if check_engine(engine, prepared, start, callbacks) == "ray":
         results = train_on_ray(task, train_task)
@@ -230,7 +230,7 @@ def train_task(
     """Train a fleet, or a part of one, whose data are prepared; all of its runs may have failed."""
     circuit, prepared, runs, settings, refit = task.circuit, task.prepared, task.runs, task.settings, task.refit
     program = compile(circuit) if start is None else _same_structure(start, circuit)
-    place, dtype = as_device(settings.device), PRECISIONS[settings.precision]
+    place, dtype = as_device(settings.device), settings.dtype
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
     left = training_need(program, fleet, settings, prepared).left(settings.memory_budget, lambda: free_memory(place))
