@@ -67,9 +67,7 @@ def _finding_of_checks() -> str:
             if kind != "memory":
                 check = fit["errors"]["check"]
                 within = round(check["within_20_percent"] * check["sizes"])
-                said.append(
-                    f"{within} of {check['sizes']} on {PLACES[name]}, with a median error of {check['median']:.0%}"
-                )
+                said.append(f"{within} of {check['sizes']} on {PLACES[name]} (median error {check['median']:.0%})")
     seen = " We revised the formula after seeing its errors on the GPU, so that check is not independent."
     return (
         "A formula with seven constants predicts the seconds of an EM step. Of the sizes that were held out of its "

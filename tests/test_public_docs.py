@@ -15,7 +15,7 @@ import circurve as cc
 from printed import difference
 
 DOCS = Path(__file__).parents[1] / "docs"
-NAMES = sorted(set(cc.__all__) - {"__version__"})
+NAMES = sorted(set(cc.__all__) - {"__version__"} | {f"plots.{name}" for name in cc.plots.__all__})
 API = sorted((DOCS / "api").glob("*.md"))
 
 CHECKS = {"GL07", "GL08", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "EX01"}
@@ -27,6 +27,8 @@ RECORDS = ("Curvature", "Table")
 
 def public(name):
     """What a public name stands for; the packages `curvature` and `report` are called like their functions."""
+    if name.startswith("plots."):
+        return getattr(cc.plots, name.removeprefix("plots."))
     found = getattr(cc, name)
     return getattr(found, name) if name in ("curvature", "report") else found
 

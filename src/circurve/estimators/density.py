@@ -38,8 +38,8 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         unless batch_size and step_size are given. For structure="hclt" and method="vanilla". Fewer than 10 rows are
         trained in the usual way.
     structure : str, Circuit or function, default "hclt"
-        "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (the same without latents), "mixture" or "independent";
-        also a Circuit, or a function of (table, n_units, schema) that returns one.
+        "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (a Chow-Liu tree without hidden states),
+        "mixture" or "independent"; also a Circuit, or a function of (table, n_units, schema) that returns one.
     method : {"vanilla", "global", "gated"} or a method, default "vanilla"
         How sum weights are estimated; also `Vanilla()`, `Global(mu)` or `Gated(mu)` with options of their own.
     mu : float or "auto", default "auto"

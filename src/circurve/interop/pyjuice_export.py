@@ -44,11 +44,28 @@ class _Factor:
 
 
 def to_pyjuice(model: Model) -> Any:
-    """The PyJuice root nodes of a model, with its parameters in float32; `pyjuice.compile` makes them ready to run.
+    """Convert a model into PyJuice nodes, with its parameters in float32.
 
-    What has no counterpart is a StructureError that names the node: Binomial and Poisson inputs, an Indicator whose
-    units name different values, several roots (one root of several units is fine). Names of nodes are lost.
-    O(size of the circuit), without recursion. Needs PyJuice (`pip install pyjuice`).
+    `pyjuice.compile` makes them ready to run. Names of nodes are lost. O(size of the circuit), without recursion. Needs
+    PyJuice (`pip install pyjuice`).
+
+    Parameters
+    ----------
+    model : Model
+        With one root, which may have several units.
+
+    Returns
+    -------
+    pyjuice.nodes.CircuitNodes
+        The root nodes.
+
+    Raises
+    ------
+    StructureError
+        If a node has no counterpart: Binomial and Poisson inputs, an Indicator whose units name different values,
+        several roots. The message names the node.
+    CircurveError
+        If PyJuice is not installed.
     """
     circuit = model.circuit
     if len(circuit.roots) != 1:

@@ -33,15 +33,31 @@ Array = NDArray[np.float64]
 
 
 def from_pyjuice(root: Any, untie: bool = False) -> Model:
-    """The model of a PyJuice circuit: structure, parameters and so likelihoods, in float64.
-
-    root: the root nodes, or the compiled circuit, whose parameters are first copied back to its nodes. Whoever gives
-    the nodes after training the compiled circuit calls its `update_parameters()` before.
-    untie: give each node that shares its parameters with another a copy of them. The likelihoods are the same, but
-    training then changes each copy for itself; without it, shared parameters are a StructureError.
+    """Convert a PyJuice circuit into a model: structure, parameters and so likelihoods, in float64.
 
     PyJuice normalises the weights of each sum unit when it compiles, and so does this. The sums that it adds at
     compilation, which only pass one child on, are left out. O(size of the circuit), without recursion.
+
+    Parameters
+    ----------
+    root : pyjuice.nodes.CircuitNodes or pyjuice.TensorCircuit
+        The root nodes, or the compiled circuit, whose parameters are first copied back to its nodes. If you pass the
+        nodes after you trained the compiled circuit, call its `update_parameters()` before.
+    untie : bool, default False
+        Give each node that shares its parameters with another a copy of them. The likelihoods are the same, but
+        training then changes each copy for itself.
+
+    Returns
+    -------
+    Model
+        In float64.
+
+    Raises
+    ------
+    StructureError
+        If a node has no counterpart, or nodes share parameters and `untie` is False; the message names the node.
+    OptionError
+        If `root` is not from PyJuice.
     """
     if hasattr(root, "root_ns"):
         root.update_parameters()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from circurve.errors import OptionError
 from circurve.learning.checks import check_at_least_zero, check_choice, check_count
-from circurve.learning.initialize import INITIALIZATIONS, Initialization
+from circurve.learning.initialize import INITIALIZATIONS
 from circurve.learning.mixture_weights import WEIGHTINGS, Weighting
 from circurve.learning.option_texts import option
 from circurve.learning.options import TrainingOptions
@@ -40,7 +40,7 @@ class EnsembleOptions:
     pseudocounts: float | tuple[float, ...] = option(
         (SMOOTHING[0], SMOOTHING[-1]), "Count added to each sum in every step; members use several numbers in turn."
     )
-    init: Initialization = option(
+    init: Literal["random", "prototypes"] = option(
         "prototypes", "prototypes: place units around rows of the training data; random: start with random parameters."
     )
     folds: int = option(5, "With valid=False, the number of parts of the training rows; each part is held out once.")
@@ -88,7 +88,7 @@ class EnsembleKeywords(TrainingOptions, total=False):
     boosted: int
     joint_epochs: int
     pseudocounts: float | tuple[float, ...]
-    init: Initialization
+    init: Literal["random", "prototypes"]
     folds: int
     seed: int
 

@@ -13,7 +13,7 @@ from circurve.learning.every import parse_every
 from circurve.learning.methods import Gated, Global, Method, Vanilla, describe
 from circurve.learning.option_texts import option
 from circurve.learning.schedules import Schedule
-from circurve.names import BACKENDS, INITIALIZATIONS, PRECISIONS, BackendName, Initialization
+from circurve.names import BACKENDS, INITIALIZATIONS, PRECISIONS
 
 if TYPE_CHECKING:
     import torch
@@ -57,10 +57,9 @@ class Run:
     label: str | None = None
     """What messages and tables call the run; None is its number in the fleet."""
 
-    init: Initialization = option(
+    init: Literal["random", "prototypes"] = option(
         "random",
         "random: start with random parameters; prototypes: place each unit around a row of the training data.",
-        python='"random" or "prototypes".',
     )
 
     def __post_init__(self) -> None:
@@ -113,7 +112,7 @@ class Settings:
         "Precision of the computation; tf32 is for GPUs.",
         python="tf32 lets the tensor cores of a GPU round the factors of products to 10 bits; sums stay float32.",
     )
-    backend: BackendName = option(
+    backend: Literal["auto", "reference", "tree", "fused"] = option(
         "auto",
         "Which backend computes.",
         python='"reference" is plain torch, "fused" is the CUDA kernels, "auto" selects the fastest that can '
@@ -192,7 +191,7 @@ class TrainingOptions(TypedDict, total=False):
     select: Literal["best", "last"] | None
     device: str | torch.device
     precision: Literal["float32", "float64", "tf32"]
-    backend: BackendName
+    backend: Literal["auto", "reference", "tree", "fused"]
     memory_budget: int | None
     track: bool
     checkpoint: str | PathLike[str] | None

@@ -1,7 +1,8 @@
-"""Pictures: records and arrays -> matplotlib figures. No training here, no files, and nothing global is changed.
+"""Figures of models, trainings and curvature.
 
-Every function returns a `matplotlib.figure.Figure`, made without pyplot: no display is needed, `figure.savefig(...)`
-writes it, and a notebook shows it as the last value of a cell.
+Every function returns a `matplotlib.figure.Figure`. It is made without pyplot, so that no display is needed;
+`figure.savefig(...)` writes it to a file, and a notebook shows it as the last value of a cell. Settings of matplotlib
+are not changed. In all figures, F^2 is how much a unit is used, t^ its own sharpness, and T^ its share of the trace.
 """
 
 from circurve.errors import needs

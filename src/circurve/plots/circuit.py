@@ -42,12 +42,42 @@ def circuit_panels(
     *,
     x: Any = None,
 ) -> Figure:
-    """Three trees and the plane of `decomposition`, with the same units marked in all four.
+    """Draw the sums of a circuit as three trees, coloured by F^2, t^ and T^, and their decomposition.
 
-    A `Model` or `FitResult` with the data `x` to measure it on gives all of it, and the units of `find_regimes` are
-    marked. Or parents and quantities (`flow_squared`, `local` and `total`, for each node the values of its units): see
-    `tree_panels`. units: the same three, one number for each unit that the plane shows; its first ones are those of
-    `marks`, in their order.
+    The same units are marked in all four panels.
+
+    Parameters
+    ----------
+    parents : Model, FitResult or sequence of int
+        The model; the units of `find_regimes` are then marked. Or the parent of each node, as in `tree_panels`.
+    quantities : mapping, optional
+        Needed with parents: `flow_squared`, `local` and `total`, each with the values of the units of every node.
+    units : mapping, optional
+        Needed with parents: the three quantities with one number for each unit of the panel of the decomposition. The
+        first units are those of `marks`, in their order.
+    marks : sequence of Mark, default ()
+        With parents: the units to mark.
+    x : array, data frame or Table, optional
+        The rows to measure a `Model` or `FitResult` on.
+
+    Returns
+    -------
+    Figure
+        Four panels.
+
+    Raises
+    ------
+    OptionError
+        If quantities or units are missing, or a model is given without x.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> result = cc.fit(cc.hclt(data.train, units=4), data.train, valid=data.valid, epochs=2)
+    >>> figure = cc.plots.circuit_panels(result, x=data.train)
+    >>> figure.axes[6].get_title()
+    '(d) use against local curvature'
     """
     if isinstance(parents, Model | FitResult):
         parents, quantities, units, marks = _measured(parents, x)

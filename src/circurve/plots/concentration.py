@@ -45,15 +45,37 @@ def concentration(
     *,
     x: Any = None,
 ) -> Figure:
-    """One panel for each data set (or model): the share of the sum of T^ ("total"), t^ ("local", or the name of
-    an estimator, as "geometric") or F^2 ("flow") that the largest nodes hold. Marks, and the numbers next to them, show
-    which share of the nodes holds 90, 99 and 99.99 %.
+    """Draw how much of a quantity the largest nodes hold: one panel for each data set or model.
 
-    panels: a `Model` or `FitResult` with the data `x` to measure it on, a `FleetResult` (a panel for each run), a
-    `Curvature`, or a mapping of names to such things. Or panels[name] is a mapping from a quantity to its curve: a list
-    of points (share of nodes, cumulative share), or a list of such curves, one for each seed. All of them are drawn,
-    and the numbers are means.
-    `compare` names further quantities, drawn thin and without marks; the diagonal is an even spread over the nodes.
+    Marks, and the numbers next to them, show which share of the nodes holds 90, 99 and 99.99 %. The diagonal is an even
+    spread over the nodes.
+
+    Parameters
+    ----------
+    panels : Model, FitResult, FleetResult, Curvature or mapping
+        A fleet has a panel for each run. A mapping has names of panels and one of the other objects for each, or a
+        mapping from a quantity to its curve: a list of points (share of nodes, cumulative share), or a list of such
+        curves, one for each seed. All curves are drawn, and the numbers are means.
+    by : str, default "total"
+        "total" is T^, "local" is t^, "flow" is F^2; or the name of an estimator of t^, such as "geometric".
+    compare : sequence of str, default ()
+        Further quantities, drawn thin and without marks.
+    x : array, data frame or Table, optional
+        The rows to measure a `Model` or `FitResult` on.
+
+    Returns
+    -------
+    Figure
+        One panel for each name.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> result = cc.fit(cc.hclt(data.train, units=4), data.train, valid=data.valid, epochs=2)
+    >>> figure = cc.plots.concentration({"digits": result}, compare=["local"], x=data.train)
+    >>> len(figure.axes)
+    1
     """
     drawn = {name: curvature_of(given, x) for name, given in as_panels(panels).items()}
     figure, axes = grid_of_panels(len(drawn))

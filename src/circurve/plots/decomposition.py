@@ -26,11 +26,32 @@ ISO_LINES = 7
 def decomposition(
     given: Trained | Curvature | Mapping[str, ArrayLike], marked: Mapping[str, int] | None = None, *, x: Any = None
 ) -> Figure:
-    """F^2 against t^ of every sum unit on logarithmic axes, coloured by T^; lines of constant F^2 t^ run down at 45°.
+    """Draw F^2 against t^ of every sum unit on logarithmic axes, coloured by T^.
 
-    given: a `Model` or `FitResult` with the data `x` to measure it on, a `Curvature`, or a mapping with `flow_squared`,
-    `local` and `total`, one number each for every unit. Units with a zero are left out. marked: letters and the units
-    they mark; by default the three of `find_regimes`.
+    Lines of constant F^2 t^ run down at 45 degrees. Units with a zero are left out.
+
+    Parameters
+    ----------
+    given : Model, FitResult, Curvature or mapping
+        A mapping has `flow_squared`, `local` and `total`, with one number for every unit.
+    marked : mapping of str to int, optional
+        Letters and the units that they mark; None marks the three units of `find_regimes`.
+    x : array, data frame or Table, optional
+        The rows to measure a `Model` or `FitResult` on.
+
+    Returns
+    -------
+    Figure
+        One panel.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> result = cc.fit(cc.hclt(data.train, units=4), data.train, valid=data.valid, epochs=2)
+    >>> figure = cc.plots.decomposition(result, x=data.train)
+    >>> figure.axes[0].get_ylabel()[:3]
+    'use'
     """
     figure = Picture(figsize=(COLUMN, COLUMN * 0.95), layout="constrained")
     ax = figure.add_subplot()
@@ -40,9 +61,28 @@ def decomposition(
 
 
 def find_regimes(flow_squared: Array, local: Array) -> dict[str, int]:
-    """One unit for each regime: A much used and flat, B hardly used and sharp, C much used and sharp.
+    """Find one unit for each regime: A much used and flat, B hardly used and sharp, C much used and sharp.
 
     With f and l the ranks of F^2 and t^ from 0 to 1, these are the units with the largest f (1 - l), (1 - f) l and f l.
+
+    Parameters
+    ----------
+    flow_squared : array
+        F^2 of each unit.
+    local : array
+        t^ of each unit.
+
+    Returns
+    -------
+    dict
+        The number of a unit for each letter; empty if there are no units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import circurve as cc
+    >>> cc.plots.find_regimes(np.array([1.0, 0.1, 0.9]), np.array([1.0, 9.0, 8.0]))
+    {'A': 0, 'B': 1, 'C': 2}
     """
     if not len(local):
         return {}

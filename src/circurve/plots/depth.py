@@ -26,13 +26,33 @@ Profile: TypeAlias = Curvature | Mapping[str, ArrayLike]
 def depth_profile(
     panels: Trained | FleetResult | Curvature | Mapping[str, Trained | Profile], by: By = "total", *, x: Any = None
 ) -> Figure:
-    """One panel for each data set (or model): the share of T^ ("total"), t^ ("local") or F^2 ("flow") by depth.
+    """Draw the share of a quantity by depth: one panel for each data set or model.
 
-    panels: a `Model` or `FitResult` with the data `x` to measure it on, a `FleetResult` (a panel for each run), a
-    `Curvature`, or a mapping of names to such things. Or panels[name] is a mapping with `share`, one number for each
-    partition, the shallowest first, or a list of such lists, one for each seed: then bars show the means and whiskers
-    the range. It may also have `nodes`, the share of the sum nodes in each partition, drawn as an outline: what an even
-    spread over the nodes would give.
+    Parameters
+    ----------
+    panels : Model, FitResult, FleetResult, Curvature or mapping
+        A fleet has a panel for each run. A mapping has names of panels and one of the other objects for each, or a
+        mapping with `share`: one number for each partition, the shallowest first, or a list of such lists, one for each
+        seed; bars then show the means and whiskers the range. It may also have `nodes`, the share of the sum nodes in
+        each partition: an outline shows what an even spread over the nodes would give.
+    by : {"total", "local", "flow"}, default "total"
+        "total" is T^, "local" is t^, "flow" is F^2.
+    x : array, data frame or Table, optional
+        The rows to measure a `Model` or `FitResult` on.
+
+    Returns
+    -------
+    Figure
+        One panel for each name.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> result = cc.fit(cc.hclt(data.train, units=4), data.train, valid=data.valid, epochs=2)
+    >>> figure = cc.plots.depth_profile(result, x=data.train)
+    >>> len(figure.axes)
+    1
     """
     drawn = {name: curvature_of(given, x) for name, given in as_panels(panels).items()}
     figure, axes = grid_of_panels(len(drawn))

@@ -32,12 +32,43 @@ def landscape(
     ends: Mapping[str, Mapping[str, float]] | None = None,
     log: Collection[str] = (),
 ) -> Figure:
-    """One panel for each surface: its contours, darker where it is higher, and all paths from their common start.
+    """Draw surfaces over a plane as contours, darker where they are higher, with paths from a common start.
 
-    axes: two names and the coordinates along each, (X,) and (Y,). surfaces[name]: (Y, X). paths[method]: points (P, 2)
-    in the order in which they were reached; a star marks the first, a symbol the last. ends[name][method]: the value
-    that a training really ended with, written next to its last point: the plane does not contain the parameters
-    themselves. log: the surfaces with a logarithmic scale.
+    Parameters
+    ----------
+    axes : mapping of str to array
+        Two names, and the coordinates along each axis, (X,) and (Y,).
+    surfaces : mapping of str to array
+        The values of each surface, (Y, X); each has a panel.
+    paths : mapping of str to array
+        For each method the points (P, 2) in the order in which they were reached. A star marks the first point, a
+        symbol the last.
+    ends : mapping, optional
+        ends[surface][method] is the value with which a training really ended, written next to its last point: the plane
+        does not contain the parameters themselves.
+    log : collection of str, default ()
+        The surfaces with a logarithmic scale.
+
+    Returns
+    -------
+    Figure
+        One panel for each surface.
+
+    Raises
+    ------
+    OptionError
+        If there are not two axes, or a surface has another shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import circurve as cc
+    >>> line = np.linspace(-1, 1, 5)
+    >>> bowl = line[:, None] ** 2 + line**2
+    >>> paths = {"vanilla": [[0.9, 0.9], [0.1, 0.0]], "gated": [[0.9, 0.9], [0.0, 0.2]]}
+    >>> figure = cc.plots.landscape({"first": line, "second": line}, {"loss": bowl}, paths)
+    >>> figure.axes[0].get_xlabel()
+    'first'
     """
     if len(axes) != 2:
         raise OptionError(f"a landscape has two axes, not {len(axes)}")

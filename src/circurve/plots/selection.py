@@ -23,13 +23,35 @@ MARKERS = {"total": "o", "local": "s"}
 def node_selection(
     panels: FleetResult | Mapping[str, Mapping[str, ArrayLike]], fractions: Sequence[float] | None = None
 ) -> Figure:
-    """One panel for each data set: the change of test log-likelihood against the unpenalised model.
+    """Draw what a penalty on some of the nodes changes in the test log-likelihood: one panel for each data set.
 
-    A `FleetResult` with test scores gives one panel: its runs with `gates.top_fraction(q, by)` against those with
-    `Vanilla()` of the same seed. Otherwise
-    fractions: the shares of the nodes that were penalised, in the order in which they are drawn.
-    panels[data set]["total"] and ["local"]: a change for each fraction, nodes ranked by T^ and by t^; or a list of such
-    lists, one for each seed: then marks show the means and whiskers the range. NaN leaves a fraction out.
+    Parameters
+    ----------
+    panels : FleetResult or mapping
+        A fleet with test scores has one panel: its runs with `gates.top_fraction(q, by)` minus those with `Vanilla()`
+        of the same seed. In a mapping, panels[data set]["total"] and ["local"] have a change for each fraction, with
+        nodes ranked by T^ and by t^; or a list of such lists, one for each seed: marks then show the means and whiskers
+        the range. NaN leaves a fraction out.
+    fractions : sequence of float, optional
+        Needed with a mapping: the shares of the nodes that were penalised, in the order in which they are drawn.
+
+    Returns
+    -------
+    Figure
+        One panel for each data set.
+
+    Raises
+    ------
+    OptionError
+        If the fractions of a mapping, or the runs of a fleet, are missing.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> changes = {"total": [0.1, 0.3], "local": [0.0, 0.2]}
+    >>> figure = cc.plots.node_selection({"digits": changes}, fractions=[0.1, 1.0])
+    >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    ['10', 'all']
     """
     if isinstance(panels, FleetResult):
         changes, fractions = changes_of(panels)

@@ -26,10 +26,35 @@ SHIFT = 0.1
 
 
 def strengths(fleet: FleetResult) -> Figure:
-    """The log-likelihood of validation rows (else test, else training rows) by mu, for each method and gate.
+    """Draw the log-likelihood by mu, for each method and gate.
 
-    Dots are means over seeds, whiskers reach from the lowest to the highest, a ring marks the best mean of a method.
-    Runs that failed are left out.
+    Rows are those of validation, else of the test, else of the training. Dots are means over seeds, whiskers reach from
+    the lowest to the highest, and a ring marks the best mean of a method. Runs that failed are left out.
+
+    Parameters
+    ----------
+    fleet : FleetResult
+        With runs of `Global(mu)` or `Gated(mu)`.
+
+    Returns
+    -------
+    Figure
+        One panel.
+
+    Raises
+    ------
+    OptionError
+        If no run has a mu.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> runs = [cc.Run(cc.Vanilla()), cc.Run(cc.Gated(mu=0.01)), cc.Run(cc.Gated(mu=0.1))]
+    >>> fleet = cc.fit_fleet(cc.hclt(data.train, units=4), data.train, runs, valid=data.valid, epochs=2)
+    >>> figure = cc.plots.strengths(fleet)
+    >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    ['0.01', '0.1']
     """
     split, levels, lines = scores_by_mu(fleet)
     figure, (ax,) = grid_of_panels(1, height=2.0)

@@ -28,12 +28,36 @@ Curves: TypeAlias = Mapping[str, Mapping[str, ArrayLike]]
 
 
 def training_curves(panels: Result | Mapping[str, Result | Curves]) -> Figure:
-    """One panel for each data set: the mean log-likelihood by epoch, a colour for each method, a dash for each split.
+    """Draw the mean log-likelihood by epoch: one panel for each data set.
 
-    panels: a `FitResult`, a `FleetResult` (runs with the same method and other seeds make one line), or a mapping of
-    data set to such a result. Or panels[data set][method][split] is a list of numbers, one for each epoch counted from
-    1, or a list of such lists, one for each seed: then the line is their mean, and a band reaches from the lowest to
-    the highest.
+    Each method has its colour and each split its dashes.
+
+    Parameters
+    ----------
+    panels : FitResult, FleetResult or mapping
+        Runs of a fleet with the same method and other seeds make one line. A mapping has names of panels and a result
+        for each; or panels[data set][method][split] is a list of numbers, one for each epoch counted from 1, or a list
+        of such lists, one for each seed: the line is then their mean, and a band reaches from the lowest to the
+        highest.
+
+    Returns
+    -------
+    Figure
+        One panel for each name.
+
+    Raises
+    ------
+    OptionError
+        If a training ended before its first epoch.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> data = cc.load_dataset("digits")
+    >>> result = cc.fit(cc.hclt(data.train, units=4), data.train, valid=data.valid, epochs=2)
+    >>> figure = cc.plots.training_curves(result)
+    >>> figure.axes[0].get_xlabel()
+    'epoch'
     """
     named = as_panels(panels, FitResult) if not isinstance(panels, FleetResult) else {"": panels}
     drawn = {name: curves_of(given) for name, given in named.items()}

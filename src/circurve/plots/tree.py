@@ -49,7 +49,23 @@ MARGIN = 1.13
 
 @dataclass(frozen=True)
 class Mark:
-    """A letter next to one unit of one node."""
+    """A letter next to one unit of one node.
+
+    Parameters
+    ----------
+    letter : str
+        What is written.
+    node : int
+        The number of the node, counted from 0.
+    unit : int, default 0
+        The number of the unit of this node.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> cc.plots.Mark("A", node=3)
+    Mark(letter='A', node=3, unit=0)
+    """
 
     letter: str
     node: int
@@ -79,12 +95,39 @@ def tree_panels(
     *,
     x: Any = None,
 ) -> Figure:
-    """The same tree once for each quantity, side by side, each with a logarithmic colour scale of its own.
+    """Draw a tree once for each quantity, side by side, each with a logarithmic colour scale of its own.
 
-    A `Model` or `FitResult` with the data `x` to measure it on gives the tree of its sums with F^2, t^ and T^. Or
-    parents: for each node the number of its parent, -1 at the root. panels[name] has for each node the values of its
-    units, none negative. A node is a block of cells, one for each unit, in the order of the first quantity, the largest
-    first; where that would be too small to see, a disc in the colour of the mean over its units.
+    A node is a block of cells, one for each unit, in the order of the first quantity, the largest first. Where cells
+    would be too small to see, it is a disc in the colour of the mean over its units.
+
+    Parameters
+    ----------
+    parents : Model, FitResult or sequence of int
+        A model has the tree of its sums, with F^2, t^ and T^. Or the number of the parent of each node, -1 at the root.
+    panels : mapping, optional
+        Needed with parents: for each name the values of the units of every node, none of them negative.
+    marks : iterable of Mark, default ()
+        With parents: units to mark with a letter.
+    x : array, data frame or Table, optional
+        The rows to measure a `Model` or `FitResult` on.
+
+    Returns
+    -------
+    Figure
+        One panel for each quantity.
+
+    Raises
+    ------
+    OptionError
+        If panels are missing, a quantity has another number of nodes, or a model is given without x.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> values = [[3.0, 1.0], [2.0], [0.5, 0.1]]
+    >>> figure = cc.plots.tree_panels([-1, 0, 0], {"use": values}, [cc.plots.Mark("A", node=1)])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['A']
     """
     if isinstance(parents, Model | FitResult):
         tree = measured_tree(parents, x)
