@@ -18,7 +18,7 @@ from killed import on_terminal
 import circurve as cc
 
 PROGRAM = (sys.executable, "-m", "circurve")
-PATIENCE = 60
+PATIENCE = 300
 LONG = ("--units", "3", "--epochs", "1000000", "--out", "m.safetensors")
 
 
