@@ -47,6 +47,30 @@ def test_an_error_ends_the_process_with_its_code(folder):
 
 
 @pytest.mark.linux
+@pytest.mark.parametrize("words", ["data list --json", "fit --help", "data info TABLE"])
+def test_a_reader_that_is_gone_ends_every_command_silently_with_one_code(table, words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    given = words.replace("TABLE", str(table)).split()
+    done = subprocess.run(
+        [*PROGRAM, *given], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.linux
+def test_output_without_space_is_an_error():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "--version"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.linux
 def test_progress_on_a_terminal_and_ctrl_c(table):
     import pty
 
