@@ -73,8 +73,8 @@ def hessian(
     """The whole Hessian of the mean of -log p over rows, by automatic differentiation in float64: small circuits only.
 
     A unit of probability zero in a possible row is a constant there, as it is in the trace. If a node has hardly any
-    flow, but would have much through an edge of weight zero or far below 1e-12, large terms cancel: entries for pairs of
-    weights of this node lose digits, in extreme cases all of them. The diagonal of `hessian_diagonal` is exact there.
+    flow, but would have much through an edge of weight zero or far below 1e-12, large terms cancel: entries for pairs
+    of weights of this node lose digits, in extreme cases all of them. `hessian_diagonal` is exact there.
 
     Parameters
     ----------
