@@ -101,6 +101,25 @@ def arrow_of_zeros() -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def wide(suffix: str, columns: int, parts: int = 1) -> bytes:
+    """A table of one row for each part (row group or record batch), in as few bytes as possible."""
+    table = pa.table({str(k): np.zeros(parts, np.int8) for k in range(columns)})
+    sink = pa.BufferOutputStream()
+    if suffix == ".parquet":
+        plain = {"write_statistics": False, "use_dictionary": False, "compression": "none", "store_schema": False}
+        parquet.write_table(table, sink, row_group_size=1, **plain)
+    else:
+        with ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def named(columns: int, field: bytes) -> bytes:
+    """Three lines of text: the names of columns, and two rows of this field."""
+    row = b",".join([field] * columns) + b"\n"
+    return b",".join(b"c%d" % k for k in range(columns)) + b"\n" + row + row
+
+
 def text(rows: int, columns: int, words: list[str]) -> bytes:
     """An ordinary table of random words, without a header."""
     picks = np.random.default_rng(0).integers(0, len(words), (rows, columns))
@@ -153,6 +172,17 @@ CASES: dict[str, tuple[str, str, str, Callable[[], bytes]]] = {
     "30 million equal rows in Parquet": ("hostile", "table", ".parquet", parquet_of_zeros),
     "30 million equal rows in Arrow, zstd": ("hostile", "table", ".arrow", arrow_of_zeros),
     "300,000 columns in a text": ("hostile", "table", ".csv", lambda: (b",".join([b"12"] * 300_000) + b"\n") * 3),
+    "13,000 columns in Parquet": ("hostile", "table", ".parquet", lambda: wide(".parquet", 13_000)),
+    "50,000 columns in Parquet": ("hostile", "table", ".parquet", lambda: wide(".parquet", 50_000)),
+    "1,000 columns in 75 row groups": ("hostile", "table", ".parquet", lambda: wide(".parquet", 1_000, 75)),
+    "1,000 columns in 300 row groups": ("hostile", "table", ".parquet", lambda: wide(".parquet", 1_000, 300)),
+    "25,000 columns in Arrow": ("hostile", "table", ".arrow", lambda: wide(".arrow", 25_000)),
+    "60,000 columns in Arrow": ("hostile", "table", ".arrow", lambda: wide(".arrow", 60_000)),
+    "30,000 columns of text": ("hostile", "table", ".csv", lambda: named(30_000, b"x")),
+    "60,000 columns of text": ("hostile", "table", ".csv", lambda: named(60_000, b"x")),
+    "900,000 odd rows in a .csv.gz": ("hostile", "table", ".csv.gz", lambda: packed_text(b"1,0x1f,x\n", 90)),
+    "9 million odd rows in a .csv.gz": ("hostile", "table", ".csv.gz", lambda: packed_text(b"1,0x1f,x\n", 900)),
+    "300,000 different texts": ("hostile", "table", ".csv", lambda: b"".join(b"a%d,b\n" % k for k in range(300_000))),
     "2 million different texts": (
         "hostile",
         "table",

@@ -104,7 +104,7 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, object]]:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -37,7 +37,7 @@ X = np.random.default_rng(0).integers(0, 2, (40, 3))
 
 def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
 CORE = """

@@ -89,9 +89,12 @@ def test_many_small_parts_are_loaded_in_proportion_to_their_number(tmp_path: Pat
     seconds = []
     for count in (250, 2_000):
         (tmp_path / "m").write_bytes(MANY_SMALL_PARTS[name](count))
-        start = time.process_time()
-        model = cc.load(tmp_path / "m")
-        seconds.append(time.process_time() - start)
+        tries = []
+        for _ in range(3):  # the fastest one: others may have waited for a busy machine
+            start = time.process_time()
+            model = cc.load(tmp_path / "m")
+            tries.append(time.process_time() - start)
+        seconds.append(min(tries))
     assert seconds[1] < 2  # about 0.03 on an idle machine
     assert seconds[1] < 40 * max(seconds[0], 0.002)
     assert "program" not in vars(model)  # compiled at the first question

@@ -300,7 +300,7 @@ class Model(Questions, RowScores):
 
     def _repr_html_(self) -> str:
         counts = self.circuit.describe()
-        shown = ", ".join(column.name or str(v) for v, column in enumerate(self.schema.columns[:SHOWN_COLUMNS]))
+        shown = ", ".join(self.schema.labels[:SHOWN_COLUMNS])
         more = f" and {len(self.schema) - SHOWN_COLUMNS:,} more" if len(self.schema) > SHOWN_COLUMNS else ""
         facts = {
             "columns": f"{counts.variables:,}: {shown}{more}",

@@ -219,6 +219,11 @@ class Schema:
         return found if found or not self.columns else None
 
     @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """What answers call the columns: their names, of which one may be empty; else their indices as text."""
+        return self.names or tuple(str(v) for v in range(len(self)))
+
+    @cached_property
     def only_numbers(self) -> bool:
         """True if all values are stored as they are."""
         return all(column.kind == "number" for column in self.columns)

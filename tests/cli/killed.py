@@ -14,7 +14,7 @@ from typing import Any
 
 from forked import CONTEXT
 
-PATIENCE = 120
+PATIENCE = 600
 
 FAULTS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "full disk", "out of memory")
 

@@ -18,7 +18,7 @@ from killed import on_terminal
 import circurve as cc
 
 PROGRAM = (sys.executable, "-m", "circurve")
-PATIENCE = 60
+PATIENCE = 300
 LONG = ("--units", "3", "--epochs", "1000000", "--out", "m.safetensors")
 
 
@@ -44,6 +44,30 @@ def test_an_error_ends_the_process_with_its_code(folder):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("circurve: error: unknown data set 'digit'")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("words", ["data list --json", "fit --help", "data info TABLE"])
+def test_a_reader_that_is_gone_ends_every_command_silently_with_one_code(table, words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    given = words.replace("TABLE", str(table)).split()
+    done = subprocess.run(
+        [*PROGRAM, *given], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.linux
+def test_output_without_space_is_an_error():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "--version"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
 
 
 @pytest.mark.linux

@@ -149,3 +149,19 @@ def test_every_question_has_a_memory_budget(invoke, model, table):
     assert line.startswith(
         "sample needs 8 MB (rows 8 MB), but --memory-budget 1000000 is less: draw fewer rows at once"
     )
+
+
+def test_rows_without_names_are_written_as_they_are_read(invoke, folder: Path) -> None:
+    """A header of indices would come back as one more row."""
+    np.savetxt("bare.csv", np.random.default_rng(0).integers(0, 2, (40, 3)), fmt="%d", delimiter=",")
+    assert invoke("fit bare.csv --units 2 --epochs 1 --no-split --out m.safetensors").exit_code == 0
+    drawn = invoke("sample m.safetensors -n 4 --out drawn.csv")
+    assert drawn.exit_code == 0
+    assert len(Path("drawn.csv").read_text().splitlines()) == 4
+    report = strict_json(invoke("evaluate m.safetensors drawn.csv --json").stdout)
+    assert report["test_ll"] > -10
+    Path("holes.csv").write_text("1,,1\n0,1,0\n")
+    assert invoke("impute m.safetensors holes.csv --how mode").stdout.splitlines()[1:] == ["0,1,0"]
+    Path("named.csv").write_text("x,y,z,more\n1,0,1,7\n")
+    filled = invoke("impute m.safetensors named.csv --types more=drop")
+    assert filled.stdout == "x,y,z,more\n1,0,1,7\n"

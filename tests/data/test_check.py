@@ -232,18 +232,18 @@ def test_observed_values_and_gaps_survive_the_coding(data: np.ndarray) -> None:
         assert table.empty_rows == gaps.all(axis=1).sum()
 
 
-def test_large_tables_are_checked_in_well_under_a_second() -> None:
+def test_large_tables_are_checked_in_seconds() -> None:
     generator = np.random.default_rng(0)
     for shape in ((300_000, 100), (3_000, 1_500)):
         data = generator.integers(0, 2, shape, dtype=np.int8)
-        start = time.perf_counter()
+        start = time.process_time()
         coded(data, [Bernoulli()] * shape[1])
-        assert time.perf_counter() - start < 1.0
+        assert time.process_time() - start < 2  # about 0.1 on an idle machine
 
 
 def test_thousands_of_columns_of_many_families_are_checked_in_seconds() -> None:
     families: list[Bernoulli] = [UpTo(limit=1 + v) if v % 2 else Below(limit=2 + v) for v in range(20_000)]
     data = np.random.default_rng(0).integers(0, 2, (300, 20_000)).astype(np.float32)
-    start = time.perf_counter()
+    start = time.process_time()
     coded(data, families)
-    assert time.perf_counter() - start < 4.0
+    assert time.process_time() - start < 6  # about 0.3 on an idle machine

@@ -76,16 +76,16 @@ class TestDigitFiles:
     def test_any_other_text_is_left_to_the_general_reader(self, text: str) -> None:
         assert digit_grid(text.encode()) is None
 
-    def test_thirty_megabytes_take_about_a_second_at_most(self, tmp_path: Path) -> None:
+    def test_thirty_megabytes_take_two_seconds_at_most(self, tmp_path: Path) -> None:
         values = np.random.default_rng(0).integers(0, 2, (150_000, 100), dtype=np.uint8)
         raw = np.full((150_000, 200), ord(","), dtype=np.uint8)
         raw[:, ::2] = values + ord("0")
         raw[:, -1] = ord("\n")
         path = tmp_path / "large.data"
         path.write_bytes(raw.tobytes())
-        start = time.perf_counter()
+        start = time.process_time()
         read = np.asarray(table(path))
-        assert time.perf_counter() - start < 1.5
+        assert time.process_time() - start < 2  # about 0.05 on an idle machine
         np.testing.assert_array_equal(read, values)
 
 

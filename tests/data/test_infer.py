@@ -157,3 +157,9 @@ def test_whole_numbers_that_floats_round_are_pointed_out(start):
     with pytest.warns(CircurveWarning, match=r"column 1 \('x'\): whole numbers beyond 2\^53, such as \d+, are rounded"):
         column([start, start + 1] * 10)
     column([2**53 - 2, 2**53 - 1] * 10)
+
+
+@pytest.mark.filterwarnings("error")
+def test_squares_beyond_the_floating_range_give_no_warning():
+    values = pd.DataFrame({"a": np.linspace(-3e300, 3e300, 40)})
+    assert isinstance(infer_schema(values).families[0], cc.Gaussian)

@@ -126,23 +126,31 @@ def test_both_readers_agree_on_odd_text(text):
     same(*both(text))
 
 
+ODD_ROWS = [
+    (None, "pyarrow"),
+    (("7000,0.5", "7000,"), "pyarrow"),
+    (("7000,0.5", "7000,x"), None),
+    (("7000,0.5", "7000,-inf"), None),
+    (("7000,0.5", "0x1b58,0.5"), None),
+    (("7000,0.5", "7000,0.5\n\n"), "pyarrow"),
+    (("7000,0.5", "7000,0.5,1"), None),
+    (("7000,0.5", '"7000",0.5'), "pyarrow"),
+    (("7000,0.5", "99999999999999999999,0.5"), "pyarrow"),
+    (("7000,0.5\n", "7000,0.5\r"), "pyarrow"),
+]
+"""A change of one row, and the reader that takes the file then; None: it is refused."""
+
+FRACTIONS, PARTS = ("0.5", "1.0", "12", "70000"), (1 << 13, 1 << 15)
+
+
 @pytest.mark.parametrize(
-    ("change", "reader"),
+    ("change", "reader", "fraction", "part"),
     [
-        (None, "pyarrow"),
-        (("7000,0.5", "7000,"), "pyarrow"),
-        (("7000,0.5", "7000,x"), None),
-        (("7000,0.5", "7000,-inf"), None),
-        (("7000,0.5", "0x1b58,0.5"), None),
-        (("7000,0.5", "7000,0.5\n\n"), "pyarrow"),
-        (("7000,0.5", "7000,0.5,1"), None),
-        (("7000,0.5", '"7000",0.5'), "pyarrow"),
-        (("7000,0.5", "99999999999999999999,0.5"), "pyarrow"),
-        (("7000,0.5\n", "7000,0.5\r"), "pyarrow"),
+        (change, reader, fraction, PARTS[(i + j) % 2])  # every pair of two of these
+        for i, (change, reader) in enumerate(ODD_ROWS)
+        for j, fraction in enumerate(FRACTIONS)
     ],
 )
-@pytest.mark.parametrize("part", [1 << 13, 1 << 15])
-@pytest.mark.parametrize("fraction", ["0.5", "1.0", "12", "70000"])
 def test_a_large_file_is_read_as_the_own_reader_reads_it(tmp_path, monkeypatch, change, reader, fraction, part):
     """Several parts and blocks, with one odd row far from the start, which a look at the first rows does not show."""
     monkeypatch.setattr("circurve.data.arrow.BLOCK", 1 << 12)

@@ -2,7 +2,8 @@
 
 `python compile_kernels.py FOLDER WAY...`: "process" as it is, "broken" with a process that fails, "none" where no
 process can be started, "error" with work that goes wrong, "reversed" with the kernels in the other order. It prints, as
-JSON, each kernel with whether it was found in Triton's cache. TRITON_INTERPRET must not be set.
+JSON, each kernel with whether it was found in Triton's cache, and what is in the cache then. TRITON_INTERPRET must not
+be set.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def main(folder: Path, ways: list[str]) -> None:
     for way in ways:
         compile_process.WORKER = folder / "there_is_no_such_script.py" if way == "broken" else worker
         sys.executable = "" if way == "none" else executable
-        result[way] = compile_in(way, folder / ("process" if way == "reversed" else way))
+        cache = folder / ("process" if way == "reversed" else way)
+        result[way] = {"kernels": compile_in(way, cache), "cache": sorted(path.name for path in cache.iterdir())}
     print(json.dumps(result))
 
 

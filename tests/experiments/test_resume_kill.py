@@ -18,6 +18,7 @@ from circurve.experiments.records import FILE_NAME, read_records
 from forked import CONTEXT
 
 KILLS = 10
+PATIENCE = 600
 
 
 def _child(study: Study, out: Path, started: Event) -> None:
@@ -34,12 +35,12 @@ def test_ten_kills_leave_the_records_of_an_undisturbed_study(tmp_path: Path) -> 
         started = CONTEXT.Event()
         child = CONTEXT.Process(target=_child, args=(study, out, started))
         child.start()
-        assert started.wait(60)
+        assert started.wait(PATIENCE)
         return child
 
     child = start(whole)
     before = time.monotonic()
-    child.join(120)
+    child.join(PATIENCE)
     assert child.exitcode == 0
     duration = time.monotonic() - before
 
@@ -57,7 +58,7 @@ def test_ten_kills_leave_the_records_of_an_undisturbed_study(tmp_path: Path) -> 
         child = start(out)
         child.join(generator.uniform(0, duration / 2))
         child.kill()
-        child.join(60)
+        child.join(PATIENCE)
         assert len(read_records(out / FILE_NAME)) >= known
         if child.exitcode == -signal.SIGKILL:
             kills += 1
@@ -66,6 +67,6 @@ def test_ten_kills_leave_the_records_of_an_undisturbed_study(tmp_path: Path) -> 
             folders += 1
             out = tmp_path / f"killed {folders}"
     child = start(out)
-    child.join(120)
+    child.join(PATIENCE)
     assert child.exitcode == 0
     check_finished(out)

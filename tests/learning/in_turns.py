@@ -10,7 +10,7 @@ import pytest
 import torch.distributed as dist
 from torch import Tensor
 
-PATIENCE = 120
+PATIENCE = 600
 
 
 class Turns:

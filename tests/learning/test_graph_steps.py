@@ -149,8 +149,8 @@ def test_chow_liu_trees_can_be_recorded():
 
 @pytest.mark.parametrize("name", ["smoothed", "all three", "mean ratio", "exact simplex", "exact penalty"])
 def test_masked_sums(name):
-    epochs = 2 if DEVICE == "cuda" else 1  # the interpreter takes long for kernels that go edge by edge
-    found, wanted = both(ROWS, METHODS[name], masked_circuit(), epochs=epochs)
+    rows, epochs = (ROWS, 2) if DEVICE == "cuda" else (ROWS[:13], 1)  # interpreted kernels that go by edge take long
+    found, wanted = both(rows, METHODS[name], masked_circuit(), epochs=epochs)
     assert_same(found, wanted)
     for result in found:
         for node in result.model.circuit.sums:

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from circurve import OptionError, WorkerError
 from forked import CONTEXT
 
-PATIENCE = 120
+PATIENCE = 600
 
 
 @dataclass(frozen=True)

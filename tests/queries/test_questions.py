@@ -292,3 +292,15 @@ def test_impossible_evidence_is_named() -> None:
     with pytest.raises(DataError, match=r"column 1.* = 1 has probability zero"):
         certain.conditional({1: 1}, {0: 1})
     assert certain.marginal({0: 1}) == 0.0
+
+
+def test_an_empty_name_is_a_name() -> None:
+    """As in the file of a frame that pandas wrote with its index: it must not become the name of another column."""
+    rows = pd.DataFrame({"": [0, 1, 1, 0] * 5, "0": [1.5, 2.5, 3.0, 2.0] * 5, "b": ["x", "y", "x", "y"] * 5})
+    model = cc.fit(cc.hclt(rows, 2), rows, epochs=1, progress=False, valid=False).model
+    drawn = model.sample(4, seed=0)
+    assert list(drawn.columns) == ["", "0", "b"]
+    assert np.isfinite(model.log_prob(drawn)).all()
+    holes = rows[["", "0"]].head(2).assign(b=None)
+    assert list(model.impute(holes).columns) == ["", "0", "b"]
+    assert set(model.explain(rows.head(1))["column"]) == {"", "0", "b"}

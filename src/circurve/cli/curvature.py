@@ -219,7 +219,7 @@ def _columns_below(model: Model, node: int) -> list[str]:
             seen.add(here)
             waiting += here.children
             found |= {here.variable} if isinstance(here, Input) else set()
-    return [model.schema.columns[v].name or str(v) for v in sorted(found)]
+    return [model.schema.labels[v] for v in sorted(found)]
 
 
 def _pair(pair: Reversal) -> dict[str, Any]:

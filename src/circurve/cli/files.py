@@ -158,13 +158,17 @@ def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]
     replace_file(path, csv_text(heads, rows).encode())
 
 
-def write_rows(out: str, columns: Mapping[str, Any]) -> None:
-    """Columns by name to a file that `check_rows` accepted, all or nothing, or as CSV to standard output."""
+def write_rows(out: str, columns: Mapping[str, Any], named: bool = True) -> None:
+    """Columns to a file that `check_rows` accepted, all or nothing, or as CSV to standard output.
+
+    named: False writes text without a header. Columns that were read without names have none: a header of indices would
+    be read back as a row of numbers.
+    """
     if out.lower().endswith(".parquet"):
         replace_file(Path(out), _parquet(columns))
         return
     rows = zip(*(cells(values) for values in columns.values()), strict=True)
-    text = csv_text(list(columns), rows, "\t" if out.lower().endswith(".tsv") else ",")
+    text = csv_text(list(columns) if named else None, rows, "\t" if out.lower().endswith(".tsv") else ",")
     if out == STANDARD:
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
@@ -220,9 +224,9 @@ def save_plot(out: Path, draw: Callable[[], Figure]) -> None:
     replace_file(out, picture.getvalue())
 
 
-def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
-    """A table as text, by default comma-separated values; an empty field for None."""
+def csv_text(heads: Sequence[str] | None, rows: Iterable[Sequence[object]], delimiter: str = ",") -> str:
+    """A table as text, by default comma-separated values; an empty field for None, no header row for heads=None."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerows(harmless_rows(chain([heads], rows)))
+    writer.writerows(harmless_rows(rows if heads is None else chain([heads], rows)))
     return text.getvalue()

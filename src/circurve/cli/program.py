@@ -17,7 +17,8 @@ from circurve.cli.commands.models import Evaluate, Impute, Info, ModelCurvature,
 from circurve.cli.commands.reproduction import Reproduce
 from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.commands.training import Demo, Fit, Sweep
-from circurve.cli.failures import INTERRUPTED, one_line_warnings, report
+from circurve.cli.failures import FAILED, INTERRUPTED, one_line_warnings, report
+from circurve.cli.pipes import CLOSED_PIPE, flush_output
 from circurve.cli.signals import exit_code, ignore_signals, listen
 
 __all__ = ["app", "main"]
@@ -67,6 +68,8 @@ class Program(Group):
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
                 code = report(error, options, debug)
+            except SystemExit as ended:  # by click and rich with 1 where output is closed; by shell completion with 0
+                code = CLOSED_PIPE if ended.code else 0
             except KeyboardInterrupt:  # before the command began
                 print("circurve: interrupted", file=sys.stderr)
                 code = INTERRUPTED
@@ -121,7 +124,8 @@ def _program(
 
     Exit codes of all commands: 0 done, 1 failed while working, 2 wrong options
     or unusable data, 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 129 ended
-    by SIGHUP. An interrupted training saves the model trained so far.
+    by SIGHUP, 141 output closed by its reader (as in `circurve data list | head`).
+    An interrupted training saves the model trained so far.
     """
     _help_if_alone(ctx)
 
@@ -154,6 +158,17 @@ for program, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
 app.add_typer(data_app, name="data")
 
 
+def _code_after_output(code: object) -> object:
+    """The exit code, once all output is written; another one for a command that ended well and cannot write it."""
+    error = flush_output()
+    if error is None or code not in (0, None):
+        return code
+    if isinstance(error, BrokenPipeError):
+        return CLOSED_PIPE
+    print(f"circurve: error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+    return FAILED
+
+
 def main() -> None:
     """The entry point of the installed command."""
     received, code = listen(), cast("object", INTERRUPTED)
@@ -166,7 +181,10 @@ def main() -> None:
         code = ended.code
     except KeyboardInterrupt:
         print("circurve: interrupted", file=sys.stderr)
+    except BrokenPipeError:  # nobody reads the message about an error
+        code = CLOSED_PIPE
     ignore_signals()
+    code = _code_after_output(code)
     if code in (0, None) and WORKERS in sys.modules:  # after an error another worker may be gone: do not wait for it
         sys.modules[WORKERS].leave_workers()
     sys.exit(cast("int", exit_code(code, INTERRUPTED, received)))

@@ -18,7 +18,6 @@ from circurve.data import Table, columns_of
 from circurve.data.convert import about
 from circurve.data.recode import decode_column
 from circurve.errors import OptionError
-from circurve.model import Model
 from circurve.model import load as load_model
 from circurve.queries import limited
 from circurve.schema import Coding
@@ -36,7 +35,8 @@ def sample(typed: Sample) -> None:
     budget = parse_bytes(typed.memory_budget)
     loaded = limited(load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget), budget)
     evidence = read_evidence(typed.given, loaded.schema) or None
-    _write(typed.out, columns_of(loaded.sample(typed.n, evidence, seed=typed.seed)), {"rows": f"{typed.n:,}"})
+    drawn = columns_of(loaded.sample(typed.n, evidence, seed=typed.seed))
+    _write(typed.out, drawn, {"rows": f"{typed.n:,}"}, named=loaded.schema.names is not None)
 
 
 def impute(typed: Impute) -> None:
@@ -57,7 +57,9 @@ def impute(typed: Impute) -> None:
         filled = _shortened(columns_of(loaded.impute(table, typed.how, seed=typed.seed)), table)  # type: ignore[arg-type]  # checked
     holes = 0 if table.observed is None else int((~table.observed).sum())
     facts = {"rows": f"{len(table):,}", "filled": f"{holes:,} of {table.values.numel():,} values"}
-    _write(typed.out, _beside(dataset.train, filled, loaded), facts)
+    if loaded.schema.names is None and used.columns:
+        filled = dict(zip(used.columns, filled.values(), strict=True))  # the file's own names
+    _write(typed.out, _beside(dataset.train, filled), facts, named=bool(loaded.schema.names or used.columns))
 
 
 def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:
@@ -75,9 +77,9 @@ def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:
     return columns
 
 
-def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]:
+def _beside(read: Table, filled: dict[str, Any]) -> dict[str, Any]:
     """The columns in the order of the file, then those it lacks; columns that the model does not use are copied."""
-    if read.columns is None or model.schema.names is None:
+    if read.columns is None:
         return filled
     array = np.asarray(replace(read, places=None), dtype=np.float64)
     codings = read.codings or (Coding(),) * len(read.columns)
@@ -91,8 +93,8 @@ def _beside(read: Table, filled: dict[str, Any], model: Model) -> dict[str, Any]
     return {**columns, **filled}
 
 
-def _write(out: str, columns: dict[str, Any], facts: dict[str, str]) -> None:
+def _write(out: str, columns: dict[str, Any], facts: dict[str, str], named: bool) -> None:
     """Write the rows; print where, unless they go to standard output."""
-    write_rows(out, columns)
+    write_rows(out, columns, named)
     if out != STANDARD:
         print_facts({**facts, "saved in": out})

@@ -125,7 +125,7 @@ def blamed(model: Model, part: ScoredPart) -> list[Blame]:
     """
     known = replace(part.aligned, impossible=None)  # unseen values are not observed: the others are explained without
     frame = columns_of(model.explain(known))
-    names = [column.name or str(v) for v, column in enumerate(model.schema.columns)]
+    names = model.schema.labels
     places = {name: v for v, name in enumerate(names)}
     row = np.asarray(frame["row"], dtype=np.int64)  # sorted, with the most surprising cell of a row first
     first = np.arange(len(row)) - np.searchsorted(row, row) < MAX_EXPLAINED_CELLS

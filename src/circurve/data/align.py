@@ -126,7 +126,7 @@ def decode(values: Any, schema: Schema) -> dict[str, Array]:  # (N, V)
     array = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
     if array.ndim != 2 or array.shape[1] != len(schema):
         raise DataError(f"values have shape {array.shape}, expected rows x {len(schema)} columns")
-    names = schema.names or tuple(str(number) for number in range(len(schema)))
+    names = schema.labels
     columns = zip(names, schema.columns, array.T, strict=True)
     return {name: decode_column(values, column.coding, column.family.discrete) for name, column, values in columns}
 

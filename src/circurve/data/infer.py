@@ -233,7 +233,8 @@ def _by_rule(found: Found) -> Column:
     if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct) and counts.min() > 1:
         repeats = len(values) // len(distinct)
         return found.numbers(distinct, f"{len(distinct)} whole numbers, each {repeats} times on average")
-    mean, variance = float(values.mean()), float(values.var())
+    with np.errstate(over="ignore"):  # squares of numbers above 1e154: such columns are no counts
+        mean, variance = float(values.mean()), float(values.var())
     words = f"whole numbers from {low:.6g} to {high:.6g}, mean {mean:.3g}, variance {variance:.3g}"
     return found.column(_count_family(low, high, mean, variance) or found.gaussian, words)
 

@@ -31,7 +31,7 @@ from circurve.data.convert import (
 )
 from circurve.data.raw_files import read_bytes
 from circurve.data.table import Places, Table, table_of, with_codings
-from circurve.errors import Argument, DataError
+from circurve.errors import Argument, DataError, warn_user
 
 __all__ = ["digit_grid", "parse_text", "read_text"]
 
@@ -126,7 +126,10 @@ def _read_large(path: Path, header: bool | None, categorical: Collection[str], b
     _check_width(head, path, budget)
     layout = replace(_layout(head, path, header, categorical), budget=budget)
     grid = digit_grid(head) if layout.header_line == 0 else digit_grid(head, head.find(b"\n") + 1)
-    return None if grid is not None else _numbers_by_arrow(path, layout)
+    table = None if grid is not None else _numbers_by_arrow(path, layout)
+    if table is not None:
+        _point_out_indices(head, path, header)
+    return table
 
 
 def parse_text(
@@ -147,6 +150,7 @@ def parse_text(
     ):  # it was packed: its unpacked size is compared with the size of the file
         cells = raw.count(b"\n") + sum(raw.count(mark.encode()) for mark in SEPARATORS)
         _check_budget(len(raw) + BYTES_PER_CELL * cells, budget, path)
+    _point_out_indices(raw, path, header)
     if header is not True and (grid := digit_grid(raw)) is not None:
         return replace(table_of(grid, None, _lines(grid)), source=OWN_READER)
     _check_width(raw, path, budget)
@@ -157,6 +161,19 @@ def parse_text(
         if grid is not None and grid.shape[1] == layout.width:
             return replace(table_of(grid, layout.columns, _lines(grid, 1)), source=OWN_READER)
     return _numbers_by_arrow(raw, layout) or _by_arrow(raw, layout) or _by_csv(raw, layout)
+
+
+def _point_out_indices(raw: bytes, path: Path, header: bool | None) -> None:
+    """Warn of a first line 0,1,2,... that nobody called a row: it may be a header, as of a frame without names."""
+    if header is not None or not raw.startswith((b"0", *(mark.encode() + b"0" for mark in SEPARATORS))):
+        return
+    line = raw[: raw.find(b"\n") % (len(raw) + 1)].decode(errors="replace").rstrip("\r")
+    first = next((mark for mark in SEPARATORS if mark in line), ",")
+    fields = line.removeprefix(first).split(first)
+    if len(fields) > 2 and fields == [str(number) for number in range(len(fields))]:
+        shown = line if len(fields) < 6 else first.join([*fields[:3], "..."])
+        words = f"{path}: line 1, which is {shown}, is read as a row; if it contains the names of the columns, pass "
+        warn_user(words, Argument("header", True))
 
 
 def _check_width(raw: bytes, path: Path, budget: int | None) -> None:

@@ -53,7 +53,9 @@ class GraphSteps:
 
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
         # a recorded step must find its memory where it was, so scores have a backend of their own
-        self.scorer = Scorer(Fused(backend.program, backend.runs, backend.device, engine.precision), memory_budget)
+        self.scorer = self._scorer(
+            Fused(backend.program, backend.runs, backend.device, engine.precision), memory_budget
+        )
         engine.load(params)
         engine.expect_missing(train.observed is not None)
         self.weights = None if train.weights is None else train.weights.to(engine.dtype)
@@ -66,6 +68,10 @@ class GraphSteps:
         self.tried = False
         self.bounds: tuple[int, ...] = ()
         self.sent: tuple[Sequence[Sequence[float]], ...] = ()  # the step sizes and strengths that the device has
+
+    def _scorer(self, backend: Fused, memory_budget: int | None) -> Scorer:
+        """What computes scores after each epoch."""
+        return Scorer(backend, memory_budget)
 
     @property
     def params(self) -> Params:

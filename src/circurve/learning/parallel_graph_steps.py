@@ -5,18 +5,15 @@ The all-reduce is no part of a graph: NCCL could be recorded, but gloo passes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from circurve.data import RowSource, Table
-from circurve.engine import Params
 from circurve.engine.cuda import Fused
 from circurve.engine.cuda.estep import FusedSums
 from circurve.learning.graph_steps import GraphSteps
 from circurve.learning.parallel import add_up, own_part, shared_sums
-from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
 
 __all__ = ["ParallelGraphSteps"]
@@ -31,19 +28,12 @@ class ParallelGraphSteps(GraphSteps):
     sums: FusedSums
     """Of the present step: the two graphs share these tensors."""
 
-    def __init__(
-        self,
-        backend: Fused,
-        plan: Plan,
-        train: Table,
-        params: Params,
-        memory_budget: int | None = None,
-        scored: Collection[RowSource] = (),
-    ) -> None:
-        super().__init__(backend, plan, train, params, memory_budget, scored)
-        self.scorer = Scorer(self.scorer.backend, memory_budget, shared_sums)
-        self.buffer = torch.empty(0, dtype=torch.float64, device=self.engine.device)
-        """All sums of a step, one after the other, in memory that both graphs and the all-reduce use."""
+    buffer: Tensor = torch.empty(0, dtype=torch.float64)
+    """All sums of a step, one after the other, in memory that both graphs and the all-reduce use."""
+
+    def _scorer(self, backend: Fused, memory_budget: int | None) -> Scorer:
+        """Scores of all workers together."""
+        return Scorer(backend, memory_budget, shared_sums)
 
     def _share(self, start: int, stop: int) -> tuple[int, int]:
         """The part of this worker; where it is empty, its one sample has weight zero."""
@@ -69,7 +59,7 @@ class ParallelGraphSteps(GraphSteps):
         tensors = self.sums.tensors()
         size = sum(tensor.numel() for tensor in tensors)
         if self.buffer.numel() != size:  # only when a step is tried out, never when it is recorded
-            self.buffer = self.buffer.new_empty(size)
+            self.buffer = self.buffer.new_empty(size, device=self.engine.device)
         for part, tensor in zip(self._parts(tensors), tensors, strict=True):
             part.copy_(tensor)
 

@@ -122,7 +122,7 @@ class Writer:
 
     def name(self, number: int) -> str:
         """A column's name, or its number as text."""
-        return self.schema.columns[number].name or str(number)
+        return self.schema.labels[number]
 
     def numeric(self) -> list[int]:
         """The columns that have moments."""

@@ -66,7 +66,7 @@ def surprises(model: Model, parts: Mapping[str, Scored], most: int) -> Surprises
 def _rows(model: Model, scored: Scored, lowest: NDArray[np.int64]) -> list[RowInfo]:
     few = scored.table.rows(lowest)
     frame = columns_of(model.explain(few))
-    places = {column.name or str(v): v for v, column in enumerate(model.schema.columns)}
+    places = {name: v for v, name in enumerate(model.schema.labels)}
     row = np.asarray(frame["row"], dtype=np.int64)  # sorted, the most surprising cell of a row first
     blamed: list[list[tuple[int, float]]] = [[] for _ in lowest]
     for at, number in enumerate(row.tolist()):
