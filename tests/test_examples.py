@@ -62,7 +62,7 @@ def test_an_unexpected_error_is_raised(examples):
 
 def test_every_question_has_an_example():
     page = (DOCS / "questions.md").read_text()
-    asked = [name for name in vars(Questions) if not name.startswith("_") and callable(getattr(Questions, name))]
+    asked = [name for name in dir(Questions) if not name.startswith("_") and callable(getattr(Questions, name))]
     assert len(asked) > 10
     assert [name for name in asked if f"model.{name}(" not in page] == []
 

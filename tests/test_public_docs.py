@@ -3,7 +3,7 @@
 import re
 import sys
 from importlib import import_module
-from inspect import getdoc, isclass, ismodule
+from inspect import getdoc, isclass, isfunction, ismodule
 from pathlib import Path
 
 import pytest
@@ -33,6 +33,19 @@ def public(name):
     return getattr(found, name) if name in ("curvature", "report") else found
 
 
+def methods_of(found):
+    """The public methods of a class that this package defines, by name."""
+    kept = {}
+    for base in reversed(found.__mro__):
+        if base.__module__.startswith("circurve"):
+            members = {name: getattr(member, "__func__", member) for name, member in vars(base).items()}
+            kept |= {name: member for name, member in members.items() if isfunction(member) and name[0] != "_"}
+    return kept
+
+
+METHODS = sorted(methods_of(cc.Model))
+
+
 @pytest.fixture(scope="module")
 def examples():
     """The module that runs the statements of pages."""
@@ -58,6 +71,22 @@ def test_the_examples_of_a_docstring_run(examples, name):
     assert found, f"{name} has no section Examples"
     results = examples.run_page(text + "\n")
     assert results
+    for example, output in results:
+        wrong = difference(output, example.want)
+        assert wrong is None, f">>> {example.source}{wrong}"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_docstring_of_a_method_of_a_model_follows_numpydoc(name):
+    wrong = validate(get_doc_object(methods_of(cc.Model)[name]))["errors"]
+    assert [error for error in wrong if error[0] in CHECKS] == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the examples show the numbers of a CPU")
+def test_the_examples_of_methods_run_after_those_of_their_class(examples):
+    docstrings = [getdoc(cc.Model), *(getdoc(found) for found in methods_of(cc.Model).values())]
+    results = examples.run_page("\n\n".join(text.partition("\nExamples\n--------\n")[2] for text in docstrings) + "\n")
+    assert len(results) > 2 * len(METHODS)
     for example, output in results:
         wrong = difference(output, example.want)
         assert wrong is None, f">>> {example.source}{wrong}"

@@ -12,36 +12,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.budget import Need
 from circurve.cards import card, facts_table
-from circurve.data import QuickCheck, Table, align, answer_in_pieces, as_table, is_streamed, log_unseen
-from circurve.data.align import MissingColumns
-from circurve.data.unseen import Unseen
 from circurve.engine import (
-    Backend,
-    BackendName,
     Params,
     Program,
-    Reference,
-    SmallBatches,
     by_node,
-    choose_backend,
     compile,
-    differentiable_log_prob,
     fold,
     from_nodes,
-    refuse_discrete,
-    wants_gradient,
 )
 from circurve.engine.params import SAVED_TOLERANCE, on_the_simplex
 from circurve.errors import Argument, FileFormatError, OptionError, ParameterError
 from circurve.graph import Circuit, Input, Node, Sum
 from circurve.host_memory import without_collector
-from circurve.inputs.family import takes_others
 from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
-from circurve.scoring import finish_scores, score_rows
+from circurve.scoring import RowScores
 
 __all__ = ["Model", "as_device", "load"]
 
@@ -69,11 +56,11 @@ def as_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
-class Model(Questions):
+class Model(Questions, RowScores):
     """A circuit with one set of parameters, which are never changed in place: what training returns and files hold.
 
     `fit` makes one; `Model.from_parameters` takes weights by hand. Its methods are the questions that it answers; the
-    page "Questions" shows every one of them.
+    page "Questions" shows every one of them. The examples of the methods use the model of the example below.
 
     Parameters
     ----------
@@ -89,17 +76,13 @@ class Model(Questions):
     Examples
     --------
     >>> import circurve as cc
-    >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
-    >>> root = cc.Sum(cc.Product([rain, wind]))
-    >>> weights = {root: [[0.4, 0.6]]}
-    >>> inputs = {rain: [[0.9], [0.2]], wind: [[0.7], [0.1]]}
-    >>> model = cc.Model.from_parameters(cc.Circuit(root), weights, inputs)
-    >>> model.marginal({0: 1})
+    >>> days = {"city": ["Oslo", "Oslo", "Rome", "Rome"], "rain": [True, False, False, False]}
+    >>> weather = {name: values * 10 for name, values in days.items()} | {"degrees": [4.5, 7.5, 19.5, 24.5] * 10}
+    >>> model = cc.fit(cc.hclt(weather, units=4), weather, epochs=30, seed=0, init="prototypes").model
+    >>> model
+    <Model: <Circuit: 3 variables, 7 nodes, 1 outputs>, torch.float32, cpu>
+    >>> round(model.conditional({"rain": True}, given={"city": "Oslo"}), 2)
     0.48
-    >>> round(model.conditional({0: 1}, given={1: 1}), 3)
-    0.776
-    >>> model.log_prob([[1, 1], [0, float("nan")]]).round(3)
-    array([-1.332, -0.654])
     """
 
     def __init__(
@@ -124,9 +107,43 @@ class Model(Questions):
     ) -> Model:
         """A model with parameters given node by node.
 
-        weights: for each Sum, (units, child units), rows on the simplex; what they miss it by, 1e-4 at most, is divided
-        out. A Sum that is left out gets uniform weights.
-        inputs: for each Input, (units, parameters of its family).
+        Parameters
+        ----------
+        circuit : Circuit
+            The structure.
+        weights : mapping, optional
+            For each Sum, (units, child units), rows on the simplex; what they miss it by, 1e-4 at most, is divided out.
+            A Sum that is left out gets uniform weights.
+        inputs : mapping, optional
+            For each Input, (units, parameters of its family).
+        dtype : torch.dtype, default torch.float64
+            The precision: torch.float32 or torch.float64.
+
+        Returns
+        -------
+        Model
+            On the CPU.
+
+        Raises
+        ------
+        ParameterError
+            If parameters have the wrong shape, are not on the simplex, or do not fit their family.
+        OptionError
+            If `dtype` is another type.
+
+        Examples
+        --------
+        >>> import circurve as cc
+        >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
+        >>> root = cc.Sum(cc.Product([rain, wind]), name="root")
+        >>> inputs = {rain: [[0.9], [0.2]], wind: [[0.7], [0.1]]}
+        >>> by_hand = cc.Model.from_parameters(cc.Circuit(root), {root: [[0.4, 0.6]]}, inputs)
+        >>> by_hand.marginal({0: 1})
+        0.48
+        >>> round(by_hand.conditional({0: 1}, given={1: 1}), 3)
+        0.776
+        >>> by_hand.log_prob([[1, 1], [0, float("nan")]]).round(3)
+        array([-1.332, -0.654])
         """
         _check_precision(dtype)
         program = compile(circuit)
@@ -145,7 +162,31 @@ class Model(Questions):
         return self.params.dtype
 
     def to(self, device: str | torch.device | None = None, dtype: torch.dtype | None = None) -> Model:
-        """A copy of the model on another device or in another precision."""
+        """A copy of the model on another device or in another precision.
+
+        Parameters
+        ----------
+        device : str or torch.device, optional
+            "auto", "cpu", "cuda" or a torch device; None keeps the device.
+        dtype : torch.dtype, optional
+            torch.float32 or torch.float64; None keeps the precision.
+
+        Returns
+        -------
+        Model
+            With the same circuit and schema.
+
+        Raises
+        ------
+        OptionError
+            If torch does not find the device, or `dtype` is another type.
+
+        Examples
+        --------
+        >>> import torch
+        >>> model.to(dtype=torch.float64).dtype
+        torch.float64
+        """
         place = None if device is None else as_device(device)
         if dtype is not None:
             _check_precision(dtype)
@@ -166,11 +207,56 @@ class Model(Questions):
         return by_node(self.program, self.params)
 
     def weights(self, node: Sum | str) -> Array:  # (units, child units)
-        """The weights of a sum, named by the node itself or by its name."""
+        """The weights of a sum.
+
+        Parameters
+        ----------
+        node : Sum or str
+            The node itself or its name.
+
+        Returns
+        -------
+        array
+            (units, child units), float64.
+
+        Raises
+        ------
+        ParameterError
+            If the circuit has no such sum, or several of this name.
+
+        Examples
+        --------
+        >>> model.weights("root").round(2)
+        array([[0.21, 0.49, 0.15, 0.15]])
+        """
         return self._parameters(node, Sum)
 
     def input_parameters(self, node: Input | str) -> Array:  # (units, parameters of the family)
-        """The parameters of an input, named by the node itself or by its name."""
+        """The parameters of an input.
+
+        Parameters
+        ----------
+        node : Input or str
+            The node itself or its name.
+
+        Returns
+        -------
+        array
+            (units, parameters of the family), float64.
+
+        Raises
+        ------
+        ParameterError
+            If the circuit has no such input, or several of this name.
+
+        Examples
+        --------
+        >>> node = model.circuit.inputs[0]
+        >>> node.family.parameter_names
+        ('mean', 'variance')
+        >>> model.input_parameters(node).shape
+        (4, 2)
+        """
         return self._parameters(node, Input)
 
     def _parameters(self, node: Node | str, kind: type[Sum] | type[Input]) -> Array:
@@ -182,144 +268,33 @@ class Model(Questions):
         array: Array = self._by_node[found[0]].detach().double().cpu().numpy()
         return array
 
-    def align(
-        self,
-        x: Any,
-        *,
-        missing: int | None = None,
-        unseen: Unseen = "impossible",
-        missing_columns: MissingColumns = "error",
-    ) -> Table:
-        """Data as a checked table in the model's schema, without weights and labels (`circurve.data.align`).
-
-        Where inputs of one variable take different values, a value that only some of them take is not impossible, and
-        the others cannot score it: it is then an error.
-        """
-        table = as_table(x, missing=missing).bare()
-        if unseen == "impossible" and self._mixed:
-            unseen = "error"
-        return align(table, self.schema, unseen=unseen, missing_columns=missing_columns)
-
-    @cached_property
-    def _mixed(self) -> bool:
-        """Whether a variable has inputs of families that take different values."""
-        families = self.circuit.families
-        return any(takes_others(node.family, families[node.variable]) for node in self.circuit.inputs)
-
-    def log_prob(  # noqa: PLR0913 - each parameter is an option
-        self,
-        x: Any,
-        *,
-        missing: int | None = None,
-        unseen: Unseen = "impossible",
-        missing_columns: MissingColumns = "error",
-        memory_budget: int | None = None,
-        backend: BackendName = "auto",
-        out: Any = None,
-    ) -> Any:
-        """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
-
-        Data frames, and columns by name, are ordered by name if the model has names; arrays are read by
-        position. NaN marks a missing value, and so does the integer `missing`; they are summed (or integrated) out
-        exactly. A row of probability zero gives -inf. The result is a torch tensor for a torch tensor, else a numpy
-        array. Where a tensor `x` or the parameters require a gradient, the result does, too: the reference backend
-        computes it.
-
-        unseen: a value that was not seen in training makes a row impossible (-inf, with one warning), or counts as
-        "missing", or is an "error". missing_columns: a column that x lacks is an "error", or all "missing". backend:
-        "auto" takes the fastest, "reference", "tree" and "fused" exactly that one.
-
-        A stream (`open_stream`; a `numpy.memmap`, a Parquet or Arrow file or folder) is read piece by piece. `out` is
-        an array for the result, such as a `numpy.memmap`; it is filled and returned. `memory_budget` in bytes covers
-        data, result and buffers.
-        """
-        memory_budget = self._memory_budget if memory_budget is None else memory_budget
-        if is_streamed(x) or out is not None:
-            options: Any = {"unseen": unseen, "missing_columns": missing_columns, "backend": backend}
-            options["memory_budget"] = memory_budget
-            rows = None if memory_budget is None else max(1, memory_budget // (4 * self._row_bytes))
-            return answer_in_pieces(x, missing, lambda part: self.log_prob(part, **options), out, rows)
-        if wants_gradient(x, self.params):
-            return self._differentiable(x, missing, memory_budget, backend)
-        short = backend == "auto" and memory_budget is None
-        if memory_budget is not None:
-            parts = {"data and result": len(as_table(x)) * self._row_bytes}
-            cure = "pass open_stream(x), which reads some rows at a time"
-            memory_budget = Need("log_prob", parts, cure).left(memory_budget)
-        plain = missing is None and self.schema.numbers_only and isinstance(x, np.ndarray | Tensor)
-        few = self._few_rows(x) if short and plain else None
-        if few is None:
-            table = self.align(x, missing=missing, unseen=unseen, missing_columns=missing_columns)
-            extra = log_unseen(table)
-            few = self._few_rows(table) if short and extra is None else None
-        if few is not None:
-            return torch.from_numpy(few).to(x.device, self.dtype) if isinstance(x, Tensor) else few
-        computing = self.backend if backend == "auto" else choose_backend(self.program, self.params, backend)
-        values = score_rows(computing, self.params, table.to(self.device), memory_budget)[0].T  # (N, outputs)
-        return finish_scores(values, extra, x)
-
-    @property
-    def _row_bytes(self) -> int:
-        """The memory of a row and its result, at most."""
-        return 8 * (len(self.schema) + self.circuit.outputs)
-
-    def _few_rows(self, x: Any) -> Array | None:
-        """log_prob of a few rows in an array, tensor or checked table; None if they are many or out of the ordinary.
-
-        What it refuses goes the longer way through `as_table`, `check` and a backend.
-        """
-        if not isinstance(x, np.ndarray | Tensor | Table) or len(x.shape) != 2 or len(x) > self._small.max_samples:
-            return None
-        columns = self._quick_check(x)
-        values = None if columns is None else self._small.log_prob(*columns)  # (outputs, N)
-        return None if values is None else values[0] if self.circuit.outputs == 1 else values.T
-
-    @cached_property
-    def _small(self) -> SmallBatches:
-        return SmallBatches(self.program, self.params)
-
-    @cached_property
-    def _quick_check(self) -> QuickCheck:
-        return QuickCheck(self.circuit.families)
-
-    def _differentiable(self, x: Any, missing: int | None, memory_budget: int | None, backend: BackendName) -> Tensor:
-        """log_prob in the autograd graph of `x` and the parameters; what would lose a gradient is refused."""
-        if not isinstance(x, Tensor):
-            raise OptionError(
-                "the parameters require a gradient, which a numpy result would lose: pass x as a torch tensor, "
-                "or call log_prob within torch.no_grad()"
-            )
-        if backend not in ("auto", "reference"):
-            raise OptionError(
-                f"backend={backend!r} gives no gradients: use backend='reference', "
-                "or call log_prob within torch.no_grad()"
-            )
-        if memory_budget is not None:
-            raise OptionError(
-                "memory_budget has no effect when gradients are computed: pass fewer rows at a time instead"
-            )
-        refuse_discrete(x, self.circuit.families)
-        values = differentiable_log_prob(self.reference, self.params, x, self.circuit.families, missing).T
-        return (values[:, 0] if self.circuit.outputs == 1 else values).to(x.device)
-
-    @cached_property
-    def reference(self) -> Reference:
-        """The backend in plain torch, which gives flows and gradients."""
-        return self._target.reference if self.circuit.outputs == 1 else Reference.of(self.program, self.params)
-
-    @cached_property
-    def backend(self) -> Backend:
-        """What computes this model on its device: chosen once, and gone with the model."""
-        return choose_backend(self.program, self.params, fixed=True)
-
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what can be made again."""
         return {name: value for name, value in self.__dict__.items() if name not in NOT_PICKLED}
 
     def save(self, path: str | PathLike[str], extra: Mapping[str, str] | None = None) -> None:
-        """Write structure and parameters to one safetensors file, all or nothing.
+        """Write structure and parameters to one safetensors file, all or nothing; `load` reads it.
 
-        extra: text to save with the model, such as how it was trained; `persistence.read_metadata` returns it.
+        Parameters
+        ----------
+        path : str or path
+            The file; one that is there is replaced.
+        extra : mapping, optional
+            Text to save with the model, such as how it was trained; `persistence.read_metadata` returns it.
+
+        Raises
+        ------
+        FileAccessError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = os.path.join(folder.name, "weather.safetensors")
+        >>> model.save(path)
+        >>> cc.load(path).schema == model.schema
+        True
         """
         write_model(path, self.circuit, self._by_node, extra, self.schema)
 

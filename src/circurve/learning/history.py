@@ -166,9 +166,24 @@ class FleetResult(Sequence[FitResult]):
         return len(self.results)
 
     def best(self, by: str = "valid_ll") -> FitResult:
-        """The result with the highest validation (or `by="train_ll"`, `"test_ll"`) log-likelihood.
+        """The result with the highest log-likelihood; runs that failed do not count.
 
-        Runs that failed do not count; TrainingError if all of them did.
+        Parameters
+        ----------
+        by : {"valid_ll", "train_ll", "test_ll"}, default "valid_ll"
+            Which rows decide.
+
+        Returns
+        -------
+        FitResult
+            That of the best run.
+
+        Raises
+        ------
+        OptionError
+            If the fleet was trained without these rows.
+        TrainingError
+            If all runs failed.
         """
         if by not in ("train_ll", "valid_ll", "test_ll"):
             raise OptionError(f"by must be 'train_ll', 'valid_ll' or 'test_ll', not {by!r}")
@@ -183,14 +198,33 @@ class FleetResult(Sequence[FitResult]):
     ) -> Ensemble:
         """The mixture of the runs as one model (`.model`), with a report of what each member adds.
 
-        valid: Rows that no run was trained on, as `fit_fleet` takes them. The validation rows of the runs can be used;
-        the training rows are refused.
-        weights: "em" gives the largest likelihood of these rows (a convex problem); "stacked" the same shrunk towards
-        equal weights by as much as 5-fold cross-validation of these rows prefers, for when they are few; "uniform"
-        gives all members the same weight, and needs no rows.
-        size: The largest number of members, chosen one after the other by the likelihood of these rows.
         A member whose weight is below 0.001 is dropped, and the others are weighted again. Failed runs are left out.
-        missing: a number that marks missing values in `valid`.
+
+        Parameters
+        ----------
+        valid : array, data frame or Table, optional
+            Rows that no run was trained on, as `fit_fleet` takes them. The validation rows of the runs can be used; the
+            training rows are refused.
+        weights : {"em", "stacked", "uniform"}, default "em"
+            "em" gives the largest likelihood of these rows (a convex problem); "stacked" the same shrunk towards equal
+            weights by as much as 5-fold cross-validation of these rows prefers, for when they are few; "uniform" gives
+            all members the same weight, and needs no rows.
+        size : int, optional
+            The largest number of members, chosen one after the other by the likelihood of these rows.
+        missing : int, optional
+            A number that marks missing values in `valid`.
+
+        Returns
+        -------
+        Ensemble
+            The model, and its members with their weights.
+
+        Raises
+        ------
+        OptionError
+            If `valid` is needed and not given, or holds the training rows.
+        TrainingError
+            If all runs failed.
         """
         self.check_any_left()
         whole = [(number, result) for number, result in enumerate(self.results) if not result.failed]
