@@ -39,19 +39,6 @@ def measurable(case: Case, weighted: bool = False) -> Case:
     return kept
 
 
-def without_large_ratios(case: Case) -> Case:
-    """The rows in which no child is more than a million times as probable as its sum, through a weight of zero.
-
-    Beyond that `hessian` loses digits, as its documentation says, and `hessian_diagonal` does not.
-    """
-    truth, ratios = Truth.of(case), torch.zeros(len(case.x), dtype=torch.float64)
-    for node in case.circuit.sums:
-        ratios = torch.maximum(ratios, truth.ratio(node).flatten(0, 1).amax(0))
-    kept = with_rows(case, np.flatnonzero((ratios <= 1e6).numpy()))
-    assume(len(kept.x) > 0)
-    return kept
-
-
 # --- the Hessian ---
 
 

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from circurve.budget import Need
 from circurve.curvature.measure import report_impossible, samples_of
+from circurve.curvature.relative import RelativeValues
 from circurve.data import RowSource
 from circurve.data.need import check_data
-from circurve.engine import Batch, Params, Reference
+from circurve.engine import Batch, Reference
 from circurve.engine.memory import CPU_CHUNK
 from circurve.errors import OptionError
 from circurve.model import Model
@@ -72,9 +73,7 @@ def hessian(
 ) -> Hessian:
     """The whole Hessian of the mean of -log p over rows, by automatic differentiation in float64: small circuits only.
 
-    A unit of probability zero in a possible row is a constant there, as it is in the trace. If a node has hardly any
-    flow, but would have much through an edge of weight zero or far below 1e-12, large terms cancel: entries for pairs
-    of weights of this node lose digits, in extreme cases all of them. `hessian_diagonal` is exact there.
+    A unit of probability zero in a possible row is a constant there, as it is in the trace.
 
     Parameters
     ----------
@@ -294,15 +293,12 @@ class _Loss:
         """E, the weights that exist."""
         return int(self.kept.sum())
 
-    def of_batch(self, vector: Tensor, batch: Batch) -> Tensor:
-        """What a batch adds to the mean."""
+    def of_batch(self, vector: Tensor, relative: RelativeValues) -> Tensor:
+        """What a batch adds to the mean, less what it adds at the model's own weights."""
         shapes = [layer.shape for layer in self.model.program.sums]
         parts = torch.split(vector, [int(np.prod(shape)) for shape in shapes])
-        blocks = [part.view(1, *shape) for part, shape in zip(parts, shapes, strict=True)]
-        params = Params(tuple(blocks), self.model.params.inputs)
-        outputs = self.reference.upward(params, batch).outputs[0]  # (outputs, N)
-        log_value = outputs[0] if batch.labels is None else outputs.gather(0, batch.labels)[0]
-        return -log_value.sum() / len(self.possible)
+        blocks = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+        return -relative(blocks).log().sum() / len(self.possible)
 
     def add_products(self, vectors: Callable[[slice], Tensor], total: Tensor) -> None:  # (m, E), (M, E)
         """total += each of M vectors times the Hessian: reverse over reverse, some vectors and rows at a time.
@@ -312,7 +308,8 @@ class _Loss:
         samples = self._samples_at_once()
         for part in torch.split(self.possible, samples) if self.edges else ():
             batch = Batch.pick(self.samples, part[None], self.model.dtype)
-            transposed = torch.func.vjp(torch.func.grad(partial(self.of_batch, batch=batch)), self.weights)[1]
+            relative = RelativeValues(self.reference, self.model.params, batch)
+            transposed = torch.func.vjp(torch.func.grad(partial(self.of_batch, relative=relative)), self.weights)[1]
             step = self._vectors_at_once(len(part))
             for start in range(0, len(total), step):
                 some = slice(start, min(start + step, len(total)))

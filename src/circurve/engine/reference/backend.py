@@ -142,8 +142,11 @@ class Reference:
             else:
                 found.append(sum_values(weights, children, mask, places))
             values.put(step.block, found[-1].log_value)
-        outputs = torch.stack([values.blocks[block][:, row] for block, row in self._outputs], dim=1)
-        return UpwardPass(outputs, values, tuple(found))
+        return UpwardPass(self.outputs(values), values, tuple(found))
+
+    def outputs(self, values: Rows) -> Tensor:  # (R, outputs, N)
+        """The rows of the outputs."""
+        return torch.stack([values.blocks[block][:, row] for block, row in self._outputs], dim=1)
 
     def input_values(
         self, number: int, params: Params, batch: Batch, place: Tensor | None = None

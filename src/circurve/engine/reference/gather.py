@@ -1,4 +1,4 @@
-"""Wirings bound to a number of runs: for each target row the sum of its source rows, gathered from blocks of rows.
+"""Wirings bound to a number of runs: for each target row the sum of its source rows (or product), from blocks of rows.
 
 Blocks in one matrix need one `index_select` for each column of a wiring; separate blocks need one for each piece.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from circurve.engine.program import Column, Index, Space, Wiring
+from circurve.engine.program import Column, Index, Space, Tail, Wiring
 from circurve.engine.reference.workspace import Memory, Rows
 
 __all__ = ["Gather"]
@@ -27,6 +27,19 @@ class _Column:
     pieces: list[tuple[int, Tensor]]
     """The source rows as consecutive pieces, each inside one block: the block, and (R x n,) rows of it. Made at
     once: a tensor that is made within a torch.func transform must not be kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Tail:
+    """The last column, where its targets occur more than once: each of them, and how often."""
+
+    targets: Tensor  # (T,)
+    sizes: Index  # (T,)
+
+    @classmethod
+    def of(cls, tail: Tail, device: torch.device) -> _Tail:
+        sizes = np.diff(tail.offsets, append=len(tail.sources))
+        return cls(torch.from_numpy(tail.targets).to(device), sizes)
 
 
 def _pieces(blocks: Index, inside: Index, device: torch.device) -> list[tuple[int, Tensor]]:  # (n,), (R, n)
@@ -46,9 +59,9 @@ class Gather:
         """The block that is exactly the targets."""
 
         columns = list(wiring.columns)
-        if wiring.tail is not None:
-            sizes = np.diff(wiring.tail.offsets, append=len(wiring.tail.sources))
-            columns.append(Column(wiring.tail.sources, np.repeat(wiring.tail.targets, sizes)))
+        self._tail = None if wiring.tail is None else _Tail.of(wiring.tail, device)
+        if wiring.tail is not None and self._tail is not None:
+            columns.append(Column(wiring.tail.sources, np.repeat(wiring.tail.targets, self._tail.sizes)))
         self._columns = [self._bind(column, space, device) for column in columns]
         self._end = self.runs * int(max((space.starts + space.sizes)[column.blocks].max() for column in self._columns))
         """The end in the matrix of the last block that is read."""
@@ -79,6 +92,21 @@ class Gather:
             joined = _added(joined, column.targets, self._joined(column, rows))
         return joined
 
+    def product(self, rows: Rows) -> Tensor:  # (R, targets, N)
+        """The product of each target's rows instead of their sum, for rows in separate blocks.
+
+        Two factors are multiplied at a time: second derivatives of `torch.prod` contain divisions and differences.
+        """
+        if self.whole is not None:
+            return rows.blocks[self.whole]
+        factors = [(column.targets, self._joined(column, rows)) for column in self._columns]
+        if self._tail is not None:
+            factors[-1] = (self._tail.targets, _segment_products(factors[-1][1], self._tail.sizes))
+        total = factors[0][1]
+        for targets, more in factors[1:]:
+            total = _multiplied(total, targets, more)
+        return total
+
     def _from_matrix(self, source: Tensor, memory: Memory, total: Tensor) -> Tensor:
         """The sums, written to `total`. `source`: only rows before `total`, since torch forbids an overlap."""
         samples = source.shape[-1]
@@ -107,3 +135,26 @@ def _added(total: Tensor, targets: int | Tensor | None, more: Tensor) -> Tensor:
         total[:, :targets] += more
         return total
     return total.index_add_(1, targets, more)
+
+
+def _multiplied(total: Tensor, targets: int | Tensor | None, more: Tensor) -> Tensor:
+    """`total` with the targets multiplied by `more`; no target twice."""
+    if targets is None:
+        return total * more
+    if isinstance(targets, int):
+        return torch.cat([total[:, :targets] * more, total[:, targets:]], dim=1)
+    return total.index_copy(1, targets, total.index_select(1, targets) * more)
+
+
+def _segment_products(rows: Tensor, sizes: Index) -> Tensor:  # (R, sum of sizes, N) -> (R, segments, N)
+    """The product of the rows of each segment, by halving: the first times the second, the third times the fourth."""
+    while sizes.max() > 1:
+        rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # of each row in its segment
+        left = np.flatnonzero(rank % 2 == 0)
+        alone = (rank + 1 == np.repeat(sizes, sizes))[left]
+        right = np.where(alone, len(rank), left + 1)  # a row of ones if there is no other
+        ones = torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1)
+        first, second = (torch.from_numpy(index).to(rows.device) for index in (left, right))
+        rows = rows.index_select(1, first) * ones.index_select(1, second)
+        sizes = (sizes + 1) // 2
+    return rows
