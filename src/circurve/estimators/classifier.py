@@ -98,7 +98,7 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         MemoryLimitError
             If `memory_budget` is too small.
         TrainingError
-            If parameters, statistics or likelihoods become infinite or NaN.
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
         """
         recipe, seed = self._recipe(), self._seed()
         table, y = self._rows_and_classes(X, y, sample_weight, reset=True)

@@ -131,7 +131,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         MemoryLimitError
             If `memory_budget` is too small.
         TrainingError
-            If parameters, statistics or likelihoods become infinite or NaN.
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
         """
         recipe = self._recipe()
         table, _ = self._training_rows(X, sample_weight, reset=True)

@@ -153,7 +153,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         MemoryLimitError
             If `memory_budget` is too small.
         TrainingError
-            If parameters, statistics or likelihoods become infinite or NaN.
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
         """
         check_choice("strategy", self.strategy, IMPUTATIONS)
         recipe, seed = self._recipe(), self._seed()
