@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import cached_property
 from importlib import import_module
 from inspect import getdoc, isclass, isfunction, ismodule
 from pathlib import Path
@@ -12,6 +13,8 @@ from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import validate
 
 import circurve as cc
+from circurve.learning.history import FitResult, FleetResult
+from circurve.report.build import Report
 from printed import difference
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -43,7 +46,55 @@ def methods_of(found):
     return kept
 
 
+def own_methods(found):
+    """Those of `methods_of` that a class does not share with `Model`."""
+    return {name: method for name, method in methods_of(found).items() if methods_of(cc.Model).get(name) is not method}
+
+
+def properties_of(found):
+    """The public properties of a class that this package defines, by name."""
+    bases = [base for base in reversed(found.__mro__) if base.__module__.startswith("circurve")]
+    members = {name: member for base in bases for name, member in vars(base).items() if name[0] != "_"}
+    return {name: member for name, member in members.items() if isinstance(member, property | cached_property)}
+
+
 METHODS = sorted(methods_of(cc.Model))
+
+CLASSES = {
+    found.__name__: found
+    for found in (
+        cc.Circuit,
+        cc.Curvature,
+        FitResult,
+        FleetResult,
+        cc.Ensemble,
+        cc.Models,
+        cc.Schema,
+        cc.Column,
+        cc.Table,
+        cc.Stream,
+        cc.CircuitModule,
+        cc.Run,
+        Report,
+        cc.DensityEstimator,
+        cc.CircuitClassifier,
+        cc.CircuitImputer,
+        cc.OutlierDetector,
+    )
+}
+"""The classes besides `Model` whose methods are documented one by one; an example is not required of each."""
+
+ONE_LINE = {
+    "Curvature": {"by", "save", "to_bytes", "with_local"},
+    "Schema": {"of"},
+    "Column": {"from_json"},
+    "Table": {"span", "take"},
+}
+"""Methods without sections: their files have no lines left for them."""
+
+OTHER_METHODS = [
+    (owner, name) for owner in CLASSES for name in sorted(own_methods(CLASSES[owner]).keys() - ONE_LINE.get(owner, ()))
+]
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +131,35 @@ def test_the_examples_of_a_docstring_run(examples, name):
 def test_the_docstring_of_a_method_of_a_model_follows_numpydoc(name):
     wrong = validate(get_doc_object(methods_of(cc.Model)[name]))["errors"]
     assert [error for error in wrong if error[0] in CHECKS] == []
+
+
+@pytest.mark.parametrize(("owner", "name"), OTHER_METHODS)
+def test_the_docstring_of_a_method_of_another_class_follows_numpydoc(owner, name):
+    wrong = validate(get_doc_object(own_methods(CLASSES[owner])[name]))["errors"]
+    assert [error for error in wrong if error[0] in CHECKS - {"EX01"}] == []
+
+
+@pytest.mark.parametrize("owner", ONE_LINE)
+def test_only_methods_without_sections_are_listed_as_such(owner):
+    found = own_methods(CLASSES[owner])
+    assert [name for name in ONE_LINE[owner] if not getdoc(found[name]) or "\n---" in getdoc(found[name])] == []
+
+
+@pytest.mark.parametrize("owner", CLASSES)
+def test_every_property_has_a_docstring(owner):
+    found = properties_of(CLASSES[owner])
+    assert [name for name, member in found.items() if not (member.__doc__ or "").strip()] == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the examples show the numbers of a CPU")
+@pytest.mark.parametrize("owner", CLASSES)
+def test_the_examples_of_methods_of_another_class_run_after_those_of_the_class(examples, owner):
+    docstrings = [getdoc(CLASSES[owner]), *(getdoc(found) for found in own_methods(CLASSES[owner]).values())]
+    results = examples.run_page("\n\n".join(text.partition("\nExamples\n--------\n")[2] for text in docstrings) + "\n")
+    assert results or all(">>>" not in text for text in docstrings)
+    for example, output in results:
+        wrong = difference(output, example.want)
+        assert wrong is None, f">>> {example.source}{wrong}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the examples show the numbers of a CPU")

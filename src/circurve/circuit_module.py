@@ -148,12 +148,35 @@ class CircuitModule(nn.Module):
         return self._empty[number].to(like.device, like.dtype).unsqueeze(0)
 
     def forward(self, x: Tensor, discrete: Any = None) -> Tensor:
-        """Log-probability of each row: (N,), or (N, outputs) for a circuit with several outputs.
+        """Log-probability of each row.
 
-        x: (N, V), NaN where a value is missing. If it comes from a network, gradients flow to its continuous columns.
-        discrete: the discrete columns (N, discrete columns), where `x` holds the continuous ones alone, both in the
-        circuit's order. Half precision and autocast have no effect: the circuit computes in the precision of its
-        parameters.
+        Half precision and autocast have no effect: the circuit computes in the precision of its parameters.
+
+        Parameters
+        ----------
+        x : Tensor
+            (N, V), NaN where a value is missing. If it comes from a network, gradients flow to its continuous columns.
+        discrete : array or Tensor, optional
+            The discrete columns (N, discrete columns), where `x` holds the continuous ones alone, both in the circuit's
+            order.
+
+        Returns
+        -------
+        Tensor
+            (N,), or (N, outputs) for a circuit with several outputs.
+
+        Raises
+        ------
+        DataError
+            If `x` is not a tensor, the shapes do not fit, or a discrete column requires a gradient.
+        OptionError
+            If the parameters were converted to another type than float32 or float64.
+
+        Examples
+        --------
+        >>> import torch
+        >>> layer(torch.tensor([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]])).shape
+        torch.Size([2])
         """
         if not isinstance(x, Tensor):
             raise DataError(f"the module takes a torch tensor, not {type(x).__name__}: use torch.as_tensor(x)")
@@ -194,7 +217,18 @@ class CircuitModule(nn.Module):
         return made
 
     def to_model(self) -> Model:
-        """An ordinary model with the current parameters, which it does not share with the module."""
+        """An ordinary model with the current parameters.
+
+        Returns
+        -------
+        Model
+            It does not share its parameters with the module.
+
+        Examples
+        --------
+        >>> layer.to_model()
+        <Model: <Circuit: 3 variables, 5 nodes, 1 outputs>, torch.float32, cpu>
+        """
         with torch.no_grad():
             return Model(self.circuit, self.params.clone(), self.program)
 

@@ -97,7 +97,43 @@ class Models(Questions, Sequence[Model]):
         memory_budget: int | None = None,
         backend: BackendName = "auto",
     ) -> Any:
-        """Log-probability of each row under each model: (R, N), or (R, N, outputs). Options as in `Model.log_prob`."""
+        """Log-probability of each row under each model, with missing values summed (or integrated) out exactly.
+
+        Parameters
+        ----------
+        x : array, tensor, data frame, mapping or Table
+            The rows, as in `Model.log_prob`.
+        missing : int, optional
+            A number that marks missing values, in addition to NaN.
+        unseen : {"impossible", "missing", "error"}, default "impossible"
+            As in `Model.log_prob`.
+        missing_columns : {"error", "missing"}, default "error"
+            A column that x lacks is an error, or all its values are missing.
+        memory_budget : int, optional
+            Memory limit for data, result and buffers, in bytes.
+        backend : {"auto", "reference", "tree", "fused"}, default "auto"
+            What computes; "auto" takes the fastest.
+
+        Returns
+        -------
+        array or Tensor
+            (R, N), or (R, N, outputs) for a circuit with several outputs. A torch tensor for a torch tensor, else a
+            numpy array.
+
+        Raises
+        ------
+        DataError
+            If a column is unknown or absent, or a value is refused.
+        OptionError
+            If an option is wrong, or if x or the parameters require a gradient.
+        MemoryLimitError
+            If `memory_budget` is too small for the data and the result.
+
+        Examples
+        --------
+        >>> fleet.models[:2].log_prob(data.test[:5]).shape
+        (2, 5)
+        """
         if wants_gradient(x, self.params):
             raise OptionError("Models gives no gradients: call log_prob of each Model, or use torch.no_grad()")
         memory_budget = self._memory_budget if memory_budget is None else memory_budget

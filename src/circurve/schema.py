@@ -58,8 +58,9 @@ class Column:
     reason : str, default ""
         Why the family was chosen.
     unseen_share : float, default 0
-        The probability kept for values that were not seen in training; each seen value s then has probability
-        (1 - share) p(s).
+        The probability kept for a value that was not seen in training: each seen value s then has probability
+        (1 - share) p(s). All units of the circuit have the same share, so it is a factor of a row's probability:
+        1 - share for each observed value of the column, share for an unseen one.
 
     Examples
     --------
@@ -75,12 +76,7 @@ class Column:
     categories: tuple[Value, ...] | None = None
     origin: str | None = None
     reason: str = field(default="", compare=False)
-    """Why the family was chosen."""
-
     unseen_share: float = 0.0
-    """The probability kept for a value that was not seen in training: each seen value s then has probability
-    (1 - share) p(s). The probabilities of all values still sum to one. All units of the circuit have the same share, so
-    it is a factor of a row's probability: 1 - share for each observed value of the column, share for an unseen one."""
 
     def __post_init__(self) -> None:
         what = f"column {self.name!r}"
@@ -117,7 +113,13 @@ class Column:
         return Coding(self.kind, self.categories, self.origin)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are not at their defaults, for `from_json`."""
+        """The column as JSON values; OptionError if its family has a field that JSON cannot hold.
+
+        Returns
+        -------
+        dict
+            The fields that are not at their defaults, for `from_json`.
+        """
         optional = {
             "categories": None if self.categories is None else list(self.categories),
             "origin": self.origin,
@@ -256,7 +258,23 @@ class Schema:
         return len(self.columns)
 
     def position(self, name_or_number: str | int) -> int:
-        """The place of a column, by its name or its index (from 0); DataError suggests the nearest name."""
+        """The place of a column.
+
+        Parameters
+        ----------
+        name_or_number : str or int
+            Its name, or its index from 0.
+
+        Returns
+        -------
+        int
+            Its index from 0.
+
+        Raises
+        ------
+        DataError
+            If there is no such column; the message suggests the nearest name.
+        """
         names = self.names
         if isinstance(name_or_number, str):
             if names is None:
@@ -274,13 +292,40 @@ class Schema:
         return number
 
     def to_json(self) -> dict[str, Any]:
-        """The schema as JSON values, for model files and `from_json`."""
+        """The schema as JSON values.
+
+        Returns
+        -------
+        dict
+            What model files hold and `from_json` reads.
+
+        Raises
+        ------
+        OptionError
+            If a family has a field that JSON cannot hold.
+        """
         document: dict[str, Any] = {"columns": [column.to_json() for column in self.columns]}
         return {**document, "ignored": list(self.ignored)} if self.ignored else document
 
     @classmethod
     def from_json(cls, document: object) -> Schema:
-        """The schema that `to_json` wrote; FileFormatError for anything else."""
+        """The schema that `to_json` wrote.
+
+        Parameters
+        ----------
+        document : dict
+            JSON values.
+
+        Returns
+        -------
+        Schema
+            Equal to the one that was written.
+
+        Raises
+        ------
+        FileFormatError
+            If it is not a schema.
+        """
         if not isinstance(document, Mapping) or not isinstance(document.get("columns"), list):
             raise FileFormatError("a schema must be an object with a list of columns")
         ignored = document.get("ignored", [])

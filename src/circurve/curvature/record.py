@@ -51,11 +51,9 @@ QUANTITIES: dict[By, str] = {
 
 @dataclass(frozen=True)
 class NodeRef:
-    """A sum unit: which node of the circuit, and which of its units."""
+    """A sum unit: the position of its node in `circuit.nodes`, the name of the node, and which of its units."""
 
     node: int
-    """The position in `circuit.nodes`."""
-
     name: str
     unit: int
 
@@ -168,10 +166,7 @@ class Curvature:
 
     @property
     def floor_share(self) -> float | None:
-        """The share of the sum of `local` that edges with a weight at the floor make up; None if it is not known.
-
-        Near 1, `local` measures only how rarely some edges are used, not the mixture: use a robust estimate.
-        """
+        """Share of `local` from edges with a weight at the floor: near 1, use a robust estimate. None if not known."""
         if self.floor_local is None:
             return None
         whole, part = self.local.sum(), self.floor_local.sum()
@@ -199,7 +194,23 @@ class Curvature:
         return replace(self, local=self.by(cast("By", estimator)))
 
     def rank_by(self, quantity: By) -> NDArray[np.int64]:
-        """Unit numbers from the largest to the smallest; ties in the order of `nodes`."""
+        """Unit numbers from the largest to the smallest.
+
+        Parameters
+        ----------
+        quantity : {"total", "flow", "local"} or an estimator of local curvature
+            What to compare, as in `by`.
+
+        Returns
+        -------
+        array
+            (M,): places in `nodes`; ties are in the order of `nodes`.
+
+        Raises
+        ------
+        OptionError
+            If there is no such quantity, or a record of an earlier version lacks it.
+        """
         order: NDArray[np.int64] = np.argsort(-self.by(quantity), kind="stable")
         return order
 
@@ -248,7 +259,13 @@ class Curvature:
         return self.nodes == other.nodes and shapes and all(equal)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row for each sum unit, in the order of `nodes`."""
+        """All columns as a pandas data frame; MissingPackageError if pandas is not installed.
+
+        Returns
+        -------
+        DataFrame
+            One row for each sum unit, in the order of `nodes`.
+        """
         with needs("pandas", "to_pandas"):
             import pandas as pd  # noqa: PLC0415 - an optional dependency
 
@@ -345,8 +362,7 @@ def load_curvature(path: str | PathLike[str], *, trust: bool = False, memory_bud
     >>> import os, tempfile
     >>> import circurve as cc
     >>> rows = [[0, 1, 1], [1, 0, 0]] * 5
-    >>> model = cc.fit(cc.mixture(3, components=2), rows, epochs=3).model
-    >>> record = cc.curvature(model, rows)
+    >>> record = cc.curvature(cc.fit(cc.mixture(3, components=2), rows, epochs=3).model, rows)
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = os.path.join(folder.name, "curvature.npz")
     >>> record.save(path)

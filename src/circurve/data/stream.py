@@ -104,13 +104,9 @@ class Stream:
     reader: Reader
     binding: Binding | None = None
     chosen: Tensor | None = None  # (N,) int64, ascending
-    """Some of the rows; None: all of them."""
-
     device: torch.device = CPU
     buffer: int = BUFFER
     missing: int | None = None
-    """The number that marks missing values."""
-
     weights = None
     labels = None
 
@@ -159,26 +155,76 @@ class Stream:
         return np.cumsum([0, *self.reader.sizes], dtype=np.int64)
 
     def bound(self, binding: Binding) -> Stream:
-        """A stream of the same rows that is bound to a schema."""
+        """A stream of the same rows that is bound to a schema.
+
+        Parameters
+        ----------
+        binding : Binding
+            The schema, and what a pass over all rows found.
+
+        Returns
+        -------
+        Stream
+            Its rows come as checked tables.
+        """
         return replace(self, binding=binding)
 
     def to(self, device: str | torch.device) -> Stream:
-        """A stream of the same rows, whose `take` returns tables on this device."""
+        """A stream of the same rows for another device.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            The device of the tables that `take` and `span` return.
+
+        Returns
+        -------
+        Stream
+            No row is read.
+        """
         return replace(self, device=torch.device(device))
 
     def bare(self) -> Stream:
-        """The stream itself, which has neither weights nor labels."""
+        """The stream itself, which has neither weights nor labels.
+
+        Returns
+        -------
+        Stream
+            The same object.
+        """
         return self
 
     def rows(self, index: Any) -> Stream:
-        """A choice of rows: a slice, a list of row numbers or a mask. They keep their order."""
+        """A choice of rows. They keep their order.
+
+        Parameters
+        ----------
+        index : slice, list, array or Tensor
+            A slice, row numbers from 0, or a mask of all rows.
+
+        Returns
+        -------
+        Stream
+            No row is read.
+        """
         numbers = torch.arange(len(self)) if self.chosen is None else self.chosen
         kept = numbers[index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))]
         return replace(self, chosen=kept.sort().values)
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
-        """The rows in random order if the source can read any row; otherwise shuffled block by block, or in their own
-        order."""
+        """Row numbers in the order of an epoch.
+
+        Parameters
+        ----------
+        generator : torch.Generator
+            Where random numbers come from.
+
+        Returns
+        -------
+        Tensor
+            (N,): in random order if the source can read any row; otherwise shuffled block by block, or in their own
+            order.
+        """
         if self.reader.access == "rows":
             return torch.randperm(len(self), generator=generator)
         if self.reader.access == "sequence":
@@ -200,14 +246,46 @@ class Stream:
         return max(1, self.buffer // 2 // max(1, self.row_bytes))
 
     def span(self, start: int, stop: int) -> tuple[Table, slice]:
-        """A table in memory of these consecutive rows."""
+        """A table in memory of consecutive rows.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the one after the last.
+
+        Returns
+        -------
+        tuple of Table and slice
+            The table, and the places of the rows in it.
+
+        Raises
+        ------
+        DataError
+            If the source cannot be read, or a value does not fit the schema.
+        """
         if self.reader.access == "rows" and self.chosen is None:
             return self._checked(self.reader.gather(slice(start, stop))).to(self.device), slice(0, stop - start)
         table, places = self.take(torch.arange(start, stop))
         return (table if self.reader.access == "rows" else table.rows(places)), slice(0, stop - start)
 
     def take(self, index: Tensor) -> tuple[Table, Tensor]:
-        """A table in memory that holds these rows, and their places in it, in the shape of the index."""
+        """A table in memory that holds the rows of these numbers.
+
+        Parameters
+        ----------
+        index : Tensor
+            Row numbers, of any shape. Unless the source can read any row, the stream must be bound to a schema.
+
+        Returns
+        -------
+        tuple of Table and Tensor
+            The table, and the places of the rows in it, in the shape of the index.
+
+        Raises
+        ------
+        DataError
+            If the source cannot be read, or a value does not fit the schema.
+        """
         rows = index.cpu() if self.chosen is None else self.chosen[index.cpu()]
         if self.reader.access == "rows":
             table = self._checked(self.reader.gather(rows.flatten().numpy()))
@@ -239,8 +317,28 @@ class Stream:
         return table
 
     def pieces(self, rows: int | None = None) -> Iterator[Table]:
-        """All rows in order, at most `rows` at a time; checked if the stream is checked, otherwise as they were
-        read."""
+        """All rows in order, some at a time; checked if the stream is checked, otherwise as they were read.
+
+        Parameters
+        ----------
+        rows : int, optional
+            The largest number of rows at a time; None is as many as have about four million values.
+
+        Yields
+        ------
+        Table
+            The next rows.
+
+        Raises
+        ------
+        DataError
+            If the source cannot be read, or a value does not fit the schema.
+
+        Examples
+        --------
+        >>> [len(piece) for piece in cc.open_stream([[0, 1], [1, 1], [0, 0]]).pieces(rows=2)]
+        [2, 1]
+        """
         size = rows or max(1, PIECE // max(1, self.shape[1]))
         if self.chosen is not None or self.reader.access == "rows":
             for start in range(0, len(self), size):

@@ -192,7 +192,18 @@ class Table(ArrayLike):
         return replace(self, **changed)
 
     def rows(self, index: Any) -> Table:
-        """The rows of a slice, of a list of row numbers or of a mask, with all that belongs to them."""
+        """Some rows, with all that belongs to them.
+
+        Parameters
+        ----------
+        index : slice, list, array or Tensor
+            A slice, row numbers from 0, or a mask of all rows.
+
+        Returns
+        -------
+        Table
+            As `table[index]`.
+        """
         chosen = _as_index(index, len(self), self.values.device)
         part = self._each(lambda field: field[chosen])
         if self.places is None:
@@ -205,7 +216,18 @@ class Table(ArrayLike):
         return self.values.numel() if self.observed is None else int(self.observed.sum())
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
-        """The rows in random order, for one epoch."""
+        """Row numbers in random order, for one epoch.
+
+        Parameters
+        ----------
+        generator : torch.Generator
+            Where random numbers come from.
+
+        Returns
+        -------
+        Tensor
+            (N,).
+        """
         return torch.randperm(len(self), generator=generator)
 
     def take(self, index: Tensor) -> tuple[Table, Tensor]:
@@ -217,7 +239,20 @@ class Table(ArrayLike):
         return self, slice(start, stop)
 
     def pick(self, order: Sequence[int | None], names: Names) -> Table:
-        """Some columns in another order, unchecked, with these names; None is a column of missing values."""
+        """Some columns in another order, unchecked.
+
+        Parameters
+        ----------
+        order : sequence of int or None
+            Column numbers from 0; None is a column of missing values.
+        names : tuple of str or None
+            What the columns are called then.
+
+        Returns
+        -------
+        Table
+            It has no schema.
+        """
         source, absent = [number or 0 for number in order], [number is None for number in order]
         values, observed = self.values[:, source], self.observed
         if any(absent):
@@ -229,16 +264,44 @@ class Table(ArrayLike):
         return replace(self, values=values, observed=observed, columns=names, codings=codings, schema=None)
 
     def cell(self, row: int, column: int) -> str:
-        """How messages name a cell: `column 2 ('age'), line 9`."""
+        """How messages name a cell.
+
+        Parameters
+        ----------
+        row, column : int
+            Both from 0.
+
+        Returns
+        -------
+        str
+            Such as `column 2 ('age'), line 9`, which count from 1.
+        """
         place = f"row {row + 1}" if self.places is None else self.places.at(row)
         return f"{column_label(self.columns, column)}, {place}"
 
     def bare(self) -> Table:
-        """A table of the same rows without weights and labels."""
+        """A table of the same rows without weights and labels.
+
+        Returns
+        -------
+        Table
+            It shares its values with this one.
+        """
         return replace(self, weights=None, labels=None)
 
     def to(self, device: str | torch.device) -> Table:
-        """A copy of the table on another device."""
+        """The table on a device.
+
+        Parameters
+        ----------
+        device : str or torch.device
+            Where its tensors are to be.
+
+        Returns
+        -------
+        Table
+            It shares the tensors that are there already.
+        """
         return self._each(lambda field: field.to(device))
 
     def __add__(self, other: Any) -> Any:

@@ -73,7 +73,33 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> CircuitClassifier:  # noqa: N803
-        """Learn a circuit for each class from X (N, V), NaN for missing, and the classes y (N,)."""
+        """Learn a circuit for each class.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : array
+            (N,): the class of each row.
+        sample_weight : array, optional
+            (N,): how much each row counts.
+
+        Returns
+        -------
+        CircuitClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        OptionError
+            If a parameter of the estimator is wrong.
+        DataError
+            If a value does not fit its column, or a weight is negative.
+        MemoryLimitError
+            If `memory_budget` is too small.
+        TrainingError
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
+        """
         recipe, seed = self._recipe(), self._seed()
         table, y = self._rows_and_classes(X, y, sample_weight, reset=True)
         self.classes_ = np.unique(y)
@@ -99,8 +125,31 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
     ) -> CircuitClassifier:
         """One EM step on these rows, the next ones of a stream, for each class that occurs in them.
 
-        The first call needs `classes`, all that will ever occur; it fixes the families, and one structure for all
-        classes. A class without rows so far has probability zero.
+        The first call fixes the families, and one structure for all classes. A class without rows so far has
+        probability zero.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : array
+            (N,): the class of each row.
+        classes : array, optional
+            All classes that will ever occur; the first call needs them.
+        sample_weight : array, optional
+            (N,): how much each row counts.
+
+        Returns
+        -------
+        CircuitClassifier
+            The estimator itself.
+
+        Raises
+        ------
+        DataError
+            If `y` has a class that is not in `classes`, and as in `fit`.
+        OptionError, MemoryLimitError, TrainingError
+            As in `fit`; also an OptionError if several numbers of units are to choose from.
         """
         recipe, seed, first = self._recipe(), self._seed(), not hasattr(self, "models_")
         table, y = self._rows_and_classes(X, y, sample_weight, reset=first)
@@ -145,7 +194,25 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         return np.stack(columns, axis=1)
 
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
-        """log p(class | x), (N, classes); the classes' shares for a row that no class can explain."""
+        """log p(class | x), given the observed values of each row.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N, classes); the classes' shares for a row that no class can explain.
+
+        Raises
+        ------
+        DataError
+            If a value does not fit its column; with unseen="error" also if it was not seen in training.
+        MemoryLimitError
+            If `memory_budget` is too small.
+        """
         joint = self._log_joint(X)
         impossible = np.isneginf(joint).all(axis=1)
         with np.errstate(divide="ignore"):
@@ -154,16 +221,69 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         return log_proba
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """p(class | x), (N, classes), given the observed values of each row."""
+        """p(class | x), given the observed values of each row.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N, classes), with rows that sum to one.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `predict_log_proba`.
+
+        Examples
+        --------
+        >>> classifier.predict_proba([[nan, nan, 1.4, nan]]).round(2)
+        array([[1., 0., 0.]])
+        """
         return np.exp(self.predict_log_proba(X))
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
-        """For two classes the log-odds of the second, (N,); for more, log p(class | x), (N, classes)."""
+        """A score of each class for each row: the larger, the more probable.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            For two classes the log-odds of the second, (N,); for more, log p(class | x), (N, classes).
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `predict_log_proba`.
+        """
         log_proba = self.predict_log_proba(X)
         return log_proba[:, 1] - log_proba[:, 0] if len(self.classes_) == 2 else log_proba
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The most probable class of each row, (N,)."""
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N,): classes.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `predict_log_proba`.
+        """
         most = self.predict_log_proba(X).argmax(axis=1)
         labels: NDArray[Any] = self.classes_[most]
         return labels

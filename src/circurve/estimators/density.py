@@ -106,7 +106,33 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
-        """Learn structure and parameters from X (N, V), NaN for missing; y is ignored."""
+        """Learn structure and parameters.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : None
+            Ignored.
+        sample_weight : array, optional
+            (N,): how much each row counts.
+
+        Returns
+        -------
+        DensityEstimator
+            The estimator itself.
+
+        Raises
+        ------
+        OptionError
+            If a parameter of the estimator is wrong.
+        DataError
+            If a value does not fit its column, or a weight is negative.
+        MemoryLimitError
+            If `memory_budget` is too small.
+        TrainingError
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
+        """
         recipe = self._recipe()
         table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, table, self.schema_, self._seed())
@@ -115,7 +141,35 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DensityEstimator:  # noqa: N803
-        """One EM step on these rows, the next ones of a stream; the first call also fixes structure and families."""
+        """One EM step on these rows, the next ones of a stream; the first call also fixes structure and families.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : None
+            Ignored.
+        sample_weight : array, optional
+            (N,): how much each row counts.
+
+        Returns
+        -------
+        DensityEstimator
+            The estimator itself.
+
+        Raises
+        ------
+        OptionError, DataError, MemoryLimitError, TrainingError
+            As in `fit`; also an OptionError if several numbers of units are to choose from.
+
+        Examples
+        --------
+        >>> stream = cc.DensityEstimator(n_units=4, random_state=0)
+        >>> for start in range(0, 150, 50):
+        ...     stream = stream.partial_fit(x[start : start + 50])
+        >>> stream.n_iter_
+        3
+        """
         recipe, first = self._recipe(), not hasattr(self, "model_")
         table, _ = self._training_rows(X, sample_weight, reset=first)
         start = build(recipe, table, self.schema_) if first else self.model_
@@ -125,19 +179,75 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         return self
 
     def score_samples(self, X: Any) -> Floats:  # noqa: N803
-        """The log-likelihood of each row, (N,); missing values are integrated out."""
+        """The log-likelihood of each row; missing values are integrated out.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N,), in nats; -inf for a row of probability zero.
+
+        Raises
+        ------
+        DataError
+            If a value does not fit its column; with unseen="error" also if it was not seen in training.
+        MemoryLimitError
+            If `memory_budget` is too small.
+
+        Examples
+        --------
+        >>> density.score_samples(x).shape
+        (150,)
+        """
         rows = self._rows(X)
         scores: Floats = self.model_.log_prob(rows, memory_budget=self.memory_budget)
         return scores
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """The mean log-likelihood of the rows."""
+        """The mean log-likelihood of the rows.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `score_samples`.
+        """
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
-        """Rows drawn from the density, (n_samples, V): numbers, or a data frame where a column holds text or dates.
+        """Rows drawn from the density.
 
-        random_state: As usual; an integer gives the same rows at every call. None takes that of the estimator.
+        Parameters
+        ----------
+        n_samples : int, default 1
+            How many rows.
+        random_state : int, RandomState or None, default None
+            An integer gives the same rows at every call; None takes that of the estimator.
+
+        Returns
+        -------
+        array or DataFrame
+            (n_samples, V): numbers, or a data frame where a column holds text or dates.
+
+        Raises
+        ------
+        OptionError
+            If `n_samples` is not a whole number above 0.
         """
         check_is_fitted(self)
         check_count("n_samples", n_samples, at_least=1)
@@ -150,10 +260,47 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         return make_frame(columns)
 
     def bic(self, X: Any) -> float:  # noqa: N803
-        """The Bayesian information criterion on X, f log N - 2 log p(X) with f free parameters: lower is better."""
+        """The Bayesian information criterion on X, f log N - 2 log p(X) with f free parameters.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        float
+            Lower is better.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `score_samples`.
+
+        Examples
+        --------
+        >>> density.aic(x) < density.bic(x)
+        True
+        """
         scores = self.score_samples(X)
         return float(self.model_.circuit.free_parameters * np.log(len(scores)) - 2 * scores.sum())
 
     def aic(self, X: Any) -> float:  # noqa: N803
-        """The Akaike information criterion on X, 2 f - 2 log p(X) with f free parameters: lower is better."""
+        """The Akaike information criterion on X, 2 f - 2 log p(X) with f free parameters.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        float
+            Lower is better.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `score_samples`.
+        """
         return float(2 * self.model_.circuit.free_parameters - 2 * self.score_samples(X).sum())

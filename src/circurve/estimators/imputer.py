@@ -128,7 +128,33 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         self.add_indicator = add_indicator
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> CircuitImputer:  # noqa: N803
-        """Learn the joint distribution of X (N, V), NaN for missing; y is ignored."""
+        """Learn the joint distribution of the columns.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : None
+            Ignored.
+        sample_weight : array, optional
+            (N,): how much each row counts.
+
+        Returns
+        -------
+        CircuitImputer
+            The estimator itself.
+
+        Raises
+        ------
+        OptionError
+            If a parameter of the estimator is wrong.
+        DataError
+            If a value does not fit its column, or a weight is negative.
+        MemoryLimitError
+            If `memory_budget` is too small.
+        TrainingError
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
+        """
         check_choice("strategy", self.strategy, IMPUTATIONS)
         recipe, seed = self._recipe(), self._seed()
         table, _ = self._training_rows(X, sample_weight, reset=True)
@@ -141,10 +167,27 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Array:  # noqa: N803
-        """X with its holes filled, (N, V), and indicators after it where `add_indicator` asks for them.
+        """X with its holes filled, and indicators after it where `add_indicator` asks for them.
 
-        Numbers, or objects where a column holds text or dates. A value that was not seen in training stays as it is;
-        the others of its row are filled as if it were missing (unseen="error" refuses it).
+        A value that was not seen in training stays as it is; the others of its row are filled as if it were missing
+        (unseen="error" refuses it).
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N, V + indicators): numbers, or objects where a column holds text or dates.
+
+        Raises
+        ------
+        DataError
+            If a value does not fit its column; with unseen="error" also if it was not seen in training.
+        MemoryLimitError
+            If `memory_budget` is too small for X.
         """
         check_is_fitted(self)
         raw = self._raw(X, reset=False)
@@ -160,7 +203,33 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         return np.hstack([result, holes[:, self.indicator_features_].astype(result.dtype)])
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
-        """X as it was before `transform`: NaN where an indicator says so. Needs `add_indicator=True`."""
+        """X as it was before `transform`: NaN where an indicator says so.
+
+        Parameters
+        ----------
+        X : array
+            (N, V + indicators): what `transform` returned, of numbers alone.
+
+        Returns
+        -------
+        array
+            (N, V).
+
+        Raises
+        ------
+        OptionError
+            If `add_indicator` is False: the missing cells are then not known.
+        DataError
+            If X does not have the columns of what `transform` returns.
+
+        Examples
+        --------
+        >>> holes = x.copy()
+        >>> holes[0, 1] = nan
+        >>> marked = cc.CircuitImputer(n_units=4, max_epochs=5, add_indicator=True, random_state=0).fit(holes)
+        >>> marked.inverse_transform(marked.transform(holes))[0]
+        array([5.1, nan, 1.4, 0.2])
+        """
         check_is_fitted(self)
         if not self.add_indicator:
             raise OptionError(
@@ -177,7 +246,23 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         return values
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The names of the columns of X, and `missingindicator_NAME` for indicators."""
+        """The names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            The names of the columns of X, to be compared with those in training.
+
+        Returns
+        -------
+        array
+            The names of the columns of X, and `missingindicator_NAME` for indicators.
+
+        Examples
+        --------
+        >>> imputer.get_feature_names_out().tolist()
+        ['x0', 'x1', 'x2', 'x3']
+        """
         check_is_fitted(self)
         input_names(self, input_features)  # refuses other names than those in training
         names = list(self.schema_.names or ())

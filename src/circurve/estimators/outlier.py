@@ -119,7 +119,33 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         self.contamination = contamination
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> OutlierDetector:  # noqa: N803
-        """Learn the density of X (N, V), NaN for missing, and the threshold; y is ignored."""
+        """Learn the density of the rows and the threshold.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+        y : None
+            Ignored.
+        sample_weight : array, optional
+            (N,): how much each row counts.
+
+        Returns
+        -------
+        OutlierDetector
+            The estimator itself.
+
+        Raises
+        ------
+        OptionError
+            If a parameter of the estimator is wrong.
+        DataError
+            If a value does not fit its column, or a weight is negative.
+        MemoryLimitError
+            If `memory_budget` is too small.
+        TrainingError
+            If in every run parameters, statistics or likelihoods become infinite or NaN.
+        """
         share, recipe = self._share(), self._recipe()
         table, _ = self._training_rows(X, sample_weight, reset=True)
         learned = learn(recipe, table, self.schema_, self._seed())
@@ -138,17 +164,67 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         raise OptionError(f"contamination must be 'auto' or a number above 0 and up to 0.5, not {share!r}")
 
     def score_samples(self, X: Any) -> Floats:  # noqa: N803
-        """The log-likelihood of each row, (N,); lower for outliers."""
+        """The log-likelihood of each row.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N,), in nats; lower for outliers.
+
+        Raises
+        ------
+        DataError
+            If a value does not fit its column; with unseen="error" also if it was not seen in training.
+        MemoryLimitError
+            If `memory_budget` is too small.
+        """
         rows = self._rows(X)
         scores: Floats = self.model_.log_prob(rows, memory_budget=self.memory_budget)
         return scores
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
-        """`score_samples(X) - offset_`: negative for outliers."""
+        """How far each row is above the threshold: `score_samples(X) - offset_`.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N,): negative for outliers.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `score_samples`.
+        """
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:  # noqa: N803
-        """-1 for outliers, 1 for the others."""
+        """Which rows are outliers.
+
+        Parameters
+        ----------
+        X : array or data frame
+            (N, V), NaN for missing.
+
+        Returns
+        -------
+        array
+            (N,): -1 for outliers, 1 for the others.
+
+        Raises
+        ------
+        DataError, MemoryLimitError
+            As in `score_samples`.
+        """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
 

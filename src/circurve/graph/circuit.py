@@ -144,11 +144,38 @@ class Circuit:
         return sums + sum(n.units * (n.family.parameter_count - isinstance(n.family, Categorical)) for n in self.inputs)
 
     def name_of(self, node: Node) -> str:
-        """The node's own name, or one made from its kind and position, as error messages use it."""
+        """What error messages call a node: its kind, with its own name or its position.
+
+        Parameters
+        ----------
+        node : Node
+            A node of this circuit.
+
+        Returns
+        -------
+        str
+            Kind and name, or kind and position in `nodes`; of an unnamed node of another circuit, the kind alone.
+
+        Examples
+        --------
+        >>> circuit.name_of(circuit.roots[0]), circuit.name_of(cc.Sum(rain, name="wet"))
+        ('Sum #3', "Sum 'wet'")
+        """
         return name_of(node, self.nodes)
 
     def describe(self) -> Summary:
-        """Counts by kind, units, parameters, edges, depth, sum depth."""
+        """Counts by kind, units, parameters, edges, depth, sum depth.
+
+        Returns
+        -------
+        Summary
+            The counts as fields; `print` shows them as a list.
+
+        Examples
+        --------
+        >>> circuit.describe().parameters
+        6
+        """
         inputs, sums = self.inputs, self.sums
         products = [node for node in self.nodes if isinstance(node, Product)]
         edges = sum(node.edges for node in sums)
@@ -174,9 +201,22 @@ class Circuit:
         )
 
     def draw(self) -> Drawing:
-        """A picture of a small circuit as SVG, which notebooks show and `save` writes: the root on top.
+        """A picture of a small circuit as SVG, with the root on top.
 
-        StructureError for more than 150 nodes: those would not be readable.
+        Returns
+        -------
+        Drawing
+            Notebooks show it; its method `save` writes it to a file.
+
+        Raises
+        ------
+        StructureError
+            If the circuit has more than 150 nodes, which would not be readable.
+
+        Examples
+        --------
+        >>> str(circuit.draw())[:4]
+        '<svg'
         """
         return draw(self.nodes, self.roots, None if self.schema is None else self.schema.names)
 

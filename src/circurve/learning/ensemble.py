@@ -119,7 +119,23 @@ class Ensemble:
         return np.array([member.weight for member in self.members])
 
     def to_frame(self) -> DataFrame:
-        """A pandas data frame with one row for each member, in the order of the candidates."""
+        """A pandas data frame of the members.
+
+        Returns
+        -------
+        DataFrame
+            One row for each member, in the order of the candidates.
+
+        Raises
+        ------
+        MissingPackageError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> float(ensemble.to_frame()["weight"].sum().round(6))
+        1.0
+        """
         with needs("pandas", "to_frame"):
             import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
         frame = pd.DataFrame(

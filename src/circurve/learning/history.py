@@ -93,7 +93,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class FitResult(_Scored):
-    """A trained model with its history; the scores are those of this very model, computed exactly."""
+    """A trained model with its history; the scores are those of this very model, computed exactly.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rows = [[0, 1, 1], [1, 0, 0]] * 5
+    >>> result = cc.fit(cc.mixture(3, components=2), rows, epochs=3)
+    >>> result.epoch, result.stopped
+    (3, 'epochs')
+    """
 
     model: Model
     history: tuple[EpochRecord, ...] = field(repr=False)
@@ -135,9 +144,23 @@ class FitResult(_Scored):
         return card("FitResult", facts_table(facts))
 
     def to_frame(self) -> DataFrame:
-        """The history as a pandas data frame, one row for each epoch; log-likelihoods are means over samples.
+        """The history as a pandas data frame; log-likelihoods are means over samples.
 
-        With `track=True` it has the sharpness, and for `Gated` a column for each field of the gates' summary.
+        Returns
+        -------
+        DataFrame
+            One row for each epoch. With `track=True` it has the sharpness, and for `Gated` a column for each field of
+            the gates' summary.
+
+        Raises
+        ------
+        MissingPackageError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> result.to_frame()["epoch"].tolist()
+        [1, 2, 3]
         """
         rows = []
         for record in self.history:
@@ -151,7 +174,17 @@ class FitResult(_Scored):
 
 @dataclass(frozen=True, repr=False)
 class FleetResult(Sequence[FitResult]):
-    """The results of all runs of a fleet, in the order in which they were given."""
+    """The results of all runs of a fleet, in the order in which they were given.
+
+    Examples
+    --------
+    >>> import circurve as cc
+    >>> rows = [[0, 1, 1], [1, 0, 0]] * 5
+    >>> runs = [cc.Run(seed=seed) for seed in range(2)]
+    >>> fleet = cc.fit_fleet(cc.mixture(3, components=2), rows, runs, valid=rows, epochs=3)
+    >>> len(fleet), fleet.failed
+    (2, ())
+    """
 
     results: tuple[FitResult, ...]
 
@@ -245,7 +278,23 @@ class FleetResult(Sequence[FitResult]):
         return Models([result.model for result in self.results], named if unique else None)
 
     def to_frame(self) -> DataFrame:
-        """A pandas data frame with one row for each run: its settings and its scores, in the order of the runs."""
+        """A pandas data frame with the settings and scores of all runs.
+
+        Returns
+        -------
+        DataFrame
+            One row for each run, in the order of the runs.
+
+        Raises
+        ------
+        MissingPackageError
+            If pandas is not installed.
+
+        Examples
+        --------
+        >>> fleet.to_frame()["seed"].tolist()
+        [0, 1]
+        """
         columns = ("run", "label", "method", "mu", "gate", "seed", "init", "step_size", "epoch", "epochs", *SCORES)
         return _frame([_row(number, result) for number, result in enumerate(self.results)], columns)
 
@@ -255,11 +304,33 @@ class FleetResult(Sequence[FitResult]):
         return tuple(number for number, result in enumerate(self.results) if result.failed)
 
     def name(self, number: int) -> str:
-        """What messages call a run: its label or its number, with its method and seed."""
+        """What messages call a run.
+
+        Parameters
+        ----------
+        number : int
+            The number of the run, from 0.
+
+        Returns
+        -------
+        str
+            Its label or its number, with its method and seed.
+
+        Examples
+        --------
+        >>> fleet.name(1)
+        'run 1 (vanilla, seed 1)'
+        """
         return self.results[number].run.name(number)
 
     def check_any_left(self) -> None:
-        """Raise TrainingError if every run failed; it names the first failure."""
+        """Refuse a fleet in which no run is left.
+
+        Raises
+        ------
+        TrainingError
+            If every run failed; it names the first failure.
+        """
         failures = [(number, r.failure) for number, r in enumerate(self.results) if r.failure is not None]
         if len(failures) < len(self.results):
             return

@@ -72,7 +72,23 @@ class Run:
             _check_steps(self.step_size)
 
     def name(self, number: int) -> str:
-        """What messages call a run: `run 3 (global, mu 0.1, seed 0)`, or its label in place of the number."""
+        """What messages call a run.
+
+        Parameters
+        ----------
+        number : int
+            The number of the run in its fleet, from 0.
+
+        Returns
+        -------
+        str
+            Its label, or its number if it has none, with its method and seed.
+
+        Examples
+        --------
+        >>> cc.Run(cc.Global(mu=0.1)).name(3)
+        'run 3 (global, mu 0.1, seed 0)'
+        """
         return f"{f'run {number}' if self.label is None else self.label} ({describe(self.method)}, seed {self.seed})"
 
 

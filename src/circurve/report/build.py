@@ -85,7 +85,18 @@ class Report:
         return self.page.findings
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the page to one file, all or nothing."""
+        """Write the page to one file, all or nothing.
+
+        Parameters
+        ----------
+        path : str or path
+            An .html file; one that exists is replaced.
+
+        Raises
+        ------
+        FileAccessError
+            If the file cannot be written.
+        """
         replace_file(path, self.html.encode("utf-8"))
 
     def __repr__(self) -> str:
