@@ -1,12 +1,10 @@
-"""Text files by pyarrow and by the package's own reader; packed files, standard input, Parquet and Arrow."""
+"""Text files by pyarrow, pandas and the package's own reader; packed files and pipes."""
 
 import gzip
-import io
 import os
 import string
 import sys
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import feather, parquet
 
 import circurve as cc
 from circurve.data import read_table
@@ -269,6 +266,7 @@ def test_all_readers_agree_on_odd_texts(tmp_path_factory, rows, header, end, end
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("circurve.data.text.SNIFFED_BYTES", 64)
+        patch.setattr("circurve.data.text_layout.SNIFFED_BYTES", 64)
         patch.setattr("circurve.data.arrow.FIRST_PART", 64)
         patch.setattr("circurve.data.arrow.PART", 100)
         own, by_pyarrow, by_pandas = of_each_reader(path)
@@ -360,61 +358,6 @@ def test_packed_text_is_unpacked(tmp_path):
     path.write_bytes(b"plain")
     with pytest.raises(DataError, match=r"people\.csv\.gz: not a \.gz file, or damaged"):
         read_table(path)
-
-
-def frame():
-    return pl.DataFrame({"a": ["x", None, "y"], "n": [1, 2, None], "ok": [True, False, True]})
-
-
-def test_standard_input_is_read(monkeypatch):
-    packed, parquet_file = gzip.compress(PEOPLE.encode()), io.BytesIO()
-    frame().write_parquet(parquet_file)
-    for raw in (PEOPLE.encode(), packed):
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
-        np.testing.assert_array_equal(read_table("-"), CODES)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(parquet_file.getvalue())))
-    data = cc.load_data("-")
-    assert (data.name, data.columns) == ("standard input", ("a", "n", "ok"))
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
-    with pytest.raises(DataError, match="standard input: there is nothing to read"):
-        read_table("-")
-
-
-WRITERS = {
-    "x.parquet": lambda path: parquet.write_table(frame().to_arrow(), path),
-    "x.feather": lambda path: feather.write_feather(frame().to_arrow(), path),
-    "x.arrow": lambda path: frame().write_ipc(path),
-    "y.arrow": lambda path: frame().write_ipc_stream(path),
-    "z.parquet": lambda path: frame().to_pandas().to_parquet(path),
-}
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_frames_in_files_are_read(tmp_path, name):
-    WRITERS[name](tmp_path / name)
-    table = read_table(tmp_path / name)
-    np.testing.assert_array_equal(table, [[0, 1, 1], [np.nan, 2, 0], [1, np.nan, 1]])
-    assert table.codings == (Coding("category", ("x", "y")), Coding(), Coding("boolean"))
-    assert table.source.startswith("pyarrow ")
-
-
-def test_polars_reads_where_pyarrow_is_not_installed(tmp_path, monkeypatch):
-    frame().write_parquet(tmp_path / "x.parquet")
-    monkeypatch.setattr("circurve.data.arrow.find_spec", lambda name: None if name == "pyarrow" else name)
-    assert read_table(tmp_path / "x.parquet").source.startswith("polars ")
-    without_pyarrow(monkeypatch)
-    with pytest.raises(DataError, match=r"x\.parquet: Parquet and Arrow files need pyarrow or polars"):
-        read_table(tmp_path / "x.parquet")
-
-
-@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow"])
-def test_damaged_files_are_named(tmp_path, name):
-    WRITERS[name](tmp_path / name)
-    whole = (tmp_path / name).read_bytes()
-    for raw in (whole[: len(whole) // 2], b"0,1\n", whole[:8]):
-        (tmp_path / name).write_bytes(raw)
-        with pytest.raises(DataError, match=f"{name}: not a Parquet or Arrow file, or damaged: "):
-            read_table(tmp_path / name)
 
 
 def test_a_table_of_text_goes_from_a_file_to_a_model(tmp_path):

@@ -19,7 +19,8 @@ from circurve.budget import Need
 from circurve.data.array_files import declared_bytes
 from circurve.data.arrow import MIN_PART, PART, PARTS
 from circurve.data.frame_bounds import arrow_parts, cost_of, parquet_parts
-from circurve.data.text import BYTES_PER_CELL, BYTES_PER_COLUMN, SEPARATORS, digit_grid
+from circurve.data.text import BYTES_PER_CELL, BYTES_PER_COLUMN, digit_grid
+from circurve.data.text_layout import SEPARATORS
 
 __all__ = ["check_files", "file_bytes"]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from circurve.bounds import allowed_bytes, cut
 from circurve.budget import Need, check_budget
 from circurve.data.array_files import read_npy, read_npz
-from circurve.data.arrow import read_frame_file
 from circurve.data.catalogue import is_name, load_dataset
 from circurve.data.convert import Array, about
 from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
 from circurve.data.file_need import check_files
+from circurve.data.frame_files import read_frame_file
 from circurve.data.raw_files import read_bytes, unpacked, unreadable
 from circurve.data.table import Table
 from circurve.data.text import parse_text, read_text

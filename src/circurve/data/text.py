@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,23 +18,20 @@ from circurve.data.arrow import BYTE_ORDER_MARK, arrow_name, read_fields, read_n
 from circurve.data.convert import (
     Array,
     Coded,
-    Names,
     about,
     column_label,
     column_of_fields,
     number_of,
-    refuse_repeated,
     smallest_integer,
     stack_in_place,
 )
 from circurve.data.raw_files import read_bytes
 from circurve.data.table import Places, Table, table_of, with_codings
+from circurve.data.text_layout import SEPARATORS, SNIFFED_BYTES, Layout, Rows, decoded, layout_of, rows_of
 from circurve.errors import Argument, DataError, warn_user
 
 __all__ = ["digit_grid", "parse_text", "read_text"]
 
-SEPARATORS = "\t;, "
-SNIFFED_ROWS, SNIFFED_BYTES = 20, 1 << 16
 OWN_READER = "circurve"
 
 BYTES_PER_CELL, BYTES_PER_COLUMN, BYTES_PER_TEXT = 20, 1_000, 400
@@ -56,37 +51,6 @@ PART_ROWS = 256
 
 OTHER_BLANKS = re.compile(rb"[\t\v\f\x1c-\x1f]")
 """What parts fields of a text with blanks, and is not a blank."""
-
-Rows: TypeAlias = Iterator[tuple[int, list[str]]]
-"""Line number (from 1) and fields of each row that is not blank."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the text of a table is to be read."""
-
-    path: Path
-    separator: str
-    columns: Names
-    width: int
-    header_line: int
-    """The last line of the header, 0 if there is none."""
-
-    categorical: Collection[str]
-    """Columns that hold categories, whatever their values look like."""
-
-    only_numbers: bool
-    """Whether the first row contains only numbers."""
-
-    budget: int | None = None
-    """The memory that the table may take, None without a bound."""
-
-    size: int = 0
-    """Bytes of the file; with a budget, they bound the time that the text may take."""
-
-    def is_forced(self, column: int) -> bool:
-        """Whether a column is one of those in `categorical`."""
-        return self.columns is not None and self.columns[column] in self.categorical
 
 
 def read_text(path: Path, header: bool | None = None, categorical: Collection[str] = (), trust: bool = False) -> Table:
@@ -124,7 +88,7 @@ def _read_large(path: Path, header: bool | None, categorical: Collection[str], b
     if not head:
         return None
     _check_width(head, path, budget)
-    layout = replace(_layout(head, path, header, categorical), budget=budget)
+    layout = replace(layout_of(head, path, header, categorical), budget=budget)
     grid = digit_grid(head) if layout.header_line == 0 else digit_grid(head, head.find(b"\n") + 1)
     table = None if grid is not None else _numbers_by_arrow(path, layout)
     if table is not None:
@@ -154,7 +118,7 @@ def parse_text(
     if header is not True and (grid := digit_grid(raw)) is not None:
         return replace(table_of(grid, None, _lines(grid)), source=OWN_READER)
     _check_width(raw, path, budget)
-    layout = replace(_layout(raw, path, header, categorical), budget=budget, size=size)
+    layout = replace(layout_of(raw, path, header, categorical), budget=budget, size=size)
     body = raw.find(b"\n") + 1
     if layout.header_line == 1 and 0 < body < len(raw):
         grid = digit_grid(raw, body)
@@ -201,35 +165,6 @@ def _check_budget(needed: int, budget: int | None, path: Path, what: str = ": it
         raise DataError(f"{path}{what} would take {need} of memory, more than {allowed}", *TRUST_HINT)
 
 
-def _decoded(raw: bytes, path: Path) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: the file is not UTF-8 text") from None
-
-
-def _layout(raw: bytes, path: Path, header: bool | None, categorical: Collection[str]) -> Layout:
-    """Separator, header and width, from the first lines."""
-    cut = len(raw) if len(raw) <= SNIFFED_BYTES else raw.rfind(b"\n", 0, SNIFFED_BYTES) + 1
-    text = _decoded(raw[: cut or len(raw)], path)
-    separator = _sniff(text)
-    line, fields = next(_rows(text, separator, path), (0, []))
-    if not line and cut < len(raw):  # only blank lines so far
-        line, fields = next(_rows(_decoded(raw, path), separator, path), (0, []))
-    if not line:
-        raise DataError(f"{path}: the file is empty")
-    if header is None:
-        numbers = [number_of(field) for field in fields]
-        header = None in numbers and all(number is None or np.isnan(number) for number in numbers)
-    columns = tuple(field.strip() for field in fields) if header else None
-    with about(f"{path}:{line}"):
-        refuse_repeated(columns or ())
-    header_line = line if header else 0
-    first = [field for line in text.splitlines()[header_line : header_line + 1] for field in line.split(separator)]
-    only_numbers = all(number_of(field) is not None for field in first)
-    return Layout(path, separator, columns, len(fields), header_line, categorical, only_numbers)
-
-
 def digit_grid(raw: bytes, start: int = 0) -> NDArray[np.uint8] | None:  # (N, V)
     """Rows of single digits with one separator between them, read by their places; None for any other text.
 
@@ -251,46 +186,6 @@ def digit_grid(raw: bytes, start: int = 0) -> NDArray[np.uint8] | None:  # (N, V
     if width > 1 and not (chr(raw[1]) in SEPARATORS and (between == raw[1]).all()):
         return None
     return digits
-
-
-def _sniff(text: str) -> str:
-    """The separator that cuts the first rows into equally many fields, more than one; a comma if none does.
-
-    A tab at the edge of a line may part off an empty field, or mean nothing: with no other tab, it is tried last.
-    """
-    lines = list(islice((line for line in io.StringIO(text, newline="") if line.strip()), SNIFFED_ROWS))
-    present = [mark for mark in SEPARATORS if any(mark in line.strip() for line in lines)]
-    for mark in [*present, "\t"]:
-        try:
-            widths = {len(fields) for _, fields in _rows("".join(lines), mark, Path())}
-        except DataError:  # a quote left open, because the sample ends inside the quotes
-            continue
-        if len(widths) == 1 and widths != {1}:
-            return mark
-    return next((mark for mark in present if mark in lines[-1].strip()), ",")
-
-
-def _rows(text: str | bytes, separator: str, path: Path) -> Rows:
-    """The rows of a text, or of bytes in UTF-8, which are decoded piece by piece."""
-    lines: Iterable[str] = (
-        io.StringIO(text, newline="")
-        if isinstance(text, str)
-        else io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="")
-    )
-    if separator == " ":
-        yield from ((number, fields) for number, line in enumerate(lines, 1) if (fields := line.split()))
-        return
-    # the reader finds one empty field both in a line of blanks and in the line "": the latter is a missing value
-    plain = (line if line.strip() or separator in line else "\n" for line in lines)
-    reader = csv.reader(plain, delimiter=separator, skipinitialspace=True, strict=True)
-    single = True
-    try:
-        for fields in reader:
-            single = single and len(fields) < 2
-            if len(fields) > 1 or (fields and (single or fields[0].strip())):
-                yield reader.line_num, fields
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: {error}") from None
 
 
 def _numbers_by_arrow(source: bytes | Path, layout: Layout) -> Table | None:
@@ -335,14 +230,14 @@ def _by_arrow(raw: bytes, layout: Layout) -> Table | None:
     if raw.count(b"\n") + (not ended) - layout.header_line == rows:
         lines: Sequence[int] = range(first, first + rows)
     else:  # blank lines, or line ends within quotes
-        found = _rows(raw, layout.separator, layout.path)
+        found = rows_of(raw, layout.separator, layout.path)
         lines = array("q", (line for line, _ in found))[1 if layout.header_line else 0 :]
     return _made(columns, layout, lines, arrow_name())
 
 
 def _by_csv(raw: bytes, layout: Layout) -> Table:
     """The table by Python's own reader, which records the line of every field."""
-    _decoded(raw, layout.path)  # an error for bytes that are not text
+    decoded(raw, layout.path)  # an error for bytes that are not text
     rows, width = raw.count(b"\n"), layout.width
     _check_time(rows * (SECONDS_PER_ROW + width * SECONDS_PER_FIELD), f"{rows:,} rows", layout)
     found = _numbers(_body(raw, layout), layout)
@@ -355,7 +250,7 @@ def _by_csv(raw: bytes, layout: Layout) -> Table:
 
 
 def _body(text: bytes, layout: Layout) -> Rows:
-    rows = _rows(text, layout.separator, layout.path)
+    rows = rows_of(text, layout.separator, layout.path)
     if layout.header_line:
         next(rows)
     for line, fields in rows:
