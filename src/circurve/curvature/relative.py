@@ -24,16 +24,16 @@ from circurve.engine.reference import Rows
 
 __all__ = ["RelativeValues"]
 
-FAR = 300.0
-"""Nats: units further below the largest child of their node are computed one by one."""
+LARGEST_LOG_SCALE = 300.0
+"""Nats. A unit is weak if the largest child of its node is larger by more than that: its ratios are listed then."""
 
 LARGEST_LOG_RATIO = 690.0
 """Larger ratios would be infinite in float64, and infinity times a flow of zero is not a number."""
 
 
 @dataclass(frozen=True)
-class _FarUnits:
-    """Units and samples, P of them, with their own ratios."""
+class _WeakUnits:
+    """Weak units, P of them, each in one sample."""
 
     group: Tensor  # (P,)
     unit: Tensor  # (P,)
@@ -43,11 +43,11 @@ class _FarUnits:
 
 @dataclass(frozen=True)
 class _SumConstants:
-    """rho_nc = scale_n elements_c, but for units far below the largest child."""
+    """rho_nc = scale_n elements_c, but for weak units."""
 
     elements: Tensor  # v_c over the largest of the group, (G, C, N)
-    scale: Tensor  # that largest over v_n; 0 if unit n is impossible or far below, (G, K, N)
-    far: _FarUnits
+    scale: Tensor  # that largest over v_n; 0 if unit n is impossible or weak, (G, K, N)
+    weak: _WeakUnits
 
 
 class RelativeValues:
@@ -64,14 +64,13 @@ class RelativeValues:
         children = self.reference.child_values(layer, values)[0]  # (G, C, N)
         own = values.blocks[layer.block][0].view(g, k, -1)  # (G, K, N)
         largest = children.amax(-2, keepdim=True)  # (G, 1, N)
-        possible, far = own > IMPOSSIBLE, largest - own > FAR
-        scale = torch.where(possible & ~far, (largest - own).clamp_max(FAR).exp(), 0.0)
-        at = (possible & far).nonzero(as_tuple=True)
-        ratio = (children[at[0], :, at[2]] - own[at][:, None]).clamp_max(LARGEST_LOG_RATIO).exp()  # (P, C)
-        mask = self.reference.masks[number]
-        ratio = ratio if mask is None else ratio.masked_fill(mask[at[0], at[1]] == 0, 0.0)
-        group, unit, sample = at
-        return _SumConstants((children - largest).exp(), scale, _FarUnits(group, unit, sample, ratio))
+        possible, weak = own > IMPOSSIBLE, largest - own > LARGEST_LOG_SCALE
+        scale = torch.where(possible & ~weak, (largest - own).clamp_max(LARGEST_LOG_SCALE).exp(), 0.0)
+        group, unit, sample = (possible & weak).nonzero(as_tuple=True)
+        log_ratio = children[group, :, sample] - own[group, unit, sample, None]  # (P, C)
+        ratio, mask = log_ratio.clamp_max(LARGEST_LOG_RATIO).exp(), self.reference.masks[number]
+        ratio = ratio if mask is None else ratio.masked_fill(mask[group, unit] == 0, 0.0)
+        return _SumConstants((children - largest).exp(), scale, _WeakUnits(group, unit, sample, ratio))
 
     def __call__(self, weights: list[Tensor]) -> Tensor:  # (G, K, C) each -> (N,)
         """r of the output that each row belongs to."""
@@ -91,8 +90,8 @@ class RelativeValues:
 
 def _sum(weights: Tensor, children: Tensor, known: _SumConstants) -> Tensor:  # (G, K, C), (G, C, N) -> (G, K, N)
     result = (weights @ (known.elements * children)) * known.scale
-    far = known.far
-    if not len(far.group):
+    weak = known.weak
+    if not len(weak.group):
         return result
-    terms = weights[far.group, far.unit] * far.ratio * children.transpose(1, 2)[far.group, far.sample]  # (P, C)
-    return result.index_put((far.group, far.unit, far.sample), terms.sum(-1))
+    terms = weights[weak.group, weak.unit] * weak.ratio * children.transpose(1, 2)[weak.group, weak.sample]  # (P, C)
+    return result.index_put((weak.group, weak.unit, weak.sample), terms.sum(-1))
