@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from circurve.data.readers import ArrayReader, FrameReader
-from circurve.data.stream import Reader
+from circurve.data.reading import Reader
 
 __all__ = ["reader_digest"]
 

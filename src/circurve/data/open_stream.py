@@ -18,7 +18,8 @@ from circurve.data.array_files import mapped_npy
 from circurve.data.entry import as_table
 from circurve.data.frames import as_narwhals
 from circurve.data.readers import BLOCK_ROWS, ArrayReader, ArrowReader, BatchReader, ParquetReader
-from circurve.data.stream import BUFFER, Reader, Stream
+from circurve.data.reading import Reader
+from circurve.data.stream import BUFFER, Stream
 from circurve.data.table import Table
 from circurve.errors import DataError, OptionError
 

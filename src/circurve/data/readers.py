@@ -190,22 +190,15 @@ class FrameReader(ABC):
 
         return as_table(pa.concat_tables([f for b in range(len(self.blocks)) for f in self._frames(b, [name])]))
 
-    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
-        """Not for files of blocks."""
-        raise NotImplementedError
-
-    def _piece(self, block: int, columns: list[str]) -> Any:
-        """A block that is a piece of a row group."""
-        raise NotImplementedError
-
-    def _frames(self, block: int, columns: list[str]) -> list[Any]:
+    def _read_frames(self, block: int, columns: list[str]) -> list[Any]:
+        """Some columns of a block, by file."""
         files = dict.fromkeys(file for file, _, _ in self.blocks[block])
         parts = {file: [g for f, g, _ in self.blocks[block] if f == file] for file in files}
+        return [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
+
+    def _frames(self, block: int, columns: list[str]) -> list[Any]:
         try:
-            if self.first_rows[block] is not None:
-                frames = [self._piece(block, columns)]
-            else:
-                frames = [self._frame(self.files[file], groups, columns) for file, groups in parts.items()]
+            frames = self._read_frames(block, columns)
             for frame in frames:
                 frame.validate(full=True)  # offsets and codes that point outside would end the process later
         except Exception as error:  # pyarrow has many kinds of errors for damaged files
@@ -236,6 +229,10 @@ class ParquetReader(FrameReader):
                 joined.append(number)
         self.blocks, self.first_rows = cut, first_rows
         self.joined = joined if len(cut) > len(blocks) else None
+
+    def _read_frames(self, block: int, columns: list[str]) -> list[Any]:
+        whole = self.first_rows[block] is None
+        return super()._read_frames(block, columns) if whole else [self._piece(block, columns)]
 
     def _piece(self, block: int, columns: list[str]) -> Any:
         """The rows of a piece. Going on is cheap; another row group, or going back, starts at its beginning."""
@@ -332,10 +329,6 @@ class BatchReader:
                 f"{self.name}: batch {block + 1} has shape {table.shape}, but in the first pass it had another shape"
             )
         return table
-
-    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
-        """Not for iterables."""
-        raise NotImplementedError
 
 
 def batch_table(batch: Any) -> Table:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from circurve.data.convert import Array, Names
 from circurve.data.entry import as_table
+from circurve.data.reading import Reader, by_rows
 from circurve.data.slots import Slots, slot_shape
 from circurve.data.source import block_order
 from circurve.data.table import Table
 from circurve.schema import Schema
 
-__all__ = ["BUFFER", "Binding", "Reader", "Stream", "sample_rows", "say_stream"]
+__all__ = ["BUFFER", "Binding", "Stream", "sample_rows", "say_stream"]
 
 BUFFER = 256 << 20
 """Bytes of rows that a stream of blocks holds at a time, unless told otherwise. Rows are mixed within half of it."""
@@ -29,28 +30,6 @@ CPU = torch.device("cpu")
 
 PIECE = 1 << 22
 """Values of a piece, where a stream is read from its beginning to its end."""
-
-
-class Reader(Protocol):
-    """Blocks of rows, as a file or an iterable has them. What it gives are tables as they were read, unchecked."""
-
-    name: str
-    """What messages call it."""
-
-    columns: Names
-    width: int
-    access: str
-    """`rows`: any rows at once. `blocks`: any block. `sequence`: one block after the other, in their order."""
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """How many rows each block has."""
-
-    def read(self, block: int) -> Table:
-        """A block."""
-
-    def gather(self, rows: NDArray[np.int64] | slice) -> Table:
-        """Rows by their numbers, for access by rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,10 +242,11 @@ class Stream:
         DataError
             If the source cannot be read, or a value does not fit the schema.
         """
-        if self.reader.access == "rows" and self.chosen is None:
-            return self._checked(self.reader.gather(slice(start, stop))).to(self.device), slice(0, stop - start)
+        reader = by_rows(self.reader)
+        if reader is not None and self.chosen is None:
+            return self._checked(reader.gather(slice(start, stop))).to(self.device), slice(0, stop - start)
         table, places = self.take(torch.arange(start, stop))
-        return (table if self.reader.access == "rows" else table.rows(places)), slice(0, stop - start)
+        return (table.rows(places) if reader is None else table), slice(0, stop - start)
 
     def take(self, index: Tensor) -> tuple[Table, Tensor]:
         """A table in memory that holds the rows of these numbers.
@@ -287,8 +267,9 @@ class Stream:
             If the source cannot be read, or a value does not fit the schema.
         """
         rows = index.cpu() if self.chosen is None else self.chosen[index.cpu()]
-        if self.reader.access == "rows":
-            table = self._checked(self.reader.gather(rows.flatten().numpy()))
+        reader = by_rows(self.reader)
+        if reader is not None:
+            table = self._checked(reader.gather(rows.flatten().numpy()))
             return table.to(self.device), torch.arange(rows.numel(), device=self.device).view(rows.shape)
         table, places = self._slots.take(rows)
         if self.device.type != "cpu":
