@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from circurve import CircurveWarning, DataError, OptionError, infer_schema, open_stream
+from circurve import CircurveWarning, DataError, OptionError, Stream, infer_schema, open_stream
 from circurve.data import align, align_source, as_source, is_streamed
 from circurve.data.source import block_order
 
@@ -69,8 +69,17 @@ def test_any_rows_of_numbers_are_those_in_memory(tmp_path, kind):
         np.testing.assert_array_equal(np.asarray(found)[places.numpy()], np.asarray(table)[index.numpy()])
     part, span = stream.span(80, 260)
     np.testing.assert_array_equal(np.asarray(part)[span], NUMBERS[80:260])
-    np.testing.assert_array_equal(stream[::7, 1:3], NUMBERS[::7, 1:3])
-    np.testing.assert_array_equal(stream[:, [4, 0]], NUMBERS[:, [4, 0]])
+    for rows in (
+        slice(None),
+        slice(None, None, 7),
+        slice(33, 400, 5),
+        slice(600, 20, -9),
+        slice(5, 5),
+        slice(690, 999),
+    ):
+        for columns in (slice(1, 3), [4, 0], np.array([2]), 3, slice(None)):
+            for each in (stream, source if isinstance(source, Stream) else open_stream(source)):
+                np.testing.assert_array_equal(each[rows, columns], NUMBERS[rows, columns])
     np.testing.assert_array_equal(np.concatenate([np.asarray(piece) for piece in stream.pieces(37)]), NUMBERS)
 
 
@@ -165,7 +174,7 @@ def test_a_misfit_is_named_by_its_row(tmp_path):
         (iter([NUMBERS]), "an iterator can be read only once"),
         ("table.csv", "only .parquet, .arrow, .feather, .npy files and folders"),
         ("nowhere.parquet", "no such file"),
-        (lambda: iter(()), "has no batches"),
+        (lambda: iter(()), "has no rows"),
         ([(NUMBERS, NUMBERS)], "several tensors"),
     ],
 )

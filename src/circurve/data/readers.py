@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +26,7 @@ from circurve.data.frame_bounds import (
     parquet_parts,
     schema_bytes,
 )
+from circurve.data.frame_types import common_schema
 from circurve.data.row_groups import Group, GroupReading, merged, pieces_of
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, needs
@@ -136,8 +137,8 @@ class FrameReader(ABC):
         if not self.blocks:
             raise DataError(f"{name}: has no rows")
         blocks = [[parts[f][g] for f, g, _ in block] for block in self.blocks]
-        schema = self._schema(self.files[0])
-        kept = schema.empty_table().select(list(self.columns)).schema
+        schemas = [self._schema(file) for file in self.files]
+        kept = self._kept = common_schema(schemas, paths, self.columns)
         try:
             check_blocks(blocks, kept, sum(path.stat().st_size for path in paths), trust)
         except DataError as error:
@@ -203,6 +204,10 @@ class FrameReader(ABC):
                 frame.validate(full=True)  # offsets and codes that point outside would end the process later
         except Exception as error:  # pyarrow has many kinds of errors for damaged files
             raise DataError(f"{self.name}: damaged: {_reason(error)}") from None
+        try:
+            frames = [frame.cast(self._kept.empty_table().select(columns).schema) for frame in frames]
+        except Exception as error:
+            raise DataError(f"{self.name}: the files hold different types: {_reason(error)}") from None
         if sum(map(len, frames)) != sum(rows for _, _, rows in self.blocks[block]):
             raise DataError(f"{self.name}: damaged: a block has another number of rows than it declares")
         return frames
@@ -292,15 +297,19 @@ class BatchReader:
     access = "sequence"
 
     def __init__(self, make: Callable[[], Iterator[Any]], name: str) -> None:
-        self.name, self._make = name, make
+        self.name, self._all = name, make
         self._iterator: Iterator[Any] | None = None
         self._next = 0
         self._sizes: list[int] | None = None
         first = next(self._make(), None)
         if first is None:
-            raise DataError(f"{name}: has no batches")
+            raise DataError(f"{name}: has no rows")
         table = batch_table(first)
         self.columns, self.width = table.columns, table.shape[1]
+
+    def _make(self) -> Iterator[Any]:
+        """A new pass; batches without rows are left out."""
+        return (batch for batch in self._all() if not _is_empty(batch))
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -329,6 +338,16 @@ class BatchReader:
                 f"{self.name}: batch {block + 1} has shape {table.shape}, but in the first pass it had another shape"
             )
         return table
+
+
+def _is_empty(batch: Any) -> bool:
+    """No rows, as loaders and filters may give it."""
+    if isinstance(batch, list | tuple) and batch and hasattr(batch[0], "ndim") and batch[0].ndim == 2:
+        batch = batch[0]
+    if isinstance(batch, Mapping):
+        return all(hasattr(column, "__len__") and not len(column) for column in batch.values())
+    shape = getattr(batch, "shape", None)
+    return len(shape) == 2 and shape[0] == 0 if shape is not None else hasattr(batch, "__len__") and not len(batch)
 
 
 def batch_table(batch: Any) -> Table:

@@ -335,24 +335,34 @@ class Stream:
         if not isinstance(key, tuple):
             return self.rows(key)
         rows, columns = key
-        if isinstance(rows, slice) and (rows == slice(None) or self.binding is None):
-            return self._strided(range(*rows.indices(len(self))), columns)
-        numbers = torch.arange(len(self))[rows if isinstance(rows, slice) else torch.as_tensor(rows)]
-        table, places = self.take(numbers)
+        if isinstance(rows, slice):
+            wanted = range(*rows.indices(len(self)))
+            return self._strided(wanted, columns) if wanted.step > 0 else self._strided(wanted[::-1], columns)[::-1]
+        table, places = self.take(torch.arange(len(self))[torch.as_tensor(rows)])
         return np.asarray(table[places.cpu().numpy(), columns])
 
     def _strided(self, wanted: range, columns: Any) -> Array:
-        """Cells of evenly spaced rows, from one pass over those between the first and the last."""
-        parts, start = [], 0
+        """Cells of evenly spaced rows; where blocks are read, from one pass over those up to the last row."""
+        some = self._gathered(wanted) if self.reader.access == "rows" else self._passed(wanted)
+        parts = [np.asarray(table)[:, columns] for table in some]
+        return np.concatenate(parts) if parts else np.empty((0, self.shape[1]))[:, columns]
+
+    def _gathered(self, wanted: range) -> Iterator[Table]:
+        size = max(1, PIECE // max(1, self.shape[1]))
+        for start in range(0, len(wanted), size):
+            some = wanted[start : start + size]
+            yield self.take(torch.arange(some.start, some.stop, some.step))[0]
+
+    def _passed(self, wanted: range) -> Iterator[Table]:
+        start = 0
         for piece in self.pieces():
-            inside = range(wanted.start + -(-max(0, start - wanted.start) // wanted.step) * wanted.step, wanted.stop)
-            first, stop = inside.start - start, min(inside.stop - start, len(piece))
-            if first < stop:
-                parts.append(np.asarray(piece[first : stop : wanted.step])[:, columns])
-            start += len(piece)
             if start >= wanted.stop:
-                break
-        return np.concatenate(parts)
+                return
+            skipped = -(-max(0, start - wanted.start) // wanted.step) * wanted.step
+            first, stop = wanted.start + skipped - start, min(wanted.stop - start, len(piece))
+            if first < stop:
+                yield piece.rows(slice(first, stop, wanted.step))
+            start += len(piece)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All of it in memory."""

@@ -7,9 +7,8 @@ checkpoints themselves are no part of them.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch import Tensor
 from circurve.data import RowSource, Stream, Table
 from circurve.data.digest import reader_digest
 from circurve.graph import Circuit, Input, Product, Sum
+from circurve.learning.describe import Describer
 from circurve.learning.options import Run, Settings
 from circurve.model import Model
 
@@ -107,25 +107,8 @@ def text_digest(value: object) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """A value as a text that is the same in every process: records field by field, functions by name and code."""
-    if isinstance(value, Circuit):
-        return circuit_digest(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = (f"{given.name}={describe_value(getattr(value, given.name))}" for given in fields(value))
-        return f"{type(value).__name__}({', '.join(parts)})"
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(describe_value(each) for each in value)})"
-    code = getattr(value, "__code__", None)
-    if code is not None:
-        ours = value.__module__.startswith("circurve.")
-        return value.__qualname__ if ours else f"{value.__module__}.{value.__qualname__} {_code_digest(code)}"
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-
-
-def _code_digest(code: Any) -> str:
-    """The first digits of a digest of a function's instructions and constants."""
-    constants = [_code_digest(each) if hasattr(each, "co_code") else repr(each) for each in code.co_consts]
-    return hashlib.sha256(code.co_code + repr(constants).encode()).hexdigest()[:12]
+    """A value as a text that is the same in every process: records field by field, functions by what they do."""
+    return Describer(lambda each: circuit_digest(each) if isinstance(each, Circuit) else None)(value)
 
 
 def circuit_digest(circuit: Circuit) -> str:
