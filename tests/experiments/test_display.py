@@ -5,9 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
+from circurve.experiments.display import Display
 from circurve.experiments.plan import describe_environment, portable_command
-from circurve.experiments.runner import Display, time_left
+from circurve.learning import progress
 from circurve.learning.loop import EpochEnd
+from circurve.learning.progress import LogLines, time_left
 
 
 def walk(display: Display) -> None:
@@ -21,9 +23,34 @@ def walk(display: Display) -> None:
             display.finish()
 
 
-def test_it_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    walk(Display("study", [1.0, 2.0], 0))
+@pytest.mark.parametrize("shown", [None, False])
+def test_short_work_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str], shown: bool | None) -> None:
+    walk(Display("study", [1.0, 2.0], 0, shown))
     assert capsys.readouterr() == ("", "")
+
+
+def test_long_work_writes_lines_to_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10_000, 40))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    walk(Display("study", [1.0, 2.0], 0))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("circurve: study, fleet 1 of 2: first, 0 runs, epoch 2 of 2, about ")
+    assert len(lines) == 3
+    assert "fleet 2 of 2: second" in lines[-1]
+
+
+def test_lines_become_rare_when_work_takes_days(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    lines = LogLines()
+    for minute in range(3 * 24 * 60):
+        now = 60.0 * minute
+        lines.tell(f"minute {minute}", 0.5)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("circurve: minute 1, about 60 s left")
+    assert 50 < len(told) < 200
 
 
 def test_it_shows_fleets_and_epochs() -> None:

@@ -14,8 +14,10 @@ import circurve.learning
 from circurve.curvature import concentration, reversals
 from circurve.errors import OptionError
 from circurve.experiments import RecordFile, Setting, run_study
+from circurve.experiments.display import Display
 from circurve.experiments.plan import digest, load_study_data, plan_study, training_rows
 from circurve.experiments.records import FILE_NAME, line_of, read_records
+from circurve.experiments.runner import CHECKPOINTS
 from circurve.learning.local_curvature import ESTIMATORS
 
 
@@ -219,6 +221,29 @@ def test_other_data_are_other_runs_and_other_seeds_are_new_ones(tmp_path: Path) 
     np.savez(tmp_path / "first.npz", train=data.train, valid=data.valid, test=test)
     changed = {run.id for fleet in plan_study(study) for run in fleet.runs}
     assert len(before & changed) == len(before) // 2
+
+
+def test_a_fleet_that_was_cut_off_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: tuple[Path, list[dict[str, Any]]]
+) -> None:
+    study, trained = tiny_study(tmp_path), list[int]()
+    monkeypatch.setattr("circurve.experiments.runner.CHECKPOINT_EVERY", "1 epochs, unfinished")
+    real = Display.epoch
+
+    def cut_off(display: Display, event: Any) -> None:
+        real(display, event)
+        trained.append(event.epoch)
+        if len(trained) == 3:
+            raise RuntimeError("cut off")
+
+    monkeypatch.setattr(Display, "epoch", cut_off)
+    with pytest.raises(RuntimeError, match="cut off"):
+        run(study, tmp_path / "out")
+    assert len(list((tmp_path / "out" / CHECKPOINTS).iterdir())) == 1
+    records = run(study, tmp_path / "out")
+    assert trained[:4] == [1, 2, 3, 3]  # a callback that fails comes before the checkpoint of its epoch
+    assert [timeless(record) for record in records] == [timeless(record) for record in whole[1]]
+    assert not (tmp_path / "out" / CHECKPOINTS).exists()
 
 
 def test_an_interrupted_fleet_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

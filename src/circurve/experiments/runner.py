@@ -1,29 +1,30 @@
 """The runner: trains the fleets of a study one after the other and records each run as soon as it is known.
 
-It can be stopped in any way at any moment: started again, it trains the fleets that are not recorded. A fleet that is
-recorded in part is trained again whole and only its missing runs are recorded, so that rounding, which may depend on
-the size of a fleet, is the same as in an undisturbed study.
+It can be stopped in any way at any moment: started again, it trains the fleets that are not recorded, the one that was
+being trained from its last checkpoint. A fleet that is recorded in part is trained again whole and only its missing
+runs are recorded, so that rounding, which may depend on the size of a fleet, is the same as in an undisturbed study.
 """
 
 from __future__ import annotations
 
 import math
-import sys
+import shutil
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 import circurve.learning
 from circurve.curvature import Curvature, concentration, curvature, depth_profile, reversals
 from circurve.curvature.record import By
 from circurve.data import Dataset, Table
 from circurve.errors import CircurveWarning, DataError, TrainingError
+from circurve.experiments.display import Display
 from circurve.experiments.plan import (
     MEASURED_SETTINGS,
     Fleet,
@@ -34,91 +35,20 @@ from circurve.experiments.plan import (
     plan_study,
     training_rows,
 )
-from circurve.experiments.records import Record, RecordFile, RunRecord, as_run, significant
+from circurve.experiments.records import Record, RecordFile, RunRecord, as_run, identify, significant
 from circurve.experiments.spec import Study, describe_setting, describe_use
 from circurve.graph import Circuit
-from circurve.learning import EpochEnd, Failure, FitResult, Run
+from circurve.learning import Failure, FitResult, Run
 from circurve.learning.history import EpochRecord
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.learning.ray_engine import Engine, require_ray, run_on_ray
 
-__all__ = [
-    "Display",
-    "run_study",
-]
+__all__ = ["run_study"]
 
+CHECKPOINTS = "checkpoints"
+"""The folder, beside the records, of the states of fleets that are being trained."""
 
-class Display:
-    """A progress bar for the study and one for the current fleet; shows nothing without a terminal."""
-
-    def __init__(
-        self, name: str, costs: Sequence[float], known: int, shown: bool | None = None, console: Console | None = None
-    ) -> None:
-        """costs: of each fleet to train, in any unit; known: how many runs are recorded already."""
-        self.console = Console(stderr=True) if console is None else console
-        self.name, self.costs, self.known = name, tuple(costs), known
-        self.shown = sys.stderr.isatty() if shown is None else shown
-        self.done, self.spent = 0, 0.0
-        self.started = time.monotonic()
-        self.bar: Progress | None = None
-
-    def __enter__(self) -> Display:
-        if self.shown and self.costs:
-            columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}"))
-            self.bar = Progress(*columns, console=self.console, transient=True)
-            self.bar.start()
-            known = f", {self.known} runs known" if self.known else ""
-            self.whole = self.bar.add_task(self.name, total=sum(self.costs), note=f"{len(self.costs)} fleets{known}")
-            self.part: TaskID = self.bar.add_task("", total=1, note="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def start(self, fleet: str, runs: int, epochs: int) -> None:
-        """A fleet begins."""
-        if self.bar is not None:
-            self.bar.reset(self.part, total=epochs, description=fleet, note=f"{runs} runs, building the circuit")
-            self._whole(0)
-
-    def epoch(self, event: EpochEnd) -> None:
-        """To be called after each epoch of the fleet."""
-        if self.bar is not None:
-            note = f"{len(event.records)} runs, epoch {event.epoch} of {event.epochs}"
-            self.bar.update(self.part, completed=event.epoch, note=note)
-            self._whole(event.epoch / event.epochs)
-
-    def measure(self, number: int, count: int) -> None:
-        """The curvature of run `number` of `count` is being measured."""
-        if self.bar is not None:
-            self.bar.update(self.part, note=f"measuring curvature, run {number} of {count}")
-
-    def finish(self) -> None:
-        """The fleet is done."""
-        self.spent += self.costs[self.done]
-        self.done += 1
-        if self.bar is not None:
-            self._whole(0)
-
-    def _whole(self, share: float) -> None:
-        assert self.bar is not None
-        now = self.spent + (share * self.costs[self.done] if self.done < len(self.costs) else 0)
-        left = time_left(time.monotonic() - self.started, now / sum(self.costs))
-        fleet = f"fleet {min(self.done + 1, len(self.costs))} of {len(self.costs)}"
-        self.bar.update(self.whole, completed=now, note=f"{fleet}{left}")
-
-
-def time_left(elapsed: float, share: float) -> str:
-    """`, about 3 min left`, if what is left takes as long for its size as what is done; nothing at the start."""
-    if share <= 0 or elapsed <= 0:
-        return ""
-    seconds = elapsed * (1 - share) / share
-    if seconds < 90:
-        return f", about {seconds:.0f} s left"
-    if seconds < 5400:
-        return f", about {seconds / 60:.0f} min left"
-    return f", about {seconds / 3600:.1f} h left"
+CHECKPOINT_EVERY = "5min, unfinished"
 
 
 DIGITS = 5
@@ -137,6 +67,8 @@ class _Work:
     fleet: Fleet
     train: tuple[PlannedRun, ...]
     missing: tuple[PlannedRun, ...]
+    checkpoint: Path | None = None
+    """The folder of its checkpoints; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +98,10 @@ def run_study(
     """Train what is not recorded yet, and return the records of all runs of the study, in its own order.
 
     data: data sets that are loaded already, by the study's names for them. shown: the live display on standard error;
-    None shows it to people only. On Ctrl-C the current fleet is given up and KeyboardInterrupt is raised; all that was
-    recorded stays. engine: "ray" trains fleets as tasks of a Ray cluster, as many at once as it holds; each is recorded
-    when it is known, and one whose worker is lost is trained again.
+    None shows it on a terminal and writes lines elsewhere. On Ctrl-C the state of the current fleet is written and
+    KeyboardInterrupt is raised; the same call goes on from there. engine: "ray" trains fleets as tasks of a Ray
+    cluster, as many at once as it holds; each is recorded when it is known, and one whose worker is lost is trained
+    again.
     """
     fleets = plan_study(study, data)
     work = [item for fleet in fleets if (item := _work(fleet, file)).missing]
@@ -182,13 +115,22 @@ def run_study(
                 file.append(records)
         else:
             for item in work:
-                file.append(_train(study, item, environment, display))
+                folder = file.folder / CHECKPOINTS / identify([run.id for run in item.train])
+                file.append(_train(study, replace(item, checkpoint=folder), environment, display))
+                remove_checkpoints(folder)
     return [
         as_run({**file.by_id[run.id], **describe_use(study, label), "dataset": fleet.data.name})
         for fleet in fleets
         for run in fleet.runs
         for label in run.labels
     ]
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of what is recorded now, and the folder around them if it is empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.parent.rmdir()
 
 
 def _work(fleet: Fleet, file: RecordFile) -> _Work:
@@ -252,6 +194,8 @@ def _outcomes(circuit: Circuit, train: Table, study: Study, work: _Work, display
             track=True,
             callbacks=[display.epoch],
             progress=False,
+            checkpoint=work.checkpoint,
+            checkpoint_every=CHECKPOINT_EVERY,
         )
     except TrainingError as error:
         return [Failure(epoch, reason) for epoch, reason in error.failures]

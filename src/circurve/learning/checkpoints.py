@@ -160,8 +160,10 @@ class Checkpoints:
         """The epoch of the newest checkpoint that is there."""
         return next(iter(self._epochs()), None)
 
-    def due(self, epoch: int) -> bool:
-        """Whether one should be written after this epoch."""
+    def due(self, epoch: int, done: bool) -> bool:
+        """Whether one should be written after this epoch, or because the training is done."""
+        if done and self.every.finished:
+            return True
         if self.every.epochs is not None:
             return epoch % self.every.epochs == 0
         return time.monotonic() - self._last >= (self.every.seconds or 0.0)

@@ -40,10 +40,10 @@ class _Keeper:
         self.checkpoints, self.state = checkpoints, state
 
     def after(self, epoch: int, state: Callable[[int], TrainerState]) -> None:
-        """Take the state after a whole epoch, and write it if it is time or if the training is done."""
+        """Take the state after a whole epoch, and write it if it is time."""
         if self.checkpoints is not None:
             self.state = state(epoch)
-            if self.state.done or self.checkpoints.due(epoch):
+            if self.checkpoints.due(epoch, self.state.done):
                 self.checkpoints.save(self.state)
 
     def last(self) -> None:

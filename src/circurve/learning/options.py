@@ -152,6 +152,8 @@ class Settings:
         "5min",
         "How often to write a checkpoint: a time (30s, 5min, 2h) or a number of epochs (10 epochs). It is written at "
         "the end of an epoch.",
+        python='The result of a finished training is written too, unless you store it elsewhere and say "5min, '
+        'unfinished".',
     )
 
     def __post_init__(self) -> None:
