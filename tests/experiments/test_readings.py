@@ -11,7 +11,7 @@ from circurve.experiments import ReproduceOptions, Study
 from circurve.experiments.outputs import TABLES
 from circurve.experiments.table import Number, Report
 from circurve.experiments.table_pseudocounts import PSEUDOCOUNTS
-from circurve.experiments.tables_beyond import READINGS
+from circurve.experiments.tables_beyond import READINGS, _fewer_seeds
 from circurve.learning import Gated, Global, Method
 
 NAMES = ("nltcs", "dna")
@@ -81,6 +81,8 @@ def test_the_reading_nearest_to_the_paper_is_named() -> None:
     assert "the reading 'epoch' (gates of the whole epoch before" in made.findings[0]
     assert "0.000 nats off, root mean square; 'gated' is 0.100 off" in made.findings[0]
     assert "in the readings epoch, epoch+ratio; it does not in gated, ratio," in made.findings[2]
+    assert "'gated' 0.100 and 0.080, 'data' 0.100 and 0.080," in made.findings[3]
+    assert made.findings[3].endswith("gated, data, smoothed within 0.1 in both.")
     rows = {row[0]: row for row in made.tables[0].rows}
     gap, far = rows["first"][1], rows["first"][-2]
     assert isinstance(gap, Number)
@@ -90,3 +92,17 @@ def test_the_reading_nearest_to_the_paper_is_named() -> None:
     assert isinstance(paper, Number)
     assert paper.mean == pytest.approx(-0.48)
     assert all(set(value) == set(made.columns) for value in made.values)
+
+
+def test_a_reading_that_is_near_in_one_column_only_is_no_answer() -> None:
+    def with_global_far(dataset: str, fraction: float, method: Method, seed: int) -> dict[str, float]:
+        found = by_reading(dataset, fraction, method, seed)
+        return {**found, "test_ll": found["test_ll"] - 2.0} if isinstance(method, Global) else found
+
+    assert report("readings", with_global_far).findings[3].endswith("none is within 0.1 in both.")
+
+
+def test_readings_with_fewer_seeds_than_others_are_named() -> None:
+    values = [{"dataset": "plants", "reading": name, "seeds": seeds} for name, seeds in (("gated", 5), ("data", 1))]
+    values += [{"dataset": "nltcs", "reading": name, "seeds": 3} for name in ("gated", "data")]
+    assert _fewer_seeds(values) == ["On plants, gated: 5 seeds; of the other readings, some have only 1."]

@@ -254,3 +254,9 @@ def test_a_choice_of_units(tmp_path):
         fit_units(TRAIN, (2, 3), **options, **checkpoint)
     with pytest.raises(OptionError, match="function: was fit_units, is fit_fleet"):
         quick(hclt(TRAIN, 2), TRAIN, **SMALL | checkpoint)
+
+
+@pytest.mark.parametrize(("every", "left"), [("1h", True), ("1h, unfinished", False), ("1 epoch, unfinished", True)])
+def test_a_finished_training_is_written_unless_only_unfinished_ones_are(tmp_path, every, left):
+    quick(CIRCUIT, TRAIN, **OPTIONS, checkpoint=tmp_path, checkpoint_every=every)
+    assert any(path.suffix == ".safetensors" for path in tmp_path.rglob("*")) == left

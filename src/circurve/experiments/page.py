@@ -245,13 +245,24 @@ def load_shelves(folder: Path) -> dict[str, Shelf]:
 
 def reproduction_page(shelves: Mapping[str, Shelf], folder: Path, link: str) -> str:
     """The page. Figures are in `folder`/PROTOCOL, and `link` is how the page refers to that folder."""
-    parts = [INTRODUCTION, opening(check_claims(shelves), shelves), both_structures(shelves), _studies(shelves)]
+    parts = [INTRODUCTION, opening(check_claims(shelves), shelves), both_structures(shelves)]
+    parts += [_readings(shelves), _studies(shelves)]
     for protocol, shelf in shelves.items():
         parts.append(f"## Protocol {protocol}")
         for report in filter(None, (shelf.report(table) for table in TABLES)):
             parts += [as_markdown(replace(report, notes=()), level=3), folded(report.notes)]
         parts += [_figure(folder / protocol, f"{link}/{protocol}", name) for name in FIGURE_NAMES]
     return "\n\n".join(part.rstrip() for part in [*parts, CLOSING] if part) + "\n"
+
+
+def _readings(shelves: Mapping[str, Shelf]) -> str:
+    """Which reading of the paper gives its table; empty if none was tried."""
+    reports = [shelf.report("readings") for shelf in shelves.values()]
+    lines = [line for report in reports if report is not None for line in report.findings]
+    if not lines:
+        return ""
+    about = "The paper leaves open some details of its gated method. Each was tried; the table is further down:"
+    return "\n\n".join(["## Which reading of the paper gives its table", about, "\n".join(f"- {x}" for x in lines)])
 
 
 def _studies(shelves: Mapping[str, Shelf]) -> str:

@@ -241,11 +241,31 @@ def report_readings(study: Study, records: Sequence[RunRecord]) -> Report:
         f"{', '.join(LARGE)} is the one that decides.",
         *(f"{label}: {reading.text}." for label, reading in READINGS.items()),
         "A node without flow keeps its weights, and so its t, however large, in all readings but 'used'.",
+        *_fewer_seeds(values),
         *provenance(records),
     )
     found = _findings(values)
     tables = (_table(rows, values), _tests(rows, values))
     return Report("readings", "Readings of the gated method", tables, notes, READINGS_COLUMNS, values, found)
+
+
+PAIRS = (("gated", "global"), ("data", "global+data"), ("smoothed", "global+smoothed"))
+"""The same reading for the gated and for the global column."""
+
+NEAR = 0.1
+"""How far from the paper a reading may be in both columns, in nats."""
+
+
+def _fewer_seeds(values: Sequence[Record]) -> list[str]:
+    """For each data set whose readings have different numbers of seeds, which have how many."""
+    notes = []
+    for dataset in dict.fromkeys(v["dataset"] for v in values):
+        seeds = {v["reading"]: v["seeds"] for v in values if v["dataset"] == dataset}
+        most, least = max(seeds.values()), min(seeds.values())
+        if least < most:
+            full = ", ".join(label for label, count in seeds.items() if count == most)
+            notes.append(f"On {dataset}, {full}: {most} seeds; of the other readings, some have only {least}.")
+    return notes
 
 
 def _reading_values(dataset: str, label: str, row: dict[str, Chosen]) -> Record:
@@ -297,7 +317,19 @@ def _findings(values: Sequence[Record]) -> tuple[str, ...]:
             f"Gated keeps the fit of vanilla (minus {KEPT:g} nats) on all large sets in the readings "
             f"{', '.join(yes) or 'none'}; it does not in {', '.join(no) or 'none'}."
         )
-    return tuple(told)
+    return (*told, *_both_columns(values))
+
+
+def _both_columns(values: Sequence[Record]) -> list[str]:
+    """Whether a reading that was tried for both columns is near to the paper in both."""
+    off = {pair: [distance(values, label, large=True) for label in pair] for pair in PAIRS}
+    known = {pair[0]: far for pair, far in off.items() if not any(map(math.isnan, far))}
+    if not known:
+        return []
+    near = [label for label, far in known.items() if max(far) <= NEAR]
+    told = ", ".join(f"'{label}' {gated:.3f} and {plain:.3f}" for label, (gated, plain) in known.items())
+    found = f"{', '.join(near)} within {NEAR:g} in both" if near else f"none is within {NEAR:g} in both"
+    return [f"Readings that were tried for both columns, nats off in gated and in global: {told}; {found}."]
 
 
 def _table(rows: dict[str, dict[str, Chosen]], values: Sequence[Record]) -> Table:
