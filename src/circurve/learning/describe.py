@@ -17,6 +17,9 @@ __all__ = ["Describer"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
+DEEPEST = 12
+"""Values that are further inside others than this are described by their type."""
+
 
 class Describer:
     """Describes values: records field by field, functions by their code and by what they use.
@@ -34,6 +37,8 @@ class Describer:
             return repr(value)
         if id(value) in self._within:
             return "itself"
+        if len(self._within) > DEEPEST:
+            return type(value).__qualname__
         self._within.append(id(value))
         try:
             found = self.own(value)
