@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from circurve.data import Dataset, Table
@@ -18,6 +19,7 @@ from circurve.errors import CircurveError, OptionError, TrainingError
 from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
 from circurve.experiments.plan import describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
+from circurve.experiments.runner import CHECKPOINTS, remove_checkpoints
 from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_datasets
 from circurve.learning import Ensemble
 from circurve.learning.ensemble import Candidate
@@ -34,6 +36,9 @@ __all__ = ["FILE", "KINDS", "LEADERBOARD", "check_options", "leaderboard_records
 
 LEADERBOARD = "leaderboard"
 FILE = "leaderboard.jsonl"
+
+CHECKPOINT_EVERY = "1min"
+"""Finished trainings of a job are written too: the next ones need them."""
 
 KINDS = ("single", "ensemble", "joint")
 """What competes for the record: the best single circuit, the ensemble, the ensemble after joint training."""
@@ -89,7 +94,9 @@ def leaderboard_records(
     for number, job in enumerate(left, 1):
         progress(f"{number} of {len(left)}: {job.data.name}, seed {job.seed}")
         try:
-            file.append([_measure(job, environment, progress)])
+            folder = file.folder / CHECKPOINTS / job.id
+            file.append([_measure(job, environment, progress, folder)])
+            remove_checkpoints(folder)
         except CircurveError as error:
             failed.append((job, error))
             progress(f"  failed: {error}")
@@ -152,25 +159,29 @@ def describe_recipe(recipe: RecordRecipe) -> Record:
     return {**plain, "joint": {**plain["joint"], "step": named}}
 
 
-def _measure(job: Job, environment: Record, progress: Progress) -> Record:
-    """The record of one data set and seed. KeyboardInterrupt if a training was interrupted."""
-    recipe, rows = job.recipe, _rows(job)
+def _measure(job: Job, environment: Record, progress: Progress, checkpoint: Path) -> Record:
+    """The record of one data set and seed. KeyboardInterrupt if a training was interrupted.
+
+    checkpoint: a folder for the states of its trainings. If there are some, the job goes on from there, and how long
+    it took is not known.
+    """
+    recipe, rows, continued = job.recipe, _rows(job, checkpoint), checkpoint.exists()
     started = time.perf_counter()
     first = SEED_STRIDE * job.seed
     scores: dict[str, Record | None] = {"chow_liu": chow_liu_scores(Parts.of(job.data), job.device, job.memory_budget)}
-    single, seconds = _timed(lambda: train_units(recipe.units, rows, recipe.pseudocounts, first))
+    single, seconds = _timed(lambda: train_units(recipe.units, rows.part("single"), recipe.pseudocounts, first))
     _check_interrupted(single.result.stopped)
-    scores["single"] = {**_describe_single(single), "seconds": seconds}
+    scores["single"] = {**_describe_single(single), "seconds": None if continued else seconds}
     progress(f"  single: {single.units} units, valid {single.result.valid_ll:.3f}, {seconds:.0f} s")
     options = _ensemble_options(recipe, single, first + 1)
     pool = _pool(single, options.members) if recipe.pool_singles else []
-    made, seconds = _timed(lambda: train_ensemble(rows, options, pool))
+    made, seconds = _timed(lambda: train_ensemble(rows.part("ensemble"), options, pool))
     _check_interrupted(made.stopped)
-    scores["ensemble"] = {**_describe_ensemble(made, rows), "seconds": seconds}
+    scores["ensemble"] = {**_describe_ensemble(made, rows), "seconds": None if continued else seconds}
     progress(f"  ensemble: {len(made.members)} members, valid {made.valid_ll:.3f}, {seconds:.0f} s")
     joint, seconds = _timed(lambda: train_jointly(made, rows, recipe.joint, options))
     _check_interrupted(joint.stopped)
-    scores["joint"] = {**_describe_ensemble(joint, rows), "seconds": seconds}
+    scores["joint"] = {**_describe_ensemble(joint, rows), "seconds": None if continued else seconds}
     progress(f"  joint training: valid {joint.valid_ll:.3f}, {seconds:.0f} s")
     return {
         "id": job.id,
@@ -182,7 +193,7 @@ def _measure(job: Job, environment: Record, progress: Progress) -> Record:
         "environment": {**environment, "data_hash": job.data_hash},
         "scores": scores,
         "record": best_kind(scores),
-        "seconds": round(time.perf_counter() - started, 3),
+        "seconds": None if continued else round(time.perf_counter() - started, 3),
     }
 
 
@@ -196,11 +207,11 @@ def best_kind(scores: dict[str, Record | None]) -> str:
     return max(KINDS, key=valid)
 
 
-def _rows(job: Job) -> Rows:
+def _rows(job: Job, checkpoint: Path) -> Rows:
     """The rows in a schema that takes the values of all parts."""
     parts = Parts.of(job.data)
     given: TrainingOptions = {"device": job.device, "patience": job.recipe.patience}
-    given["memory_budget"] = job.memory_budget
+    given |= {"memory_budget": job.memory_budget, "checkpoint": checkpoint, "checkpoint_every": CHECKPOINT_EVERY}
     if job.recipe.epochs is not None:
         given["epochs"] = job.recipe.epochs
     settings = best_settings(given, parts.train)

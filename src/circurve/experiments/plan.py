@@ -263,11 +263,16 @@ def _hardware(device: str) -> str:
 def provenance(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Everything that is needed to run it again, from the records themselves."""
     hashes = {record["dataset"]: record["environment"]["data_hash"] for record in records}
+    timed = [record for record in records if record["seconds"] is not None]
     lines = [
         f"Seeds: {', '.join(str(seed) for seed in sorted({record['seed'] for record in records}))}.",
         f"Data (SHA-256): {', '.join(f'{name} {digest[:12]}' for name, digest in hashes.items())}.",
-        f"Training time: {sum(record['seconds'] for record in records):,.0f} s for {len(records):,} runs.",
+        f"Training time: {sum(record['seconds'] for record in timed):,.0f} s for {len(timed):,} runs.",
     ]
+    if len(timed) < len(records):
+        lines.append(
+            f"Times of {len(records) - len(timed):,} interrupted runs, which were continued, are not known."
+        )
     failed = [_failed_run(record) for record in records if is_failed(record)]
     left_out = f"{len(failed):,} of {len(records):,} runs failed in training and are left out: {'; '.join(failed)}."
     return [*([left_out] if failed else []), *describe(*(record["environment"] for record in records)), *lines]
