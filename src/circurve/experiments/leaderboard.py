@@ -16,7 +16,7 @@ from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import CircurveError, OptionError, TrainingError
 from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
-from circurve.experiments.plan import describe_environment, digest, load_study_data
+from circurve.experiments.plan import describe_data, describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
 from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_datasets
 from circurve.learning import Ensemble
@@ -179,7 +179,7 @@ def _measure(job: Job, environment: Record, progress: Progress) -> Record:
         "seed": job.seed,
         "recipe": describe_recipe(recipe),
         "shape": {"rows": len(rows.train), "variables": rows.train.shape[1], "epochs": rows.settings.epochs},
-        "environment": {**environment, "data_hash": job.data_hash},
+        "environment": {**environment, **describe_data(job.data, job.data_hash)},
         "scores": scores,
         "record": best_kind(scores),
         "seconds": round(time.perf_counter() - started, 3),
