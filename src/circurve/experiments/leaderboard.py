@@ -230,7 +230,9 @@ def _pool(single: UnitsChoice, first: int) -> list[Candidate]:
     """All single circuits that were tried, numbered after the members."""
     listed = [(tried.units, r) for tried in single.path for r in tried.results if not r.failed]
     return [
-        Candidate(r.model, f"{units} units, {r.run.label}", first + place, r.train_ll, r.epoch, r.train_rows)
+        Candidate(
+            r.model, f"{units} units, {r.run.label}", first + place, r.train_ll, r.epoch, r.train_rows, len(r.history)
+        )
         for place, (units, r) in enumerate(listed)
     ]
 

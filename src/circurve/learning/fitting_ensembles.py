@@ -196,7 +196,9 @@ def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: Ense
     )
     parts, _ = components(result.model) if len(made.members) > 1 else ((result.model,), None)
     named = zip(made.members, parts, strict=True)
-    candidates = [Candidate(part, member.name, member.run, epoch=member.epoch) for member, part in named]
+    candidates = [
+        Candidate(part, member.name, member.run, epoch=member.epoch, epochs=member.epochs) for member, part in named
+    ]
     joint = ensemble_of(candidates, rows.valid, options.weighting)
     stopped = result.stopped if result.stopped == "interrupted" else made.stopped
     return replace(joint, left_out=(*made.left_out, *joint.left_out), stopped=stopped)

@@ -97,7 +97,8 @@ class Trained:
         """The members in the order of their numbers, as candidates of an ensemble."""
         listed = sorted(self.results.items())
         return [
-            Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch, r.train_rows) for number, r in listed
+            Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch, r.train_rows, len(r.history))
+            for number, r in listed
         ]
 
 

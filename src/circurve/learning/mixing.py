@@ -21,7 +21,7 @@ from circurve.model import Model
 from circurve.model_checks import structure_cost
 from circurve.schema import Column, Schema
 
-__all__ = ["components", "mix"]
+__all__ = ["components", "member_weights", "mix"]
 
 NAME = "mixture"
 """The name of the root sum of a mixture."""
@@ -146,6 +146,15 @@ def components(model: Model) -> tuple[tuple[Model, ...], Floats]:  # M models, (
             _model(Circuit(copies[child], schema=_schema(circuit, model.schema)), own, model.dtype).to(model.device)
         )
     return tuple(parts), weights[weights > 0] / weights.sum()
+
+
+def member_weights(model: Model) -> Floats | None:  # (M,)
+    """The weights of the members of a model that `mix` made; None for any other model."""
+    root = model.circuit.roots[0]
+    if not isinstance(root, Sum) or root.name != NAME or root.units != 1 or len(root.children) < 2:
+        return None
+    weights: Floats = np.asarray(model.weights(root), dtype=np.float64)[0]
+    return weights
 
 
 def _model(circuit: Circuit, values: Mapping[Node, Tensor], dtype: torch.dtype) -> Model:
