@@ -114,7 +114,7 @@ def _protocol(recipe: Record) -> str:
         f"Protocol record: single circuits of {units} units with pseudocounts of "
         f"{_listed(recipe['pseudocounts'])}, until two sizes in a row are worse; {recipe['members']} members of "
         f"{_listed(recipe['member_units'])} units{chosen}, with {pseudocounts}, "
-        f"on trees of resampled rows{grown}{pool}; {patience}joint training for at most "
+        f"on the tree of all rows and trees of resampled rows{grown}{pool}; {patience}joint training for at most "
         f"{joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
     )
 

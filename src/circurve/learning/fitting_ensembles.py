@@ -46,6 +46,8 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
 ) -> Ensemble:
     """Train several hidden Chow-Liu trees and mix them into one model (`.model`), with a report of each member.
 
+    By default, eight circuits on two trees: the tree of all rows and one of rows drawn with replacement, each with 32
+    and 100 units and two pseudocounts. All are trained on all training rows.
     Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
     validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
     Joint training continues with EM on the whole mixture, stops when the validation likelihood falls, and is dropped

@@ -105,6 +105,9 @@ class Trained:
 def plan_members(options: EnsembleOptions) -> list[Plan]:
     """All members: units change fastest, then pseudocounts, then trees; the seed is another one each time.
 
+    M members that are trained at once, U numbers of units and P pseudocounts make max(1, M // (U P)) trees. With
+    trees="bootstrap" and M < 2 U P there is one tree only, that of all rows.
+
     Those that are grown one by one come last; their trees are found when their turn comes.
     """
     units, pseudocounts = options.all_units, options.all_pseudocounts
