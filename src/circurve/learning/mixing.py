@@ -21,7 +21,7 @@ from circurve.model import Model
 from circurve.model_checks import structure_cost
 from circurve.schema import Column, Schema
 
-__all__ = ["components", "member_weights", "mix"]
+__all__ = ["components", "member_weights", "members_of", "mix"]
 
 NAME = "mixture"
 """The name of the root sum of a mixture."""
@@ -148,12 +148,18 @@ def components(model: Model) -> tuple[tuple[Model, ...], Floats]:  # M models, (
     return tuple(parts), weights[weights > 0] / weights.sum()
 
 
+def members_of(circuit: Circuit) -> tuple[Node, ...]:
+    """The roots of the members of a circuit that `mix` made; none for any other circuit."""
+    root = circuit.roots[0]
+    mixed = isinstance(root, Sum) and root.name == NAME and root.units == 1 and len(root.children) > 1
+    return root.children if mixed else ()
+
+
 def member_weights(model: Model) -> Floats | None:  # (M,)
     """The weights of the members of a model that `mix` made; None for any other model."""
-    root = model.circuit.roots[0]
-    if not isinstance(root, Sum) or root.name != NAME or root.units != 1 or len(root.children) < 2:
+    if not members_of(model.circuit):
         return None
-    weights: Floats = np.asarray(model.weights(root), dtype=np.float64)[0]
+    weights: Floats = np.asarray(model.weights(NAME), dtype=np.float64)[0]
     return weights
 
 
