@@ -46,6 +46,34 @@ def test_it_is_what_fit_ensemble_trains(answer, table, rows):
     assert [member["name"] for member in report["ensemble"]["members"]] == [member.name for member in made.members]
 
 
+def test_the_report_and_the_file_say_what_each_member_has(answer, invoke, table):
+    report = answer(f"fit {table} --units 2,3 --epochs 4 --ensemble 4 --out m.safetensors")
+    members = report["ensemble"]["members"]
+    assert len(members) > 1
+    for member in members:
+        units, pseudocount = ((2, 3)[member["run"] % 2], (0.003, 0.03)[member["run"] // 2])
+        assert (member["units"], member["pseudocount"], member["seed"]) == (units, pseudocount, member["run"])
+        assert member["epochs"] == 4
+        assert 0 <= member["epoch"] <= 4
+    assert report["units"] == sorted({member["units"] for member in members})
+    assert report["pseudocount"] == sorted({member["pseudocount"] for member in members})
+    assert (report["epochs"], report["epoch"]) == (4, None)
+    found = answer("info m.safetensors")
+    assert found["mixture"]["members"] == len(members)
+    assert found["mixture"]["weights"] == pytest.approx([member["weight"] for member in members])
+    assert found["training"]["ensemble"]["members"] == members
+    shown = " ".join(invoke("info m.safetensors").stdout.split())
+    assert f"mixture of {len(members)} members, weights 0." in shown
+    assert f"units {' and '.join(map(str, report['units']))}, " in shown
+    assert f"pseudocount {' and '.join(map(str, report['pseudocount']))}, seed 0, epochs 4" in shown
+
+
+def test_info_calls_one_circuit_no_mixture(answer, invoke, table):
+    answer(f"fit {table} {TINY} --out m.safetensors")
+    assert answer("info m.safetensors")["mixture"] is None
+    assert "mixture" not in invoke("info m.safetensors").stdout
+
+
 def test_defaults_are_those_of_the_library_unless_typed(answer, table, monkeypatch):
     seen = []
     original = ensemble.fit_ensemble

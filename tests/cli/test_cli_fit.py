@@ -186,7 +186,8 @@ def test_warnings_are_one_line_each_and_leave_the_json_alone(invoke, folder):
     Path("empty_row.csv").write_text("0,1\n,\n" + "1,0\n" * 20)
     result = invoke(f"fit empty_row.csv --no-split {TINY} --json --out m")
     assert result.stderr.splitlines() == [
-        "circurve: warning: train data: 1 of 22 rows have no observed value; they have no effect"
+        "circurve: warning: train data: 1 of 22 rows have no observed value; they only slow EM down, and each "
+        "counts as log 1 = 0 in mean log-likelihoods; remove them"
     ]
     strict_json(result.stdout)
 

@@ -72,6 +72,21 @@ def test_every_row_has_its_line_and_score(saved: Path, odd: Path, tmp_path: Path
     assert report["test_ll"] is None
 
 
+def test_rows_without_a_value_are_counted_in_a_warning(saved: Path, people: pd.DataFrame, tmp_path: Path) -> None:
+    few = people.head(6)
+    empty = few.astype(object).where(few.index.to_series() > 1, None)  # the first two rows
+    empty.loc[2] = ["Kyiv", None, None, None]  # its only value was not seen: not empty
+    path, others = tmp_path / "empty.csv", tmp_path / "others.csv"
+    empty.to_csv(path, index=False)
+    empty.iloc[3:].to_csv(others, index=False)
+    found = run("evaluate", saved, path, "--json", "--unseen", "missing")
+    report, alone = strict_json(found.stdout), strict_json(run("evaluate", saved, others, "--json").stdout)
+    assert (report["empty_rows"], alone["empty_rows"]) == (3, 0)
+    assert report["test_ll"] == pytest.approx(alone["test_ll"] * 3 / 6, rel=1e-6)
+    assert "3 of 6 rows have no observed value; each counts as log 1 = 0 in the mean log-likelihood" in found.stderr
+    assert strict_json(run("evaluate", saved, path, "--json").stdout)["empty_rows"] == 2
+
+
 def test_cells_to_blame_are_named_with_what_was_expected(saved: Path, odd: Path, people: pd.DataFrame) -> None:
     rows = read(run("evaluate", saved, odd, "--scores", "-", "--explain").stdout)
     first = rows[0]

@@ -277,6 +277,14 @@ def test_rows_of_probability_zero_give_nan_and_one_warning_that_counts_them():
     assert np.isnan(per_sample(model, [[2], [1]]).total).tolist() == [[True], [False]]
 
 
+def test_rows_without_a_value_count_and_the_warning_says_so():
+    model = mixture([0.25, 0.75])
+    told = "^curvature data: 1 of 3 rows have no observed value; each adds a trace that the model alone decides; remove"
+    with pytest.warns(CircurveWarning, match=told):
+        found = curvature(model, [[0], [1], [np.nan]]).trace
+    assert found == pytest.approx((16 + 16 / 9 + 2) / 3)  # without a value, 1 for each child of the sum
+
+
 def test_only_rows_of_probability_zero_are_an_error():
     with pytest.raises(DataError, match="every row has probability zero"):
         hessian_trace(mixture([0.25, 0.75]), [[2], [2]])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from circurve.data import cache, debd, load_dataset
+from circurve.data.catalogue import is_debd
 from circurve.data.debd import SPLITS
 from debd_server import content, entry, flipped
 
@@ -33,6 +35,21 @@ def test_the_second_time_the_text_is_not_looked_at(folder: Path) -> None:
     for split in SPLITS:
         np.testing.assert_array_equal(getattr(first, split), getattr(again, split))
     assert again.train.dtype == np.uint8
+
+
+def test_rows_are_those_of_the_collection_wherever_they_come_from(folder: Path) -> None:
+    data = load_dataset("tiny", folder)
+    assert is_debd(data)
+    assert is_debd(replace(data, train=np.asarray(data.train).astype(float)))
+    assert not is_debd(replace(data, name="other"))
+    assert not is_debd(replace(data, train=data.train[1:]))
+    assert not is_debd(replace(data, train=np.asarray(data.train)[::-1]))
+    assert not is_debd(replace(data, test=None))
+    text = folder / "tiny.valid.data"
+    text.write_bytes(flipped(text.read_bytes()))
+    assert not is_debd(load_dataset("tiny", folder))
+    text.write_bytes(b"2" + content("tiny", "valid")[1:])
+    assert not is_debd(load_dataset("tiny", folder))
 
 
 def cut(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from circurve.data.debd import COLLECTION
 from circurve.experiments import Study
 from circurve.experiments.plan import describe_settings
 from circurve.experiments.spec import Setting, describe_setting
@@ -50,7 +51,7 @@ def made_record(study: Study, dataset: str, fraction: float, setting: Setting, s
         "seconds": 1.5,
         "environment": {
             **{"command": "circurve reproduce", "version": "1.0", "commit": "abc", "hardware": "a machine"},
-            **{"torch": "2.0", "python": "3.11", "data_hash": f"{dataset:0<64}"},
+            **{"torch": "2.0", "python": "3.11", "data_hash": f"{dataset:0<64}", "debd": dataset in COLLECTION},
         },
     }
 

@@ -74,7 +74,7 @@ def test_all_sets_of_a_folder_are_run_and_recorded(folder):
     joint = [record["scores"]["joint"]["test_ll"] for record in records[:2]]
     assert float(values["nltcs", "joint"]["mean"]) == pytest.approx(mean(joint))
     assert float(values["nltcs", "joint"]["std"]) == pytest.approx(stdev(joint))
-    assert values["unheard_of", "record"]["published"] == ""
+    assert values["unheard_of", "record"]["published"] == values["nltcs", "record"]["published"] == ""
     assert json.loads((folder / "out" / "leaderboard.json").read_text())["findings"]
 
 
@@ -136,8 +136,8 @@ def test_the_page_opens_with_findings_and_shows_the_times_of_other_hardware(fold
     reproduce(["leaderboard"], options(folder, out=folder / "out" / "cpu", seeds=(0,)))
     page = leaderboard_page(folder / "out", "out")
     opening = page[: page.index("## Leaderboard")]
-    assert "1. On " in opening
-    assert "of 1 data sets our record is at or above the best published number" in opening  # the other has none
+    assert "best published number" not in opening  # these files are not those of DEBD
+    assert "nltcs: the files are not those of DEBD: not compared with published numbers." in page
     assert "Joint training of the whole mixture makes it better on" in opening
     assert "![Leaderboard: test log-likelihood by data set](out/leaderboard.svg)" in page
     assert page[page.index("## Seconds") :].count("| nltcs |") == 2
@@ -163,7 +163,7 @@ def _record(dataset: str, seed: int, record: str, **test_lls: float) -> dict:
     recipe |= {"members": 3, "member_multiples": [1.0], "boosted": 0, "pool_singles": True, "patience": 9}
     return {
         **{"dataset": dataset, "seed": seed, "record": record, "scores": scores, "seconds": 6.0, "recipe": recipe},
-        "environment": {**environment, "data_hash": "abc"},
+        "environment": {**environment, "data_hash": "abc", "debd": True},
     }
 
 
@@ -191,6 +191,16 @@ def test_findings_are_computed_from_the_records():
     cells = report.tables[0].rows[0]
     assert [cell if isinstance(cell, str) else cell.text() for cell in cells[:2]] == ["dna", "-88.00"]
     assert cells[-1].text() == "+2.00"
+
+
+def test_scores_on_other_files_are_not_compared():
+    scores = {"chow_liu": -7, "single": -6.5, "ensemble": -6.6, "joint": -6.7}
+    records = [_record("nltcs", seed, "single", **scores) for seed in (0, 1)]
+    records[1]["environment"]["debd"] = False
+    made = leaderboard_report(records)
+    assert made.tables[0].rows[0][-2:] == ("-", "-")
+    assert "nltcs: the files are not those of DEBD: not compared with published numbers." in made.notes
+    assert not any("best published number" in sentence for sentence in findings(leaderboard_lines(records)))
 
 
 def test_data_sets_without_published_numbers_have_none():

@@ -16,6 +16,7 @@ from circurve.experiments.outputs import TABLES
 from circurve.experiments.spec import DEFAULT_DATASETS
 from circurve.experiments.table import Number, Report, as_csv, as_latex, as_markdown, mark_best, print_report
 
+NOT_COMPARED = "nltcs: the files are not those of DEBD: not compared with published numbers."
 OPTIONS: dict[str, Any] = {"datasets": ("nltcs", "mine_"), "seeds": (0, 1), "mu": (0.1, 0.2)}
 
 
@@ -69,6 +70,23 @@ def test_table_b_has_ours_and_the_papers_with_best_and_second_marked() -> None:
     marks = [cell.mark for cell in nltcs if isinstance(cell, Number)]
     assert marks == ["second", None, None, None, "best", None]
     assert [cell for cell in mine if isinstance(cell, str)] == ["mine_", "-", "-", "-"]
+
+
+def test_scores_on_other_files_are_not_compared_with_the_paper() -> None:
+    for table in ("table-a", "table-b", "table-c", "readings", "pseudocounts"):
+        study = TABLES[table].study(ReproduceOptions(**{**OPTIONS, "datasets": ("nltcs",)}))
+        records = made_records(study, rule)
+        compared = [any(note == NOT_COMPARED for note in TABLES[table].report(study, records).notes)]
+        for record in records:
+            record["environment"]["debd"] = False
+        made = TABLES[table].report(study, records)
+        assert [*compared, NOT_COMPARED in made.notes] == [False, True]
+        assert not any(value for row in made.values for name, value in row.items() if name.startswith("paper"))
+        papers = [place for place, head in enumerate(made.tables[0].heads) if "paper" in head]
+        assert all(row[place] == "-" for row in made.tables[0].rows for place in papers)
+        large = [row for row in made.tables[0].rows if "(large sets)" in str(row[0])]
+        assert len(large) == (4 if table == "pseudocounts" else 0)
+        assert all(cell == "-" for row in large for cell in row[1:])
 
 
 def test_table_b_compares_pairs_and_counts() -> None:

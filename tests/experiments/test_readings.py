@@ -21,9 +21,14 @@ def study(name: str, **options: Any) -> Study:
     return TABLES[name].study(ReproduceOptions(datasets=NAMES, seeds=(0, 1), **options))
 
 
-def report(name: str, rule: Any) -> Report:
-    made = study(name)
-    return TABLES[name].report(made, made_records(made, rule))
+def report(name: str, rule: Any, floor_share: float | None = None, **options: Any) -> Report:
+    """floor_share: what edges at the floor make up of t without smoothing."""
+    made = study(name, **options)
+    records = made_records(made, rule)
+    for record in records:
+        if floor_share is not None and record["method"]["pseudocount"] == 0:
+            record["curvature"]["floor"] = {"edges": 9, "share": floor_share}
+    return TABLES[name].report(made, records)
 
 
 def smoothing(dataset: str, fraction: float, method: Method, seed: int) -> dict[str, float]:
@@ -58,6 +63,34 @@ def test_claims_are_counted_by_pseudocount() -> None:
     value = next(v for v in made.values if (v["dataset"], v["pseudocount"]) == ("nltcs", 0.2))
     assert (value["total_9999"], value["local_99"], value["gated_minus_vanilla"]) == pytest.approx((0.05, 0.9, -0.2))
     assert all(set(value) == set(made.columns) for value in made.values)
+
+
+def constant(dataset: str, fraction: float, method: Method, seed: int) -> dict[str, float]:
+    """Smoothing changes nothing."""
+    return {"test_ll": -6.0, "valid_ll": -6.0, "total_share": 0.05, "local_share": 0.9}
+
+
+def test_reasons_are_given_only_where_the_records_show_the_effect() -> None:
+    told = report("pseudocounts", smoothing, floor_share=0.98).findings
+    assert told[0].endswith("without it every node specialises on some rows and adds a little.")
+    assert "edges with weights at the floor make up 98% of the sum of t" in told[1]
+    assert told[2].endswith("Both of the above at once: smoothing concentrates T and spreads t.")
+    assert "gated is then near to vanilla" in told[4]
+    without = report("pseudocounts", smoothing, floor_share=0.0).findings
+    assert without[1].endswith("at pseudocount 0, 0.003, 0.01, 0.03.")
+    assert without[4].endswith("at pseudocount 0.1, 0.2.")
+    same = report("pseudocounts", constant, floor_share=0.98).findings
+    for sentence in (*same[:3], *same[4:7]):
+        assert sentence.endswith("of the sets at pseudocount 0, 0.003, 0.01, 0.03, 0.1, 0.2.")
+    assert same[3].endswith("where t does not rise against it.")
+    assert same[7].endswith("The penalty alone does not explain the paper's global column.")
+
+
+def test_the_strength_that_is_named_is_that_of_the_records() -> None:
+    made = report("pseudocounts", smoothing, mu=(0.5,))
+    assert any("Global and gated: mu = 0.5. " in note for note in made.notes)
+    assert "The penalty of mu = 0.5 acts" in made.findings[5]
+    assert not any("0.01." in note for note in made.notes if "mu" in note)
 
 
 def by_reading(dataset: str, fraction: float, method: Method, seed: int) -> dict[str, float]:

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from circurve import bounds
+from circurve.data import load_dataset
+from circurve.data.catalogue import is_debd
 from circurve.errors import FileAccessError, FileFormatError, OptionError
-from circurve.experiments.records import FILE_NAME, RecordFile, identify, line_of, read_records
+from circurve.experiments.plan import digest
+from circurve.experiments.records import EARLIER_HASHES, FILE_NAME, RecordFile, identify, line_of, of_debd, read_records
 
 
 def records(count: int) -> list[dict[str, object]]:
@@ -32,6 +35,23 @@ def test_compressed_records_are_read_too(tmp_path: Path) -> None:
     path = tmp_path / f"{FILE_NAME}.gz"
     path.write_bytes(gzip.compress(b"".join(line_of(record) for record in records(2))))
     assert read_records(path) == records(2)
+
+
+def test_records_of_earlier_versions_are_known_by_the_hash_of_their_data() -> None:
+    def of(dataset: str, **environment: object) -> bool:
+        return of_debd({"dataset": dataset, "environment": environment})
+
+    assert of("dna", data_hash=EARLIER_HASHES["dna"])
+    assert not of("bbc", data_hash=EARLIER_HASHES["dna"])
+    assert not of("mine", data_hash="abc")
+    assert of("jester", data_hash="abc", debd=True)
+    assert not of("dna", data_hash=EARLIER_HASHES["dna"], debd=False)
+
+
+def test_the_hashes_of_earlier_versions_are_those_of_the_files(debd: Path) -> None:
+    for name, known in EARLIER_HASHES.items():
+        data = load_dataset(name, debd)
+        assert (digest(data), is_debd(data)) == (known, True)
 
 
 def test_no_file_has_no_records(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_a_record_holds_what_others_rely_on(whole: tuple[Path, list[dict[str, An
     assert environment["command"] == "tiny"
     assert environment["version"] == cc.__version__
     assert len(environment["data_hash"]) == 64
+    assert environment["debd"] is False
     assert environment["hardware"]
     curvature = record["curvature"]
     assert curvature["sum_nodes"] == 4 * 3 + 1

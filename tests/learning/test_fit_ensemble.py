@@ -1,6 +1,7 @@
 """`fit_ensemble`: its members, held-out rows, cross-validation, growing and joint training."""
 
 from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from circurve.errors import OptionError
 from circurve.learning.ensemble_options import EnsembleOptions
 from circurve.learning.members import plan_members
 
+DOCS = Path(__file__).parents[2] / "docs"
 TRAIN, VALID = binary_rows(120, variables=5), binary_rows(80, seed=1, variables=5)
 FAST = {"members": 3, "units": (2, 3), "epochs": 4, "device": "cpu", "precision": "float64", "progress": False}
 
@@ -25,6 +27,23 @@ def test_members_take_units_pseudocounts_and_trees_in_turn():
     assert {plan.tree for plan in plan_members(EnsembleOptions(members=9, trees="same"))} == {0}
     grown = plan_members(EnsembleOptions(members=9, boosted=3))
     assert [plan.run.label.partition(",")[0] for plan in grown] == ["tree 0"] * 6 + ["grown"] * 3
+
+
+def test_pages_say_how_many_trees_there_are():
+    def trees(**options):
+        return len({plan.tree for plan in plan_members(EnsembleOptions(**options))})
+
+    counts = {1: "one", 2: "two", 4: "four", 8: "eight"}
+    eight = counts[EnsembleOptions().members]
+    choose, estimators = ((DOCS / name).read_text() for name in ("howto/choose.md", "estimators.md"))
+    assert f"trains {eight} circuits on {counts[trees()]} trees, that of all rows and one of resampled" in choose
+    assert f"With one number, `units=100`, the {eight} circuits have {counts[trees(units=100)]} trees." in choose
+    assert f"With `ensemble=8`, eight circuits on {counts[trees(members=8, units=32)]} trees" in estimators
+    assert f"By default, {eight} circuits on {counts[trees()]} trees" in cc.fit_ensemble.__doc__
+    for members, units in ((4, (4, 8)), (7, (4, 8)), (8, (4, 8)), (12, 4), (1, 4)):
+        numbers = len(units) if isinstance(units, tuple) else 1
+        assert trees(members=members, units=units) == max(1, members // (numbers * 2))  # as `trees` documents it
+    assert "max(1, M // (U P)) trees" in cc.fit_ensemble.__doc__
 
 
 def test_a_member_is_the_run_that_fit_trains():

@@ -62,7 +62,7 @@ def test_size_limits_the_members(fleet):
 def test_frame_and_repr(fleet):
     made = fleet.ensemble(VALID, weights="uniform")
     frame = made.to_frame()
-    assert list(frame.columns) == ["run", "name", "weight", "valid_ll", "adds", "epoch"]
+    assert list(frame.columns) == ["run", "name", "weight", "valid_ll", "adds", "epoch", "epochs"]
     assert frame["run"].tolist() == [0, 1, 2, 3]
     lines = repr(made).splitlines()
     assert lines[0] == f"<Ensemble: 4 members, weights uniform, valid_ll {made.valid_ll:.4f}>"

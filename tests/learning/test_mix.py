@@ -105,6 +105,26 @@ def test_columns_are_put_in_order_by_their_names():
     assert mixed.schema.names == tuple("abcdef")
 
 
+def test_with_zero_weights_columns_and_precision_are_still_those_of_all_models():
+    frame = pd.DataFrame(TRAIN, columns=list("abcdef"))
+    turned = frame[list("fedcba")]
+    one = quick(cc.hclt(frame, 2), frame, precision="float64").model
+    two = quick(cc.hclt(turned, 3), turned, precision="float32").model
+    alone = cc.mix([one, two], [0, 1])
+    assert alone.schema.names == tuple("abcdef")
+    assert alone.dtype == torch.float64
+    np.testing.assert_allclose(alone.log_prob(TRAIN), two.log_prob(frame), rtol=1e-6)
+    np.testing.assert_allclose(alone.log_prob(TRAIN), cc.mix([one, two], [1e-12, 1]).log_prob(TRAIN), rtol=1e-6)
+    assert [node.name for node in alone.circuit.nodes] == [node.name for node in two.circuit.nodes]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_with_zero_weights_the_device_is_that_of_the_first_model(members):
+    first = members[0].to("cuda")
+    assert cc.mix([first, members[1]], [0, 1]).device == first.device
+
+
 def frame_model(frame, **options):
     return quick(cc.hclt(frame, 2, **options), frame, epochs=1).model
 

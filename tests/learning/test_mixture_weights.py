@@ -126,3 +126,33 @@ def test_forward_selection_stops_where_nothing_helps_and_is_near_the_best_set():
     assert scores.pick(chosen).mean_mixed(find_weights(scores.pick(chosen), "em")) > best - 0.05
     alone = Scores(np.stack([np.full(9, -1.0), np.full(9, -2.0)]), np.ones(9))
     assert forward_selection(alone, 2, "em") == [0]
+
+
+def test_a_member_of_negligible_weight_stays_where_a_row_is_impossible_without_it():
+    rng = np.random.default_rng(0)
+    log_prob = rng.normal([[-5.0], [-9.0], [-9.5], [-9.0]], 1.0, (4, 5000))
+    log_prob[0, 7] = log_prob[3, 7] = -np.inf  # members 1 and 2 explain the row: one of them is enough
+    scores = Scores(log_prob, np.ones(5000))
+    kept, weights = without_negligible(scores, "em", range(4))
+    assert kept == [0, 1]
+    assert 0 < weights[1] < NEGLIGIBLE
+    assert scores.pick(kept).mean_mixed(weights) > -5.01
+    uncounted = Scores(log_prob, np.where(np.arange(5000) == 7, 0.0, 1.0))
+    assert without_negligible(uncounted, "em", range(4))[0] == [0]
+
+
+@pytest.mark.parametrize("weighting", ["em", "uniform"])
+def test_forward_selection_goes_on_where_every_pair_has_an_impossible_row(weighting):
+    log_prob = np.full((4, 300), -np.inf)
+    log_prob[0, 200:] = log_prob[1, 100:200] = log_prob[2, :100] = log_prob[3, :50] = -5.0
+    scores = Scores(log_prob, np.ones(300))
+    assert forward_selection(scores, 2, weighting) == [0, 1]
+    chosen = forward_selection(scores, 3, weighting)
+    assert sorted(chosen) == [0, 1, 2]
+    assert np.isfinite(scores.pick(chosen).mean_mixed(np.full(3, 1 / 3)))
+
+
+def test_forward_selection_goes_on_beside_a_row_that_no_member_explains():
+    scores = made(2, members=7, spread=1.0)
+    longer = Scores(np.append(scores.log_prob, np.full((7, 1), -np.inf), axis=1), np.append(scores.row_weights, 1.0))
+    assert forward_selection(longer, 3, "em") == forward_selection(scores, 3, "em")

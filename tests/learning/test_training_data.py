@@ -91,14 +91,19 @@ def test_each_family_says_what_does_not_fit(family, value, reason):
         quick(Circuit(Input(0, family)), np.array([[0.0], [value]]))
 
 
-def test_rows_without_any_value_are_counted_in_a_warning_and_say_nothing():
+def test_rows_without_any_value_are_counted_in_a_warning_that_says_how_they_count():
     x = X.astype(float)
     x[[3, 7]] = np.nan
-    with pytest.warns(CircurveWarning, match="^train data: 2 of 30 rows have no observed value; they have no effect"):
+    told = "^train data: 2 of 30 rows have no observed value; they only slow EM down, and each counts as log 1 = 0"
+    with pytest.warns(CircurveWarning, match=told):
         found = quick(CIRCUIT, x, batch_size=None)
     without = quick(CIRCUIT, np.delete(x, [3, 7], axis=0), batch_size=None)
     assert found.history[0].train_ll == pytest.approx(without.history[0].train_ll * 28 / 30, rel=1e-12)  # log 1 = 0
     assert found.train_ll == pytest.approx(found.model.log_prob(x).mean(), rel=1e-12)
+    with pytest.warns(CircurveWarning, match="^valid data: 2 of 30 rows .*; each counts as log 1 = 0 in mean log-like"):
+        scored = quick(CIRCUIT, X, valid=x)
+    others = scored.model.log_prob(np.delete(x, [3, 7], axis=0)).sum()
+    assert scored.valid_ll == pytest.approx(others / 30, rel=1e-12)
 
 
 def test_a_whole_column_may_be_missing():

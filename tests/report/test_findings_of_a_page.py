@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import circurve as cc
 from circurve.learning.history import EpochRecord
-from circurve.report.findings import Evidence, Score, conclude, sentences
+from circurve.report.explorer import sum_labels
+from circurve.report.findings import Evidence, Score, _node, conclude, sentences
 
 
 def curvature(total=(4.0, 3.0, 2.0, 1.0), local=(2.0, 9.0, 1.0, 3.0)):
@@ -114,3 +116,26 @@ def test_edges_near_zero_are_advised_on():
 def test_sentences_are_one_paragraph_for_each_finding():
     found = conclude(evidence())
     assert [text.split(".")[0] for text in sentences(found)] == [f.headline.split(".")[0] for f in found]
+
+
+def test_sums_of_a_mixture_say_of_which_model_they_are():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.integers(0, 2, (60, 3)), columns=["a", "b", "c"])
+    models = [
+        cc.fit(cc.hclt(rows, units=2), rows, epochs=2, seed=seed, valid=False, method=cc.Vanilla(0.1)).model
+        for seed in range(2)
+    ]
+    alone = cc.fit(cc.fully_factorized(3), rows.to_numpy(), epochs=1, valid=False).model  # without a sum
+    mixed = cc.mix([*models, alone])
+    labels = sum_labels(mixed)
+    named = {node.name: labels[place] for place, node in enumerate(mixed.circuit.nodes) if place in labels}
+    assert named["mixture"] == "the root"
+    assert [named[f"root of model {number}"] for number in (0, 1)] == ["the root of model 0", "the root of model 1"]
+    others = [label for name, label in named.items() if "root" not in name and name != "mixture"]
+    assert len(others) == len(set(others)) > 0
+    first = [label.removesuffix(" of model 0") for label in others if label.endswith(" of model 0")]
+    assert set(sum_labels(models[0]).values()) == {"the root", *first}
+    assert all(label.startswith("the sum above '") for label in first)
+    place = next(i for i, ref in enumerate(cc.curvature(mixed, rows).nodes) if ref.name == "root of model 1")
+    shown = evidence(curvature=cc.curvature(mixed, rows), labels=labels)
+    assert _node(shown, place) == "the root of model 1"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import typer
 
@@ -22,6 +22,8 @@ from circurve.cli.training import Job, describe_job
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.learning import Ensemble, Vanilla, fit_ensemble
+from circurve.learning.ensemble_options import EnsembleKeywords, split_options
+from circurve.learning.members import plan_members
 from circurve.learning.recipe import BEST_STEP
 from circurve.model import Model
 
@@ -92,22 +94,36 @@ def check_rows(mixture: MixtureOptions, data: Dataset) -> None:
         raise OptionError("--boosted and --joint-epochs need validation rows: pass --valid FILE or a share in --split")
 
 
-def train_ensemble(mixture: MixtureOptions, job: Job, data: Dataset, typed: Collection[str]) -> Ensemble:
+@dataclass(frozen=True)
+class EnsembleJob:
+    """What `fit --ensemble` trains."""
+
+    mixture: MixtureOptions
+    job: Job
+    typed: Collection[str]
+    """The options whose defaults are not those of `fit_ensemble`."""
+
+    def options(self) -> EnsembleKeywords:
+        """The options of `fit_ensemble`; those that were not typed have its defaults."""
+        run = self.job.runs[0]
+        options: Any = dict(self.job.settings.options())
+        for name in ("epochs", "batch_size", "step_size"):
+            if name not in self.typed:
+                del options[name]
+        if "pseudocount" in self.typed:
+            options["pseudocounts"] = run.method.pseudocount
+        if "init" in self.typed:
+            options["init"] = run.init
+        return cast("EnsembleKeywords", {**asdict(self.mixture), "seed": run.seed, **options})
+
+
+def train_ensemble(asked: EnsembleJob, data: Dataset) -> Ensemble:
     """`fit_ensemble` on the parts of a data set; without validation rows, weights are found by cross-validation."""
-    run = job.runs[0]
-    options: Any = dict(job.settings.options())
-    for name in ("epochs", "batch_size", "step_size"):
-        if name not in typed:
-            del options[name]
-    if "pseudocount" in typed:
-        options["pseudocounts"] = run.method.pseudocount
-    if "init" in typed:
-        options["init"] = run.init
-    progress(f"{sizes(data)}\n{mixture.members} members, {job.settings.device}, {job.settings.precision}")
+    settings = asked.job.settings
+    progress(f"{sizes(data)}\n{asked.mixture.members} members, {settings.device}, {settings.precision}")
     schema = data.train.schema or common_schema(data, {})
     valid = False if data.valid is None else data.valid
-    chosen = {**asdict(mixture), "seed": run.seed, **options}
-    return fit_ensemble(data.train, valid=valid, schema=schema, **chosen)
+    return fit_ensemble(data.train, valid=valid, schema=schema, **asked.options())
 
 
 def describe_scores(model: Model, data: Dataset, memory_budget: int | None = None) -> dict[str, Any]:
@@ -134,45 +150,45 @@ def describe_members(made: Ensemble) -> dict[str, Any]:
     }
 
 
-def describe_ensemble(job: Job, parts: Parts, made: Ensemble, typed: Collection[str]) -> dict[str, Any]:
-    """All fields of the report of `fit --ensemble` but `seconds` and `out`."""
-    data, split = parts
-    epochs = max(member.epoch or 0 for member in made.members)
-    falling = {} if "step_size" in typed else {"step_size": f"cosine:{BEST_STEP.start:g}:{BEST_STEP.end:g}"}
+def describe_ensemble(asked: EnsembleJob, parts: Parts, made: Ensemble) -> dict[str, Any]:
+    """All fields of the report of `fit --ensemble` but `seconds` and `out`.
+
+    `units` and `pseudocount` list what the members have; `epochs` is that of the member that was trained longest. The
+    members have their own, and the epoch whose parameters each has: the mixture as a whole has none.
+    """
+    (data, split), job = parts, asked.job
+    plans = plan_members(split_options(asked.options())[0])
+    own = [plans[member.run] for member in made.members]
+    members = [
+        {**asdict(member), "units": plan.units, "pseudocount": plan.run.method.pseudocount, "seed": plan.run.seed}
+        for member, plan in zip(made.members, own, strict=True)
+    ]
+    chosen = {name: value for name, value in asdict(asked.mixture).items() if name != "members"}
+    falling = {} if "step_size" in asked.typed else {"step_size": f"cosine:{BEST_STEP.start:g}:{BEST_STEP.end:g}"}
     return {
         "command": "fit",
         **describe_job(job, data, split),
         **falling,
         **describe_method(job.runs[0].method),
+        **{name: sorted({member[name] for member in members}) for name in ("units", "pseudocount")},
         "seed": job.runs[0].seed,
-        "epochs": epochs,
-        "epoch": epochs,
+        "epochs": max(member.epochs or 0 for member in made.members),
+        "epoch": None,
         "stopped": made.stopped,
         **describe_scores(made.model, data, job.settings.memory_budget),
         "failure": None,
-        "ensemble": describe_members(made),
+        "ensemble": {**describe_members(made), "members": members, **chosen},
         "parameters": made.model.circuit.describe().parameters,
         "device": str(made.model.device),
         "plot": None,
     }
 
 
-@dataclass(frozen=True)
-class EnsembleJob:
-    """What `fit --ensemble` trains."""
-
-    mixture: MixtureOptions
-    job: Job
-    typed: Collection[str]
-    """The options whose defaults are not those of `fit_ensemble`."""
-
-
 def finish_ensemble(asked: EnsembleJob, parts: Parts, target: Target, as_json: bool) -> None:
     """Train, write the model, print the report, and say how it ended."""
     started = time.perf_counter()
-    made = train_ensemble(asked.mixture, asked.job, parts[0], asked.typed)
-    report = describe_ensemble(asked.job, parts, made, asked.typed)
-    report["ensemble"] |= {name: value for name, value in asdict(asked.mixture).items() if name != "members"}
+    made = train_ensemble(asked, parts[0])
+    report = describe_ensemble(asked, parts, made)
     report["seconds"] = round(time.perf_counter() - started, 3)
     out, failure = None, None
     try:

@@ -15,14 +15,21 @@ from circurve.cli.commands.models import Evaluate
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
 from circurve.cli.loading import SPLITS, Source, aligned_parts, files_of, load, parts_for, rows_of, source_for
-from circurve.cli.measures import check_one_output, degree_of_overfitting, log_likelihoods, sharpness, unseen_rows
+from circurve.cli.measures import (
+    check_one_output,
+    degree_of_overfitting,
+    empty_rows,
+    log_likelihoods,
+    sharpness,
+    unseen_rows,
+)
 from circurve.cli.options import STANDARD
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
 from circurve.cli.streams import ScoredStream, scored_streams, stream_columns, streamed
 from circurve.data.convert import about
-from circurve.errors import CircurveError, OptionError
+from circurve.errors import CircurveError, OptionError, warn_user
 from circurve.model import Model
 from circurve.model import load as load_model
 
@@ -84,6 +91,7 @@ def evaluate(typed: Evaluate) -> None:
         "device": str(loaded.device),
         "out": None,
     }
+    _warn_of_empty_rows(report, typed.data)
     _finish(report, columns, typed.as_json)
 
 
@@ -95,6 +103,7 @@ def _describe(
     train_ll, valid_ll, test_ll = (float(np.mean(parts[s].scores)) if s in parts else None for s in SPLITS)
     traces = {name: sharpness(model, part, memory_budget) for name, part in aligned.items()}
     return {
+        "empty_rows": sum(empty_rows(part) for part in aligned.values()),
         "unseen_rows": sum(unseen_rows(part) for part in aligned.values()),
         "rows": rows_of(aligned),
         "variables": model.circuit.variables,
@@ -106,6 +115,17 @@ def _describe(
         "dof": degree_of_overfitting(train_ll, valid_ll),
         "parameters": model.circuit.describe().parameters,
     }
+
+
+def _warn_of_empty_rows(report: Mapping[str, Any], data: str) -> None:
+    """Rows without a value have probability 1: they raise the mean log-likelihood."""
+    empty, rows = report["empty_rows"], sum(count for count in report["rows"].values() if count is not None)
+    if empty:
+        warn_user(
+            f"{data}: {empty} of {rows} rows have no observed value; each counts as log 1 = 0 in the mean "
+            "log-likelihood, and adds a trace that the model alone decides to the sharpness; remove them to score the "
+            "other rows"
+        )
 
 
 def _least_probable(model: Model, parts: dict[str, ScoredPart]) -> list[dict[str, Any]]:

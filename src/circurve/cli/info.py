@@ -10,6 +10,7 @@ from circurve.cli.commands.models import Info
 from circurve.cli.files import read_training
 from circurve.cli.parse import parse_bytes
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
+from circurve.learning.mixing import member_weights
 from circurve.model import load as load_model
 from circurve.persistence import FORMAT_VERSION
 from circurve.schema import Column, Schema
@@ -19,6 +20,9 @@ __all__ = ["info", "print_schema"]
 SHOWN, CATEGORIES = 40, 8
 """How many columns, and how many categories of one, the table shows; --json lists all."""
 
+WEIGHTS = 8
+"""How many weights of a mixture are shown."""
+
 WORDS = {"number": "numbers", "boolean": "true, false", "category": "categories", "date": "dates"}
 
 
@@ -26,6 +30,7 @@ def info(typed: Info) -> None:
     """Show what is in a model file."""
     loaded = load_model(typed.model, trust=typed.trust, memory_budget=parse_bytes(typed.memory_budget))
     summary = loaded.circuit.describe()
+    shares = member_weights(loaded)
     families = dict(Counter(family_label(family) for family in loaded.circuit.families))
     report: dict[str, Any] = {
         "command": "info",
@@ -36,6 +41,7 @@ def info(typed: Info) -> None:
         "dtype": str(loaded.dtype).removeprefix("torch."),
         **asdict(summary),
         "families": families,
+        "mixture": None if shares is None else {"members": len(shares), "weights": shares.tolist()},
         "schema": None if loaded.schema.plain else loaded.schema.to_json(),
         "training": read_training(typed.model, typed.trust) or None,
     }
@@ -50,6 +56,7 @@ def info(typed: Info) -> None:
             "format": f"{report['format']} {report['format_version']}, {report['bytes']:,} bytes",
             "dtype": report["dtype"],
             "families": ", ".join(f"{count:,} x {name}" for name, count in families.items()),
+            "mixture": None if shares is None else _mixture(shares.tolist()),
             **summary.in_words(),
             **_training(report["training"] or {}),
         }
@@ -81,10 +88,22 @@ def _values(column: Column) -> str:
     return f"{listed}{f' and {more:,} more' if more > 0 else ''}{share}"
 
 
+def _mixture(weights: list[float]) -> str:
+    """`of 8 members, weights 0.312, 0.208, ...`, the largest first."""
+    shown = [f"{weight:.3f}" for weight in sorted(weights, reverse=True)[:WEIGHTS]]
+    more = ["..."] if len(weights) > WEIGHTS else []
+    return f"of {len(weights):,} members, weights {', '.join([*shown, *more])}"
+
+
 def _training(training: dict[str, Any]) -> dict[str, str]:
-    keys = ("method", "mu", "gate", "structure", "leaves", "units", "seed", "epochs")
-    words = [f"{key} {training[key]}" for key in keys if training.get(key) is not None]
+    keys = ("method", "mu", "gate", "structure", "leaves", "units", "pseudocount", "seed", "epochs")
+    words = [f"{key} {_listed(training[key])}" for key in keys if training.get(key) not in (None, [])]
     scores = {key: training.get(key) for key in ("train_ll", "valid_ll", "test_ll")}
     facts = {"trained on": str(training["dataset"])} if "dataset" in training else {}
     facts |= {"trained with": ", ".join(words)} if words else {}
     return facts | {key: f"{value:.4f}" for key, value in scores.items() if isinstance(value, float)}
+
+
+def _listed(value: object) -> str:
+    """`4 and 8`: the members of a mixture may have several."""
+    return " and ".join(str(item) for item in value) if isinstance(value, list) else str(value)

@@ -14,7 +14,15 @@ from circurve.data.convert import about
 from circurve.errors import CircurveWarning, DataError, MemoryLimitError, OptionError, warn_user
 from circurve.model import Model
 
-__all__ = ["check_one_output", "degree_of_overfitting", "log_likelihoods", "possible_rows", "sharpness", "unseen_rows"]
+__all__ = [
+    "check_one_output",
+    "degree_of_overfitting",
+    "empty_rows",
+    "log_likelihoods",
+    "possible_rows",
+    "sharpness",
+    "unseen_rows",
+]
 
 
 def check_one_output(model: Model) -> None:
@@ -43,6 +51,19 @@ def possible_rows(table: Table) -> Table:
     if not bool(possible.any()):
         raise DataError("every row has a value that was not seen in training")
     return replace(table.rows(possible), impossible=None)
+
+
+def empty_rows(source: Table | Stream) -> int:
+    """How many rows have no value at all, not even one that was not seen in training: their probability is 1."""
+    if isinstance(source, Stream) and source.binding is not None and not source.binding.missing:
+        return 0
+    pieces = source.pieces() if isinstance(source, Stream) else (source,)
+    found = 0
+    for piece in pieces:
+        if piece.observed is not None:
+            known = piece.observed if piece.impossible is None else piece.observed | piece.impossible
+            found += int((~known.any(1)).sum())
+    return found
 
 
 def unseen_rows(source: Table | Stream) -> int:

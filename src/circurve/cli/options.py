@@ -191,9 +191,10 @@ EnsembleOption = Annotated[
     typer.Option(
         metavar="N",
         rich_help_panel=MODEL,
-        help="Train N circuits, each on resampled rows, and mix them. Weights are found on validation rows, or by "
-        "cross-validation if there are none. Defaults for epochs, step, start and pseudocount are those of "
-        "fit_ensemble.",
+        help="Train N circuits and mix them: the first two on the tree of all rows, each further two on a tree of "
+        "resampled rows; with several --units, two for each number; with --pseudocount, one instead of two. "
+        "Weights are found on validation rows, or by cross-validation if there are none. Defaults for "
+        "epochs, step, start and pseudocount are those of fit_ensemble.",
     ),
 ]
 BoostedOption = Annotated[

@@ -35,6 +35,13 @@ squares set the limit of float64."""
 MIN_RANGE = 1e-14
 """A column needs a wider range: standard deviations of a Gaussian are at least 1e-15."""
 
+EMPTY_SCORES = "each counts as log 1 = 0 in mean log-likelihoods; remove them to score the other rows"
+EMPTY_ROWS = {
+    "train": "they only slow EM down, and each counts as log 1 = 0 in mean log-likelihoods; remove them",
+    "curvature": "each adds a trace that the model alone decides; remove them to measure the other rows",
+}
+"""How rows without a value count, by what the rows are for; elsewhere as EMPTY_SCORES says."""
+
 
 def align(
     data: Any,
@@ -89,7 +96,7 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
     if empty == rows:
         raise DataError(f"{what} data: every value is missing")
     if empty:
-        warn_user(f"{what} data: {empty} of {rows} rows have no observed value; they have no effect")
+        warn_user(f"{what} data: {empty} of {rows} rows have no observed value; {EMPTY_ROWS.get(what, EMPTY_SCORES)}")
     return table
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from circurve.data.array_files import read_npz
 from circurve.data.convert import Array
-from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, relative_path
+from circurve.data.debd import REPOSITORY, SPLITS, DebdSet, blob_hash, file_url, is_text_of, relative_path
 from circurve.data.text import parse_text
 from circurve.errors import Argument, DownloadError, FileAccessError, needs
 
@@ -80,7 +80,7 @@ def keep(entry: DebdSet, split: str, raw: bytes) -> Array:  # (N, V)
     """The rows of a file whose content is right; a packed copy is written next to it for the next time, if possible."""
     text = text_path(entry.name, split)
     rows = parse_text(raw, text, header=False).values.numpy()
-    if rows.dtype == np.uint8 and rows.max() <= 1 and _is_text_of(rows, entry.blob(split)):
+    if rows.dtype == np.uint8 and rows.max() <= 1 and is_text_of(rows, entry.blob(split)):
         with suppress(OSError):
             _write_bits(text.with_suffix(BITS), rows)
     return rows
@@ -124,16 +124,7 @@ def _read_bits(path: Path, source: str, shape: tuple[int, int]) -> Array | None:
         rows: Array = np.unpackbits(bits, axis=1, count=shape[1])
     except Exception:  # numpy and zipfile raise many kinds of errors for damaged files; the text is still there
         return None
-    return rows if _is_text_of(rows, source) else None
-
-
-def _is_text_of(rows: Array, source: str) -> bool:
-    """Whether these zeros and ones, written as the collection writes them, are the text with the git blob hash."""
-    text = np.full((len(rows), 2 * rows.shape[1]), ord(","), dtype=np.uint8)
-    text[:, ::2] = rows + np.uint8(ord("0"))
-    text[:, -1] = ord("\n")
-    content = text.tobytes()
-    return source in (blob_hash(content), blob_hash(content[:-1]), blob_hash(content.replace(b"\n", b"\r\n")))
+    return rows if is_text_of(rows, source) else None
 
 
 def fetch(entry: DebdSet) -> tuple[dict[str, Array], tuple[str, ...]]:

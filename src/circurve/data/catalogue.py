@@ -12,7 +12,7 @@ import numpy as np
 from circurve.budget import Need, check_budget
 from circurve.data.cache import fetch, is_cached
 from circurve.data.dataset import SPLITS, Dataset, split_rows
-from circurve.data.debd import COLLECTION
+from circurve.data.debd import COLLECTION, is_text_of
 from circurve.data.file_need import check_files
 from circurve.data.raw_files import read_bytes
 from circurve.data.synthetic import SIZES, synthetic_dataset
@@ -26,6 +26,7 @@ __all__ = [
     "check_folder",
     "download_dataset",
     "find_datasets",
+    "is_debd",
     "is_name",
     "list_datasets",
     "load_dataset",
@@ -146,6 +147,20 @@ def check_collected(names: Iterable[str]) -> None:
     """Refuse names that are not in DEBD."""
     for name in names:
         _check_known(name, list(COLLECTION))
+
+
+def is_debd(data: Dataset) -> bool:
+    """Whether all parts hold the rows of DEBD's files of this name, in their order, wherever they were read from."""
+    entry, parts = COLLECTION.get(data.name), (data.train, data.valid, data.test)
+    if entry is None:
+        return False
+    for part, count, blob in zip(parts, entry.rows, entry.blobs, strict=True):
+        if part is None or part.shape != (count, entry.variables):
+            return False
+        rows = np.asarray(part)
+        if not np.isin(rows, (0, 1)).all() or not is_text_of(rows.astype(np.uint8), blob):
+            return False
+    return True
 
 
 def list_datasets(data_dir: str | Path | None = None) -> list[DatasetInfo]:

@@ -8,7 +8,20 @@ import os
 from dataclasses import dataclass
 from importlib import resources
 
-__all__ = ["COLLECTION", "DEBD", "SPLITS", "URL_VARIABLE", "DebdSet", "blob_hash", "file_url", "relative_path"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "COLLECTION",
+    "DEBD",
+    "SPLITS",
+    "URL_VARIABLE",
+    "DebdSet",
+    "blob_hash",
+    "file_url",
+    "is_text_of",
+    "relative_path",
+]
 
 COMMIT = "850908666388f1b1c766a304b37dae14613f1e51"
 REPOSITORY = "https://github.com/arranger1044/DEBD"
@@ -41,6 +54,15 @@ def blob_hash(content: bytes) -> str:
     """What git calls a file with this content: SHA-1 of `blob SIZE`, a zero byte, and the content."""
     # not for security: git names files by this hash, and it is the only hash that the collection has
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def is_text_of(rows: NDArray[np.uint8], source: str) -> bool:  # (N, V)
+    """Whether these zeros and ones, written as the collection writes them, are the text with the git blob hash."""
+    text = np.full((len(rows), 2 * rows.shape[1]), ord(","), dtype=np.uint8)
+    text[:, ::2] = rows + np.uint8(ord("0"))
+    text[:, -1] = ord("\n")
+    content = text.tobytes()
+    return source in (blob_hash(content), blob_hash(content[:-1]), blob_hash(content.replace(b"\n", b"\r\n")))
 
 
 def relative_path(name: str, split: str) -> str:

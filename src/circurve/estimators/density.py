@@ -33,10 +33,10 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
     n_estimators : int, default 4
         How many circuits, from different seeds, are mixed.
     ensemble : int, optional
-        Instead of n_estimators, mix this many circuits by `fit_ensemble`: trees of resampled rows, weights by EM on the
-        rows that validation_fraction holds out (None: by cross-validation), batches of 200 and its falling step
-        unless batch_size and step_size are given. For structure="hclt" and method="vanilla". Fewer than 10 rows are
-        trained in the usual way.
+        Instead of n_estimators, mix this many circuits by `fit_ensemble`: on the tree of all rows and on trees of
+        resampled rows (how many: see `trees` there), weights by EM on the rows that validation_fraction holds out
+        (None: by cross-validation), batches of 200 and its falling step unless batch_size and step_size are given. For
+        structure="hclt" and method="vanilla". Fewer than 10 rows are trained in the usual way.
     structure : str, Circuit or function, default "hclt"
         "hclt" (a hidden Chow-Liu tree of the data), "chow_liu" (a Chow-Liu tree without hidden states),
         "mixture" or "independent"; also a Circuit, or a function of (table, n_units, schema) that returns one.

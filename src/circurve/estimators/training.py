@@ -238,7 +238,7 @@ def _learn_ensemble(recipe: Recipe, table: Table, schema: Schema, seed: int) -> 
 
 
 def _observed_rows(table: Table) -> Table:
-    """The rows with at least one value, or all rows if no row has one. A row without values has no effect."""
+    """The rows with at least one value, or all rows if no row has one. EM learns nothing from the others."""
     if table.observed is None:
         return table
     some = table.observed.any(1)

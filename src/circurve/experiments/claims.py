@@ -10,7 +10,7 @@ from circurve.experiments.claim import Claim, Found, agreed, best_of, judged, mi
 from circurve.experiments.comparisons import CLEAR, CLOSE, KEPT, LABELS, LARGE, SMALL, TEST_LL, paper_test_ll
 from circurve.experiments.outputs import Shelf
 from circurve.experiments.records import Record, RunRecord
-from circurve.experiments.summary import Rows, choose_rows, paired, spread, upper_half, verdict
+from circurve.experiments.summary import Chosen, Rows, choose_rows, paired, spread, upper_half, verdict
 from circurve.experiments.tables import improvement, p_text
 from circurve.experiments.tables_beyond import SMOOTHED
 
@@ -46,16 +46,17 @@ def _strong(records: Sequence[RunRecord]) -> list[RunRecord]:
     return [r for r in records if r["method"]["mu"] is None or r["method"]["mu"] >= PAPER_GRID]
 
 
-def _printed(name: str) -> list[float]:
-    """The paper's test log-likelihoods on a data set."""
-    return [found.mean for label in LABELS if (found := paper_test_ll(name, label)) is not None]
+def _printed(ours: Chosen) -> list[float]:
+    """The paper's test log-likelihoods on our data set; none if its files are not those of DEBD."""
+    found = [paper_test_ll(ours.dataset, label) for label in LABELS if ours.of_debd]
+    return [paper.mean for paper in found if paper is not None]
 
 
 def vanilla_matches(shelf: Shelf, protocol: str) -> Claim | None:
     """Our baseline is the paper's."""
     found = {}
     for name, row in rows_with(shelf, "table-b", "vanilla").items():
-        if (paper := paper_test_ll(name, "vanilla")) is not None:
+        if row["vanilla"].of_debd and (paper := paper_test_ll(name, "vanilla")) is not None:
             off = row["vanilla"].mean() - paper.mean
             found[name] = ([abs(off) <= CLOSE] if name in LARGE else [], signed(off))
     near = ", ".join(name for name in LARGE if name in found)
@@ -70,7 +71,7 @@ def best_reaches_the_paper(shelf: Shelf, protocol: str) -> Claim | None:
     text = "By the protocol `best`, the method that validation chooses is at or above all of the paper's three columns."
     found = {}
     for name, row in rows_with(shelf, "table-b", "vanilla").items():
-        if papers := _printed(name):
+        if papers := _printed(row["vanilla"]):
             chosen = best_of(row, row)
             ours = row[chosen].mean()
             found[name] = ([ours >= max(papers) - ROUNDING], f"{ours:.2f} ({chosen}) against {max(papers):.2f}")
@@ -219,7 +220,7 @@ def early_stopping_wins(shelf: Shelf, protocol: str) -> Claim | None:
     """The epoch chosen by validation, without any penalty, against all of the paper's columns."""
     found = {}
     for name, row in rows_with(shelf, "table-b", "vanilla").items():
-        rival = max([*_printed(name), *(chosen.mean() for label, chosen in row.items() if label in LABELS)])
+        rival = max([*_printed(row["vanilla"]), *(chosen.mean() for label, chosen in row.items() if label in LABELS)])
         stopped = spread([record["best"]["test_ll"] for record in row["vanilla"].records]).mean
         found[name] = ([stopped >= rival - 0.01], f"{stopped:.2f} against {rival:.2f}")
     return judged(

@@ -19,7 +19,7 @@ from typing import Any
 from circurve.data import Dataset, Table, align, infer_schema
 from circurve.errors import OptionError
 from circurve.experiments.plan import digest, training_rows
-from circurve.experiments.records import Record, RecordFile, identify
+from circurve.experiments.records import Record, RecordFile, identify, of_debd
 from circurve.experiments.spec import Study
 from circurve.experiments.summary import MeanStd, spread
 from circurve.experiments.table import Cell, Number, Report
@@ -45,6 +45,7 @@ __all__ = [
     "baseline_records",
     "best_published",
     "chow_liu_scores",
+    "not_compared",
     "paper_test_ll",
     "published",
     "rounded",
@@ -129,6 +130,13 @@ def paper_test_ll(dataset: str, label: str, fraction: float | None = None) -> Me
     if dataset not in FRACTIONS or fraction not in SHARES:
         return None
     return MeanStd(FRACTIONS[dataset][SHARES.index(fraction)][column])
+
+
+def not_compared(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note about data sets that have the name of a published one, but other files."""
+    names = dict.fromkeys(r["dataset"] for r in records if r["dataset"] in TEST_LL and not of_debd(r))
+    told = f"{', '.join(names)}: the files are not those of DEBD: not compared with published numbers."
+    return [told] if names else []
 
 
 PAPER = "Suresh et al., A Compositional Theory of Curvature in Probabilistic Circuits"

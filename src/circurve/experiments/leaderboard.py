@@ -17,7 +17,7 @@ from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
 from circurve.errors import CircurveError, OptionError, TrainingError
 from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
-from circurve.experiments.plan import describe_environment, digest, load_study_data
+from circurve.experiments.plan import describe_data, describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
 from circurve.experiments.runner import CHECKPOINTS, remove_checkpoints
 from circurve.experiments.spec import RECORD_PROTOCOL, ReproduceOptions, chosen_datasets
@@ -190,7 +190,7 @@ def _measure(job: Job, environment: Record, progress: Progress, checkpoint: Path
         "seed": job.seed,
         "recipe": describe_recipe(recipe),
         "shape": {"rows": len(rows.train), "variables": rows.train.shape[1], "epochs": rows.settings.epochs},
-        "environment": {**environment, "data_hash": job.data_hash},
+        "environment": {**environment, **describe_data(job.data, job.data_hash)},
         "scores": scores,
         "record": best_kind(scores),
         "seconds": None if continued else round(time.perf_counter() - started, 3),
@@ -241,7 +241,9 @@ def _pool(single: UnitsChoice, first: int) -> list[Candidate]:
     """All single circuits that were tried, numbered after the members."""
     listed = [(tried.units, r) for tried in single.path for r in tried.results if not r.failed]
     return [
-        Candidate(r.model, f"{units} units, {r.run.label}", first + place, r.train_ll, r.epoch, r.train_rows)
+        Candidate(
+            r.model, f"{units} units, {r.run.label}", first + place, r.train_ll, r.epoch, r.train_rows, len(r.history)
+        )
         for place, (units, r) in enumerate(listed)
     ]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from circurve.errors import OptionError
-from circurve.experiments.comparisons import Published, best_published
+from circurve.experiments.comparisons import Published, best_published, not_compared
 from circurve.experiments.leaderboard import FILE, KINDS, LEADERBOARD
 from circurve.experiments.plan import provenance
-from circurve.experiments.records import Record, read_records
+from circurve.experiments.records import Record, of_debd, read_records
 from circurve.experiments.summary import MeanStd, spread
 from circurve.experiments.table import Cell, Number, Report, Table, as_markdown, folded, mark_best, markdown_table
 
@@ -50,8 +50,8 @@ class Line:
 
     @property
     def published(self) -> Published | None:
-        """The best published number, if there is one."""
-        return best_published(self.dataset)
+        """The best published number, if there is one and the files are those of DEBD."""
+        return best_published(self.dataset) if all(of_debd(record) for record in self.records) else None
 
     def values(self, kind: str, name: str = "test_ll") -> list[float]:
         """A score of each seed; `record` is the kind that validation chose. NaN where it is not known."""
@@ -86,6 +86,7 @@ def leaderboard_report(records: Sequence[Record]) -> Report:
         "validation, too, but after test scores of nltcs, plants, baudio, dna and bbc had been seen.)",
         "Mean ± standard deviation (n - 1) over seeds, in nats; best of single, ensemble and joint in bold.",
         *_about_published(lines),
+        *not_compared(records),
         *provenance(records),
     )
     values = tuple(_values(line, kind) for line in lines for kind in NAMES)
@@ -113,7 +114,7 @@ def _protocol(recipe: Record) -> str:
         f"Protocol record: single circuits of {units} units with pseudocounts of "
         f"{_listed(recipe['pseudocounts'])}, until two sizes in a row are worse; {recipe['members']} members of "
         f"{_listed(recipe['member_units'])} units{chosen}, with {pseudocounts}, "
-        f"on trees of resampled rows{grown}{pool}; {patience}joint training for at most "
+        f"on the tree of all rows and trees of resampled rows{grown}{pool}; {patience}joint training for at most "
         f"{joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
     )
 

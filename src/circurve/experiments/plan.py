@@ -20,6 +20,7 @@ import torch
 
 from circurve._version import __version__
 from circurve.data import Dataset, Table, load_data, split_rows, take_fraction
+from circurve.data.catalogue import is_debd
 from circurve.errors import OptionError
 from circurve.experiments.records import Record, identify, is_failed
 from circurve.experiments.spec import Setting, Study, describe_setting
@@ -37,6 +38,7 @@ __all__ = [
     "choice_note",
     "circuit_for",
     "describe",
+    "describe_data",
     "describe_environment",
     "digest",
     "grid_notes",
@@ -135,6 +137,11 @@ def digest(data: Dataset) -> str:
         found.update(f"{part.shape}{kind}".encode())
         found.update(np.ascontiguousarray(part, dtype=kind).data)
     return found.hexdigest()
+
+
+def describe_data(data: Dataset, known: str) -> Record:
+    """What a record says about its data: their hash, and whether they are those of DEBD's files."""
+    return {"data_hash": known, "debd": is_debd(data)}
 
 
 def _parts(data: Dataset) -> list[Table]:

@@ -31,6 +31,7 @@ __all__ = [
     "as_run",
     "identify",
     "is_failed",
+    "of_debd",
     "read_records",
     "significant",
 ]
@@ -108,6 +109,23 @@ SCORES = ("final", "best", "history")
 def is_failed(record: Mapping[str, Any]) -> bool:
     """Whether the run broke in training: its record says in which epoch and why, and holds no scores."""
     return bool(record.get("status") == "failed")
+
+
+EARLIER_HASHES = {
+    "nltcs": "01c5e071ddd2e282db972c0c52e93eb32f6cfaff1ef1447d88469f4f53c1c1f5",
+    "plants": "fa49f4d3faf071137df18c10d307ca63b1e7b6f0181f5ea92ab0a1b10762dace",
+    "baudio": "8d66153acdf24a3dc69ce1402ba86fc28f84debe29fe3ba2d80736957bdf0764",
+    "dna": "67d783955691607cdd6f9a66699c5879803f87d4a71950cc8dddefceef609380",
+    "bbc": "df92a61b5c1932d4396c1cb5178c112f6dea3493d91d6affe658626d90c46e4e",
+}
+"""Data sets of DEBD in records of earlier versions, which have only the hash of the data."""
+
+
+def of_debd(record: Mapping[str, Any]) -> bool:
+    """Whether the data were those of DEBD's files: only then can scores be compared with published ones."""
+    environment = record["environment"]
+    known = EARLIER_HASHES.get(record["dataset"]) == environment["data_hash"]
+    return bool(environment.get("debd", known))
 
 
 def as_run(record: Mapping[str, Any]) -> RunRecord:

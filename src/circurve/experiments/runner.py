@@ -30,6 +30,7 @@ from circurve.experiments.plan import (
     Fleet,
     PlannedRun,
     circuit_for,
+    describe_data,
     describe_environment,
     describe_settings,
     plan_study,
@@ -154,7 +155,7 @@ def _train(study: Study, work: _Work, environment: Record, display: Display) -> 
     if study.probe is not None:
         probed = study.probe.measure(outcomes, work.train, fleet.data, study.memory_budget)
     found = [one for one in zip(work.train, outcomes, probed, strict=True) if one[0] in work.missing]
-    environment = {**environment, "data_hash": fleet.digest}
+    environment = {**environment, **describe_data(fleet.data, fleet.digest)}
     shape = (len(train), train.shape[1], circuit.describe().parameters)
     settings = describe_settings(study, fleet.epochs) | dict(zip(MEASURED_SETTINGS, shape, strict=True))
     costs = {

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from circurve.experiments.records import Record, RunRecord, identify, is_failed
+from circurve.experiments.records import Record, RunRecord, identify, is_failed, of_debd
 
 __all__ = ["Chosen", "MeanStd", "Rows", "choose", "choose_all", "choose_rows", "count", "paired", "spread", "verdict"]
 
@@ -47,6 +47,11 @@ class Chosen:
     def seeds(self) -> tuple[int, ...]:
         """The seeds of its runs."""
         return tuple(record["seed"] for record in self.records)
+
+    @property
+    def of_debd(self) -> bool:
+        """Whether all runs were trained and tested on the files of DEBD."""
+        return all(of_debd(record) for record in self.records)
 
     def values(self, name: str) -> list[float]:
         """A score of each run: `train_ll`, `valid_ll`, `test_ll`, `dof` or `sharpness`; NaN where it is not known."""

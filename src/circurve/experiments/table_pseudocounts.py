@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from circurve.experiments.comparisons import CLOSE, KEPT, LARGE, paper_test_ll
+from circurve.experiments.comparisons import CLOSE, KEPT, LARGE, not_compared, paper_test_ll
 from circurve.experiments.plan import provenance
 from circurve.experiments.records import Record, RunRecord, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for
@@ -21,6 +21,9 @@ __all__ = ["PSEUDOCOUNTS", "report_pseudocounts", "study_pseudocounts"]
 PSEUDOCOUNTS, QUICK_PSEUDOCOUNTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2), (0.0, 0.1)
 MU = 0.01
 """The smallest strength of the paper."""
+
+DOMINANT_FLOOR_SHARE = 0.5
+"""Edges at the floor explain t if they make up more of it than this."""
 
 METHODS = ("vanilla", "global", "gated")
 COLUMNS = (
@@ -37,6 +40,11 @@ class Case:
     pseudocount: float
     runs: Mapping[str, Chosen]
     """vanilla, global and gated."""
+
+    @property
+    def of_debd(self) -> bool:
+        """Whether all runs were trained and tested on the files of DEBD."""
+        return all(chosen.of_debd for chosen in self.runs.values())
 
     def score(self, label: str) -> float:
         """Mean test log-likelihood; NaN if it was not run."""
@@ -63,68 +71,155 @@ class Case:
         return float(np.mean([upper_half(one["depth"]) for one in found])) if found else math.nan
 
 
-Test = Callable[[Case], bool | None]
-"""Whether a claim holds in a case; None where it does not apply."""
+Counts = dict[float, tuple[int, int]]
+"""Pseudocount -> on how many data sets a claim holds, and of how many."""
 
 
-def _off(case: Case, label: str) -> float | None:
-    """Ours minus the paper's."""
-    paper = paper_test_ll(case.dataset, label)
-    return None if paper is None or case.dataset not in LARGE else case.score(label) - paper.mean
+@dataclass(frozen=True)
+class Evidence:
+    """What a reason may rest on."""
+
+    counts: Mapping[str, Counts]
+    """Of each claim."""
+
+    mu: str
+    """The strength of global and gated, in words."""
+
+    floor_share: float
+    """Without smoothing: the share of the mean of t that edges at the floor of the weights make up; NaN if unknown."""
+
+
+@dataclass(frozen=True)
+class ListedClaim:
+    """A claim that is tested at every pseudocount."""
+
+    test: Callable[[Case], bool | None]
+    """Whether it holds in a case; None where it does not apply."""
+
+    reason: Callable[[Evidence, Counts], str]
+    """Why it holds or does not; nothing where the records do not show the effect that the reason explains."""
+
+
+def _share(counts: Counts, smoothed: bool) -> float:
+    """On what share of the data sets a claim holds, with any smoothing or without; NaN where there are none."""
+    found = [pair for pseudocount, pair in counts.items() if (pseudocount > 0) == smoothed]
+    judged = sum(judged for _, judged in found)
+    return sum(held for held, _ in found) / judged if judged else math.nan
+
+
+def _rises(counts: Counts) -> bool:
+    """Whether a claim holds more often with smoothing than without."""
+    return _share(counts, smoothed=True) > _share(counts, smoothed=False)
+
+
+def _falls(counts: Counts) -> bool:
+    """Whether a claim holds less often with smoothing than without."""
+    return _share(counts, smoothed=True) < _share(counts, smoothed=False)
+
+
+def _holds(counts: Counts) -> bool:
+    return any(held for held, _ in counts.values())
+
+
+def _where(shown: Callable[[Counts], bool], text: str) -> Callable[[Evidence, Counts], str]:
+    """A reason that depends on its own claim alone."""
+    return lambda _, counts: text if shown(counts) else ""
+
+
+def _why_spread(evidence: Evidence, counts: Counts) -> str:
+    if not _rises(counts) or not evidence.floor_share > DOMINANT_FLOOR_SHARE:
+        return ""
+    return (
+        f"Without smoothing, edges with weights at the floor make up {evidence.floor_share:.0%} of the sum of t, and "
+        "few nodes have such edges; with it t of all nodes is of one size."
+    )
+
+
+def _why_both(evidence: Evidence, counts: Counts) -> str:
+    both = all(_rises(evidence.counts[claim]) for claim in (FEW_FOR_TOTAL, MANY_FOR_LOCAL))
+    return "Both of the above at once: smoothing concentrates T and spreads t." if both and _rises(counts) else ""
+
+
+def _why_gated(evidence: Evidence, counts: Counts) -> str:
+    if not _falls(counts) or not evidence.floor_share > DOMINANT_FLOOR_SHARE:
+        return ""
+    return (
+        "Gates of t that is spread over all nodes come near to 1, and gated then to global; gates of a t that a few "
+        "dead edges make up are near 0 almost everywhere, and gated is then near to vanilla."
+    )
+
+
+def _why_global(evidence: Evidence, counts: Counts) -> str:
+    if not _holds(counts):
+        return ""
+    return (
+        f"The penalty of mu = {evidence.mu} acts on counts of about B / K^2 for each edge, with K units and batches of "
+        "B rows, and so on all of them like strong smoothing; gates take some of it back."
+    )
+
+
+def _large(case: Case) -> bool:
+    """Whether it is one of the large sets of DEBD."""
+    return case.of_debd and case.dataset in LARGE
 
 
 def _near(case: Case, label: str) -> bool | None:
-    off = _off(case, label)
-    return None if off is None else abs(off) <= CLOSE
+    """Whether our score is close to the paper's."""
+    paper = paper_test_ll(case.dataset, label)
+    return None if paper is None or not _large(case) else abs(case.score(label) - paper.mean) <= CLOSE
 
 
-CLAIMS: dict[str, tuple[Test, str]] = {
-    "less than 10 % of the nodes hold 99.99 % of T": (
+FEW_FOR_TOTAL = "less than 10 % of the nodes hold 99.99 % of T"
+MANY_FOR_LOCAL = "more than 60 % are needed for as much of t"
+
+CLAIMS: dict[str, ListedClaim] = {
+    FEW_FOR_TOTAL: ListedClaim(
         lambda case: case.measured("total", "fractions", "0.9999") < 0.1,
-        "A pseudocount keeps the weights of unused sums near 1 / K, so that unused nodes stay unused and add nothing "
-        "to T; without it every node specialises on some rows and adds a little.",
-    ),
-    "more than 60 % are needed for as much of t": (
-        lambda case: case.measured("local", "fractions", "0.9999") > 0.6,
-        "Without smoothing, weights fall to the floor, their ratios reach 1e11, and the few nodes with such edges are "
-        "the sum of t; with it t of all nodes is of one size.",
-    ),
-    "T is more concentrated than t (99 %)": (
-        lambda case: case.measured("total", "fractions", "0.99") < case.measured("local", "fractions", "0.99"),
-        "Both of the above at once: smoothing concentrates T and spreads t.",
-    ),
-    "the upper half of the depths holds more than half of T": (
-        lambda case: case.upper > 0.5,
-        "Flow is divided at every sum on the way down, so that F^2 falls with depth where t does not rise against it.",
-    ),
-    f"gated is at or above vanilla minus {KEPT:g} (large sets)": (
-        lambda case: None if case.dataset not in LARGE else case.gap("gated", "vanilla") >= -KEPT,
-        "Gates of t that is spread over all nodes come near to 1, and gated then to global; gates of a t that a few "
-        "dead edges make up are near 0 almost everywhere, and gated is then near to vanilla.",
-    ),
-    "global is below vanilla, and gated above global (large sets)": (
-        lambda case: (
-            None
-            if case.dataset not in LARGE
-            else case.gap("global", "vanilla") < -KEPT and case.gap("gated", "global") > 0
+        _where(
+            _rises,
+            "A pseudocount keeps the weights of unused sums near 1 / K, so that unused nodes stay unused and add "
+            "nothing to T; without it every node specialises on some rows and adds a little.",
         ),
-        f"The penalty of mu = {MU:g} acts on counts of about 200 / K^2 for each edge, and so on all of them like "
-        "strong smoothing; gates take some of it back.",
     ),
-    f"vanilla is the paper's within {CLOSE:g} (large sets)": (
+    MANY_FOR_LOCAL: ListedClaim(lambda case: case.measured("local", "fractions", "0.9999") > 0.6, _why_spread),
+    "T is more concentrated than t (99 %)": ListedClaim(
+        lambda case: case.measured("total", "fractions", "0.99") < case.measured("local", "fractions", "0.99"),
+        _why_both,
+    ),
+    "the upper half of the depths holds more than half of T": ListedClaim(
+        lambda case: case.upper > 0.5,
+        _where(
+            _holds,
+            "Flow is divided at every sum on the way down, so that F^2 falls with depth where t does not rise against "
+            "it.",
+        ),
+    ),
+    f"gated is at or above vanilla minus {KEPT:g} (large sets)": ListedClaim(
+        lambda case: case.gap("gated", "vanilla") >= -KEPT if _large(case) else None, _why_gated
+    ),
+    "global is below vanilla, and gated above global (large sets)": ListedClaim(
+        lambda case: (
+            case.gap("global", "vanilla") < -KEPT and case.gap("gated", "global") > 0 if _large(case) else None
+        ),
+        _why_global,
+    ),
+    f"vanilla is the paper's within {CLOSE:g} (large sets)": ListedClaim(
         lambda case: _near(case, "vanilla"),
-        "Smoothing costs likelihood where there are enough rows: the paper's vanilla column is that of EM without it.",
+        _where(
+            _falls,
+            "Smoothing costs likelihood where there are enough rows: the paper's vanilla column is that of EM without "
+            "it.",
+        ),
     ),
-    f"global is the paper's within {CLOSE:g} (large sets)": (
+    f"global is the paper's within {CLOSE:g} (large sets)": ListedClaim(
         lambda case: _near(case, "global"),
-        "The paper's global column is lower than the penalty alone explains.",
+        lambda _, counts: "" if _holds(counts) else "The penalty alone does not explain the paper's global column.",
     ),
 }
-"""Claim -> how to test it on a case, and why it holds or does not."""
 
 
 def study_pseudocounts(options: ReproduceOptions) -> Study:
-    """Vanilla, and global and gated with the paper's smallest strength, each at every pseudocount."""
+    """Vanilla, and global and gated with one strength, by default the paper's smallest, each at every pseudocount."""
     mu = options.mu[0] if options.mu else MU
     settings = []
     for pseudocount in QUICK_PSEUDOCOUNTS if options.quick else PSEUDOCOUNTS:
@@ -141,21 +236,40 @@ def study_pseudocounts(options: ReproduceOptions) -> Study:
 def report_pseudocounts(study: Study, records: Sequence[RunRecord]) -> Report:
     """Each claim by pseudocount, with the reason; and the numbers behind it."""
     cases = _cases([record for record in records if not is_failed(record)])
-    counts = {claim: _by_pseudocount(test, cases) for claim, (test, _) in CLAIMS.items()}
+    counts = {claim: _by_pseudocount(listed.test, cases) for claim, listed in CLAIMS.items()}
+    evidence = Evidence(counts, _strengths(records), _floor_share(cases))
     notes = (
         study.protocol.in_words(),
         "Every method has one strength: nothing is chosen by validation log-likelihood.",
-        "The reason after a claim is our explanation, not a measurement.",
-        f"Claim by pseudocount: on how many data sets it holds, of those it is about. Global and gated: mu = {MU:g}. "
+        "The reason after a claim is our explanation, not a measurement. It is left out where the records do not show "
+        "the effect.",
+        f"Claim by pseudocount: on how many data sets it holds, of those it is about. Global and gated: mu = "
+        f"{evidence.mu}. "
         "The pseudocount is for each sum node and batch, divided among its edges; it is the same for all methods of "
         "a column. Concentration, depth and reversals are those of vanilla.",
         "Reversals: the share of pairs of nodes that T and t put in opposite orders.",
+        *not_compared(records),
         *provenance(records),
     )
-    findings = tuple(_sentence(claim, counts[claim], why) for claim, (_, why) in CLAIMS.items() if counts[claim])
+    findings = tuple(
+        _sentence(claim, counts[claim], listed.reason(evidence, counts[claim]))
+        for claim, listed in CLAIMS.items()
+        if counts[claim]
+    )
     tables = (_claim_table(counts), _fit_table(cases), _anatomy_table(cases))
     values = tuple(_values(case) for case in cases)
     return Report("pseudocounts", "Claims by pseudocount", tables, notes, COLUMNS, values, findings)
+
+
+def _strengths(records: Sequence[RunRecord]) -> str:
+    """`0.01`: the strength of all penalties of these records."""
+    found = dict.fromkeys(record["method"]["mu"] for record in records if record["method"]["mu"] is not None)
+    return " or ".join(f"{mu:g}" for mu in found)
+
+
+def _floor_share(cases: Sequence[Case]) -> float:
+    found = [case.measured("floor", "share") for case in cases if case.pseudocount == 0]
+    return float(np.mean(found)) if found else math.nan
 
 
 def _cases(records: Sequence[RunRecord]) -> list[Case]:
@@ -167,11 +281,7 @@ def _cases(records: Sequence[RunRecord]) -> list[Case]:
     return found
 
 
-Counts = dict[float, tuple[int, int]]
-"""Pseudocount -> on how many data sets a claim holds, and of how many."""
-
-
-def _by_pseudocount(test: Test, cases: Sequence[Case]) -> Counts:
+def _by_pseudocount(test: Callable[[Case], bool | None], cases: Sequence[Case]) -> Counts:
     counts: Counts = {}
     for case in cases:
         answer = test(case)
@@ -187,7 +297,7 @@ def _sentence(claim: str, counts: Counts, why: str) -> str:
     for pseudocount, (held, judged) in counts.items():
         groups["all" if held == judged else "some" if held else "none"].append(f"{pseudocount:g}")
     told = [f"on {how} of the sets at pseudocount {', '.join(at)}" for how, at in groups.items() if at]
-    return f"{claim[0].upper()}{claim[1:]}: {'; '.join(told)}. {why}"
+    return f"{claim[0].upper()}{claim[1:]}: {'; '.join(told)}. {why}".rstrip()
 
 
 def _claim_table(counts: Mapping[str, Counts]) -> Table:
@@ -205,7 +315,7 @@ def _fit_table(cases: Sequence[Case]) -> Table:
     for case in cases:
         scores = [Number.of(case.runs[label].spread()) if label in case.runs else "-" for label in METHODS]
         gaps = [Number(case.gap(label, "vanilla"), None, 3, signed=True) for label in METHODS[1:]]
-        paper = [paper_test_ll(case.dataset, label) for label in METHODS]
+        paper = [paper_test_ll(case.dataset, label) if case.of_debd else None for label in METHODS]
         printed = ["-" if found is None else Number(found.mean) for found in paper]
         rows.append((case.dataset, f"{case.pseudocount:g}", *scores, *gaps, *printed))
     heads = ("data set", "pseudocount", *METHODS, "global\n- vanilla", "gated\n- vanilla")

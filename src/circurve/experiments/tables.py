@@ -4,10 +4,10 @@ training rows (B) and with shares of them (C)."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from circurve.experiments.comparisons import IMPROVEMENTS, LABELS, paper_test_ll
+from circurve.experiments.comparisons import IMPROVEMENTS, LABELS, not_compared, paper_test_ll
 from circurve.experiments.plan import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record, RunRecord
 from circurve.experiments.spec import ReproduceOptions, Study, make_study, standard_settings
@@ -73,7 +73,7 @@ def report_a(study: Study, records: Sequence[RunRecord]) -> Report:
         for case, item in chosen.items()
         if case[2] in METHODS and (case[0], case[1], "vanilla") in chosen
     }
-    names = dict.fromkeys(case[0] for case in found)
+    names, others = dict.fromkeys(case[0] for case in found), not_compared(records)
     lagging = (
         "DoF and sharpness of an epoch before the last are means over its batches, taken while the parameters moved: "
         "within a few percent those of the model at its end."
@@ -87,10 +87,11 @@ def report_a(study: Study, records: Sequence[RunRecord]) -> Report:
         choice_note(study),
         *grid_notes(study),
         *(() if study.protocol.choose_epoch == "last" else (lagging,)),
+        *others,
         *provenance(records),
     )
     values = tuple(_values_a(case, changes, chosen) for case, changes in found.items())
-    tables = (_main_a(study, found), _by_dataset(study, found, chosen))
+    tables = (_main_a(study, found, {} if others else IMPROVEMENTS), _by_dataset(study, found, chosen))
     return Report(study.name, TITLES[study.name], tables, notes, COLUMNS_A, values)
 
 
@@ -105,12 +106,12 @@ def _values_a(case: Case, changes: dict[str, float], chosen: dict[Case, Chosen])
     }
 
 
-def _main_a(study: Study, found: dict[Case, dict[str, float]]) -> Table:
+def _main_a(study: Study, found: dict[Case, dict[str, float]], papers: Mapping[float, Sequence[float]]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for fraction in study.fractions:
         for label in METHODS:
             over = [changes for case, changes in found.items() if case[1:] == (fraction, label)]
-            paper = IMPROVEMENTS.get(fraction) if label == "global" else None
+            paper = papers.get(fraction) if label == "global" else None
             ours = {measure: Number.of(_known([of[measure] for of in over])) for measure in (*MEASURES, "dof_points")}
             cells: list[Cell] = [f"{fraction:.0%}", label]
             for place, measure in enumerate(MEASURES):
@@ -160,6 +161,7 @@ def report_b(study: Study, records: Sequence[RunRecord]) -> Report:
         "Best of a row in bold, second underlined; mean ± standard deviation (n - 1) over seeds, in nats.",
         TIE_RULE + " p is that of a two-sided paired t-test over seeds.",
         *_edges(lines, study),
+        *not_compared(records),
         *provenance(records),
     )
     return Report(study.name, TITLES[study.name], tables, notes, COLUMNS_B, values)
@@ -172,7 +174,9 @@ def _lines(records: Sequence[RunRecord], shares: bool) -> list[_Line]:
         cases.setdefault((chosen.dataset, chosen.fraction), {})[chosen.label] = chosen
     lines = []
     for (name, fraction), row in cases.items():
-        paper = {label: paper_test_ll(name, label, fraction if shares else None) for label in LABELS}
+        known = all(chosen.of_debd for chosen in row.values())
+        share = fraction if shares else None
+        paper = {label: paper_test_ll(name, label, share) if known else None for label in LABELS}
         lines.append(_Line((name, f"{fraction:.0%}") if shares else (name,), row, paper))
     return lines
 

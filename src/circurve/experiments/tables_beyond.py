@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from circurve.experiments.comparisons import KEPT, LARGE, paper_test_ll
+from circurve.experiments.comparisons import KEPT, LARGE, not_compared, paper_test_ll
 from circurve.experiments.plan import choice_note, grid_notes, provenance
 from circurve.experiments.records import Record, RunRecord, is_failed
 from circurve.experiments.spec import ReproduceOptions, Setting, Study, make_study, protocol_for, settings_for
@@ -242,6 +242,7 @@ def report_readings(study: Study, records: Sequence[RunRecord]) -> Report:
         *(f"{label}: {reading.text}." for label, reading in READINGS.items()),
         "A node without flow keeps its weights, and so its t, however large, in all readings but 'used'.",
         *_fewer_seeds(values),
+        *not_compared(records),
         *provenance(records),
     )
     found = _findings(values)
@@ -271,7 +272,7 @@ def _fewer_seeds(values: Sequence[Record]) -> list[str]:
 def _reading_values(dataset: str, label: str, row: dict[str, Chosen]) -> Record:
     chosen, reading = row[label], READINGS[label]
     gap = paired(chosen, row[BASE]) if BASE in row else None
-    paper, plain = (paper_test_ll(dataset, name) for name in (reading.column, BASE))
+    paper, plain = (paper_test_ll(dataset, name) if chosen.of_debd else None for name in (reading.column, BASE))
     printed = paper.mean - plain.mean if paper is not None and plain is not None else None
     spread = chosen.spread()
     return {
@@ -292,7 +293,7 @@ def distance(values: Sequence[Record], label: str, large: bool) -> float:
 def _findings(values: Sequence[Record]) -> tuple[str, ...]:
     """Which reading is nearest to each column of the paper, and which keep the fit."""
     told = []
-    sets = [name for name in LARGE if any(v["dataset"] == name for v in values)]
+    sets = [name for name in LARGE if any(v["dataset"] == name and v["off"] is not None for v in values)]
     for column in ("gated", "global"):
         labels = [label for label, reading in READINGS.items() if reading.column == column]
         known = {label: far for label in labels if not math.isnan(far := distance(values, label, large=True))}

@@ -54,6 +54,9 @@ class Candidate:
     train_rows: int | None = None
     """How many rows the model was trained on."""
 
+    epochs: int | None = None
+    """How many epochs it was trained for."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -66,6 +69,7 @@ class Member:
     # that of the ensemble minus that of the others, weighted again without it; None for a single member
     adds: float | None
     epoch: int | None = None  # whose parameters it has, of its own training
+    epochs: int | None = None  # how many it was trained for
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +105,7 @@ class Ensemble:
     >>> ensemble.valid_ll > fleet.best().valid_ll
     True
     >>> list(ensemble.to_frame().columns)
-    ['run', 'name', 'weight', 'valid_ll', 'adds', 'epoch']
+    ['run', 'name', 'weight', 'valid_ll', 'adds', 'epoch', 'epochs']
     """
 
     model: Model
@@ -139,7 +143,7 @@ class Ensemble:
         with needs("pandas", "to_frame"):
             import pandas as pd  # noqa: PLC0415 - it is not needed for anything else
         frame = pd.DataFrame(
-            [asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES, "epoch"]
+            [asdict(member) for member in self.members], columns=["run", "name", "weight", *SCORES, "epoch", "epochs"]
         )
         return frame.astype(dict.fromkeys(SCORES, "float64"))
 
@@ -186,12 +190,7 @@ def weigh(candidates: Sequence[Candidate], scores: Scores, weighting: Weighting,
     kept, weights = without_negligible(scores, weighting, members)
     chosen = scores.pick(kept)
     reached, own = chosen.mean_mixed(weights), scores.mean(scores.log_prob)
-    listed = [
-        Member(
-            candidates[m].number, candidates[m].name, float(weights[place]), float(own[m]), None, candidates[m].epoch
-        )
-        for place, m in enumerate(kept)
-    ]
+    listed = [_member(candidates[m], float(weights[place]), float(own[m])) for place, m in enumerate(kept)]
     if len(kept) > 1:
         rest = [_without(chosen, place, weights, weighting) for place in range(len(kept))]
         # both are -inf where a row is impossible for all members
@@ -214,10 +213,14 @@ def _without(scores: Scores, place: int, weights: Floats, weighting: Weighting) 
     return rest.mean_mixed(find_weights(rest, "uniform" if weighting == "uniform" else "em", start))
 
 
+def _member(candidate: Candidate, weight: float, valid_ll: float | None) -> Member:
+    return Member(candidate.number, candidate.name, weight, valid_ll, None, candidate.epoch, candidate.epochs)
+
+
 def _unscored(candidates: Sequence[Candidate]) -> Ensemble:
     """Uniform weights, without held-out rows."""
     share = 1 / len(candidates)
-    members = tuple(Member(one.number, one.name, share, None, None, one.epoch) for one in candidates)
+    members = tuple(_member(one, share, None) for one in candidates)
     return Ensemble(mix([one.model for one in candidates]), members, "uniform", None)
 
 

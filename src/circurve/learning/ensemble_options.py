@@ -27,8 +27,10 @@ class EnsembleOptions:
     )
     trees: Literal["bootstrap", "same"] = option(
         "bootstrap",
-        "bootstrap: Chow-Liu trees of rows drawn with replacement; same: one tree of all rows.",
-        python='With "bootstrap" the first tree is that of all rows too.',
+        "bootstrap: the Chow-Liu tree of all rows, then trees of rows drawn with replacement; same: only the first.",
+        python='With "bootstrap" each tree has a member for every pair of a number of units and a pseudocount: M '
+        "members, without boosted ones, U numbers of units and P pseudocounts make max(1, M // (U P)) trees. The first "
+        "is that of all rows. Members are trained on all rows whatever their tree; boosted ones have a tree each.",
     )
     weighting: Weighting = option("em", 'How weights are found: "em", "stacked" or "uniform" (`FleetResult.ensemble`).')
     size: int | None = option(None, "Keep at most this many members, chosen by the likelihood of the held-out rows.")

@@ -46,6 +46,8 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
 ) -> Ensemble:
     """Train several hidden Chow-Liu trees and mix them into one model (`.model`), with a report of each member.
 
+    By default, eight circuits on two trees: the tree of all rows and one of rows drawn with replacement, each with 32
+    and 100 units and two pseudocounts. All are trained on all training rows.
     Members of one tree and number of units are trained side by side as a fleet. Each keeps its epoch of the best
     validation likelihood, and the weights of the mixture are found on the validation rows too, never on training rows.
     Joint training continues with EM on the whole mixture, stops when the validation likelihood falls, and is dropped
@@ -196,7 +198,9 @@ def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: Ense
     )
     parts, _ = components(result.model) if len(made.members) > 1 else ((result.model,), None)
     named = zip(made.members, parts, strict=True)
-    candidates = [Candidate(part, member.name, member.run, epoch=member.epoch) for member, part in named]
+    candidates = [
+        Candidate(part, member.name, member.run, epoch=member.epoch, epochs=member.epochs) for member, part in named
+    ]
     joint = ensemble_of(candidates, rows.valid, options.weighting)
     stopped = result.stopped if result.stopped == "interrupted" else made.stopped
     return replace(joint, left_out=(*made.left_out, *joint.left_out), stopped=stopped)

@@ -262,7 +262,8 @@ class FleetResult(Sequence[FitResult]):
         self.check_any_left()
         whole = [(number, result) for number, result in enumerate(self.results) if not result.failed]
         candidates = [
-            Candidate(r.model, self.name(number), number, r.train_ll, r.epoch, r.train_rows) for number, r in whole
+            Candidate(r.model, self.name(number), number, r.train_ll, r.epoch, r.train_rows, len(r.history))
+            for number, r in whole
         ]
         return ensemble_of(candidates, valid, weights, size, missing)
 

@@ -97,12 +97,16 @@ class Trained:
         """The members in the order of their numbers, as candidates of an ensemble."""
         listed = sorted(self.results.items())
         return [
-            Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch, r.train_rows) for number, r in listed
+            Candidate(r.model, r.run.name(number), number, r.train_ll, r.epoch, r.train_rows, len(r.history))
+            for number, r in listed
         ]
 
 
 def plan_members(options: EnsembleOptions) -> list[Plan]:
     """All members: units change fastest, then pseudocounts, then trees; the seed is another one each time.
+
+    M members that are trained at once, U numbers of units and P pseudocounts make max(1, M // (U P)) trees. With
+    trees="bootstrap" and M < 2 U P there is one tree only, that of all rows.
 
     Those that are grown one by one come last; their trees are found when their turn comes.
     """

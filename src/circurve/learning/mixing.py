@@ -21,7 +21,7 @@ from circurve.model import Model
 from circurve.model_checks import structure_cost
 from circurve.schema import Column, Schema
 
-__all__ = ["components", "mix"]
+__all__ = ["components", "member_weights", "members_of", "mix"]
 
 NAME = "mixture"
 """The name of the root sum of a mixture."""
@@ -52,7 +52,8 @@ def mix(
     models : sequence of Model
         At least one.
     weights : sequence of float, optional
-        One number >= 0 for each model, divided by their sum; None is 1/M. A model of weight 0 is left out.
+        One number >= 0 for each model, divided by their sum; None is 1/M. A model of weight 0 adds no circuit; columns,
+        precision and device are still as above.
     memory_budget : int, optional
         Memory limit for the mixture and what is made while it is built, in bytes; checked before memory is allocated.
 
@@ -88,8 +89,23 @@ def mix(
         if share > 0:
             parts, inner = components(model)
             members += [(part, share * own) for part, own in zip(parts, inner.tolist(), strict=True)]
-    if len(members) == 1:
-        return members[0][0]
+    dtype = torch.float64 if any(model.dtype == torch.float64 for model in listed) else torch.float32
+    mixed = _alone(members[0][0], schema, dtype) if len(members) == 1 else _together(members, schema, dtype)
+    return mixed if mixed.device == listed[0].device else mixed.to(listed[0].device)
+
+
+def _alone(model: Model, schema: Schema, dtype: torch.dtype) -> Model:
+    """A model with the columns of a schema in their order, in this precision; the model itself if it has them so."""
+    if (model.schema.names, model.schema.ignored, model.dtype) == (schema.names, schema.ignored, dtype):
+        return model
+    copies = _copies(model.circuit, "", _places(model.schema, schema))
+    values = {copies[node]: value for node, value in by_node(model.program, model.params).items()}
+    root = copies[model.circuit.roots[0]]
+    return _model(Circuit(root, schema=_schema(Circuit(root), schema)), values, dtype)
+
+
+def _together(members: Sequence[tuple[Model, float]], schema: Schema, dtype: torch.dtype) -> Model:
+    """One sum over copies of the models, with these shares; columns in the order of the schema."""
     roots: list[Node] = []
     values: dict[Node, Tensor] = {}
     for number, (model, _) in enumerate(members):
@@ -98,8 +114,7 @@ def mix(
         roots += [copies[root] for root in model.circuit.roots]
     root = Sum(roots, 1, name=NAME)
     values[root] = torch.tensor([[share for _, share in members]], dtype=torch.float64)
-    dtype = torch.float64 if any(model.dtype == torch.float64 for model in listed) else torch.float32
-    return _model(Circuit(root, schema=_schema(Circuit(root), schema)), values, dtype).to(listed[0].device)
+    return _model(Circuit(root, schema=_schema(Circuit(root), schema)), values, dtype)
 
 
 def _check_memory(models: Sequence[Model], memory_budget: int | None) -> None:
@@ -131,6 +146,21 @@ def components(model: Model) -> tuple[tuple[Model, ...], Floats]:  # M models, (
             _model(Circuit(copies[child], schema=_schema(circuit, model.schema)), own, model.dtype).to(model.device)
         )
     return tuple(parts), weights[weights > 0] / weights.sum()
+
+
+def members_of(circuit: Circuit) -> tuple[Node, ...]:
+    """The roots of the members of a circuit that `mix` made; none for any other circuit."""
+    root = circuit.roots[0]
+    mixed = isinstance(root, Sum) and root.name == NAME and root.units == 1 and len(root.children) > 1
+    return root.children if mixed else ()
+
+
+def member_weights(model: Model) -> Floats | None:  # (M,)
+    """The weights of the members of a model that `mix` made; None for any other model."""
+    if not members_of(model.circuit):
+        return None
+    weights: Floats = np.asarray(model.weights(NAME), dtype=np.float64)[0]
+    return weights
 
 
 def _model(circuit: Circuit, values: Mapping[Node, Tensor], dtype: torch.dtype) -> Model:

@@ -31,7 +31,7 @@ Weighting: TypeAlias = Literal["em", "uniform", "stacked"]
 WEIGHTINGS = ("em", "uniform", "stacked")
 
 NEGLIGIBLE = 1e-3
-"""A member whose weight is smaller is dropped, and the others are weighted again."""
+"""A member whose weight is smaller is dropped, and the others are weighted again; unless only it explains some row."""
 
 GAP = 1e-7
 """EM stops when L(w) is proved to be this close to its maximum, in nats per row."""
@@ -92,6 +92,11 @@ class Scores:
         """The mean over rows by their weights; rows of weight zero do not count, even if they are impossible."""
         counted = np.where(self.row_weights > 0, log_prob, 0.0)
         result: Floats = counted @ self.row_weights / self.total
+        return result
+
+    def possible(self, log_prob: Floats) -> NDArray[np.bool_]:  # (..., N) -> (..., N)
+        """Which rows count and have a probability above zero."""
+        result: NDArray[np.bool_] = (log_prob > -np.inf) & (self.row_weights > 0)
         return result
 
     def mean_mixed(self, weights: Floats) -> float:
@@ -172,34 +177,51 @@ def _best_shrinkage(scores: Scores) -> float:
 
 
 def without_negligible(scores: Scores, weighting: Weighting, members: Sequence[int]) -> tuple[list[int], Floats]:
-    """The members whose weight is not negligible, and their weights, found again without the others."""
+    """The members whose weight is not negligible, and their weights, found again without the others.
+
+    A member of less weight stays if a row would have probability zero without it.
+    """
     kept = list(members)
     weights = find_weights(scores.pick(kept), weighting)
     while weighting != "uniform" and (weights < NEGLIGIBLE).any():
-        places = np.flatnonzero(weights >= NEGLIGIBLE)
-        if not places.size:  # more than 1 / NEGLIGIBLE members that are all alike
+        if (weights < NEGLIGIBLE).all():  # more than 1 / NEGLIGIBLE members that are all alike
+            break
+        places = np.flatnonzero(_needed(scores.pick(kept), weights))
+        if len(places) == len(kept):
             break
         kept = [kept[place] for place in places]
         weights = find_weights(scores.pick(kept), weighting, weights[places] / weights[places].sum())
     return kept, weights
 
 
+def _needed(scores: Scores, weights: Floats) -> NDArray[np.bool_]:  # (M,) -> (M,)
+    """Which members have weight, and which of the others, the heaviest first, explain rows that those do not."""
+    possible = scores.possible(scores.log_prob)
+    needed = weights >= NEGLIGIBLE
+    lacking = ~possible[needed].any(axis=0)
+    for place in np.argsort(-weights, kind="stable"):
+        if not needed[place] and (possible[place] & lacking).any():
+            needed[place] = True
+            lacking &= ~possible[place]
+    return needed
+
+
 def forward_selection(scores: Scores, size: int, weighting: Weighting) -> list[int]:
     """At most `size` members: from the best single one on, the one that raises the likelihood most, while one does.
 
     A candidate is tried with its best share in the mixture so far (with uniform weights, with the share 1/(k+1));
-    then all members so far are weighted again.
+    then all members so far are weighted again. Where rows have probability zero, a mixture that explains more rows is
+    better, whatever its likelihood.
     """
-    chosen = [int(np.argmax(scores.mean(scores.log_prob)))]
+    alone = _quality(scores, scores.log_prob)
+    chosen = [max(range(scores.members), key=lambda m: alone[m])]
     weights = np.ones(1)
     while len(chosen) < min(size, scores.members):
         mixture = scores.pick(chosen).mixed(weights)  # (N,)
-        reached = float(scores.mean(mixture))
         share = 1 / (len(chosen) + 1) if weighting == "uniform" else None
-        gained = _beside(scores, mixture, share)  # (M,)
-        gained[chosen] = -np.inf
-        best = int(np.argmax(gained))
-        if not gained[best] > reached:
+        quality = _quality(scores, _beside(scores, mixture, share))
+        best = max((m for m in range(scores.members) if m not in chosen), key=lambda m: quality[m])
+        if not quality[best] > _quality(scores, mixture[None])[0]:
             break
         chosen.append(best)
         start = np.append(weights * (1 - 1 / len(chosen)), 1 / len(chosen))
@@ -207,8 +229,15 @@ def forward_selection(scores: Scores, size: int, weighting: Weighting) -> list[i
     return chosen
 
 
-def _beside(scores: Scores, mixture: Floats, share: float | None) -> Floats:  # (N,) -> (M,)
-    """L of (1 - share) mixture + share member, for each member; None takes each one's best share, found by EM."""
+def _quality(scores: Scores, log_prob: Floats) -> list[tuple[float, float]]:  # (M, N) -> M pairs
+    """The weight of the rows that are possible, and the log-likelihood of these, as a share of L; for each of M."""
+    possible = scores.possible(log_prob)
+    explained = np.where(possible, scores.row_weights, 0.0).sum(axis=1)
+    return list(zip(explained.tolist(), scores.mean(np.where(possible, log_prob, 0.0)).tolist(), strict=True))
+
+
+def _beside(scores: Scores, mixture: Floats, share: float | None) -> Floats:  # (N,) -> (M, N)
+    """log((1 - share) mixture + share member) for each member; None takes each one's best share, found by EM."""
     top = np.maximum(scores.largest, np.where(np.isfinite(mixture), mixture, -np.inf))
     old, new = np.exp(mixture - top), np.exp(scores.log_prob - top)  # (N,), (M, N)
     shares = np.full((scores.members, 1), 0.5 if share is None else share)
@@ -218,4 +247,5 @@ def _beside(scores: Scores, mixture: Floats, share: float | None) -> Floats:  # 
         ratio = np.divide(new, both, out=np.ones_like(new), where=both > 0)
         shares = shares * (ratio @ rows)[:, None]
     with np.errstate(divide="ignore"):
-        return scores.mean(np.log((1 - shares) * old + shares * new) + top)
+        result: Floats = np.log((1 - shares) * old + shares * new) + top
+    return result

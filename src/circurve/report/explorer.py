@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from circurve.curvature import Curvature, reversals
 from circurve.graph import Circuit, Input, Node, Product, Sum
+from circurve.learning.mixing import members_of
 from circurve.model import Model
 from circurve.report.columns import column_name
 from circurve.report.playground import whole
 from circurve.report.record import Explorer, Part, ReversalInfo, SumInfo, Weights
 
-__all__ = ["explorer", "node_label", "sum_labels"]
+__all__ = ["explorer", "node_labels", "sum_labels"]
 
 REVERSALS = 10
 TOP_CHILDREN = 8
@@ -87,24 +88,44 @@ def nearest(nodes: Sequence[Node]) -> tuple[list[Sum], list[int]]:
     return list(sums), list(columns)
 
 
-def node_label(model: Model, is_root: bool, own: Sequence[int], scope_size: int) -> str:
-    """What a sum is about: `the root`, `the sum above 'age'`, `a sum above 12 columns`."""
-    if is_root:
-        return "the root"
-    if len(own) == 1:
-        return f"the sum above {column_name(model.schema.columns[own[0]], own[0])!r}"
-    return f"a sum above {scope_size:,} columns"
+def node_labels(model: Model, graph: SumGraph) -> list[str]:
+    """What each sum is about: `the root`, `the sum above 'age'`, `a sum above 12 columns`.
+
+    In a mixture, all but its root say of which member: `the root of model 0`, `the sum above 'age' of model 1`.
+    """
+    circuit, members = model.circuit, _member_numbers(model.circuit)
+    roots = {*circuit.roots, *members_of(circuit)}
+    sizes = dict(zip(circuit.nodes, circuit.scope_sizes, strict=True))
+    labels = []
+    for node, own in zip(graph.sums, graph.own, strict=True):
+        if node in roots:
+            label = "the root"
+        elif len(own) == 1:
+            label = f"the sum above {column_name(model.schema.columns[own[0]], own[0])!r}"
+        else:
+            label = f"a sum above {sizes[node]:,} columns"
+        labels.append(f"{label} of model {members[node]}" if node in members else label)
+    return labels
+
+
+def _member_numbers(circuit: Circuit) -> dict[Node, int]:
+    """The number of the member of a mixture that each node is in, as the names of nodes have it."""
+    found: dict[Node, int] = {}
+    for number, root in enumerate(members_of(circuit)):
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node not in found:
+                found[node] = number
+                waiting += node.children
+    return found
 
 
 def sum_labels(model: Model) -> dict[int, str]:
     """The label of each sum, by its place in `circuit.nodes`."""
     graph = sum_graph(model.circuit)
     place = {node: i for i, node in enumerate(model.circuit.nodes)}
-    labels = {}
-    for node, own in zip(graph.sums, graph.own, strict=True):
-        at = place[node]
-        labels[at] = node_label(model, node in model.circuit.roots, own, model.circuit.scope_sizes[at])
-    return labels
+    return {place[node]: label for node, label in zip(graph.sums, node_labels(model, graph), strict=True)}
 
 
 def explorer(model: Model, curv: Curvature, estimator: str, max_weights: int) -> Explorer | None:
@@ -154,6 +175,7 @@ def _infos(model: Model, graph: SumGraph, curv: Curvature, order: NDArray[np.int
     number = {node: i for i, node in enumerate(graph.sums)}
     selects = sum(len(s) for n in circuit.nodes if isinstance(n, Product) for s in n.select if s is not None)
     depth, layer = curv.depth_mean[order], curv.layer[order]
+    labels = node_labels(model, graph)
     infos, start = [], 0
     for i, node in enumerate(graph.sums):
         size = circuit.scope_sizes[place[node]]
@@ -163,7 +185,7 @@ def _infos(model: Model, graph: SumGraph, curv: Curvature, order: NDArray[np.int
         infos.append(
             SumInfo(
                 name=node.name or f"Sum #{place[node]}",
-                label=node_label(model, node in circuit.roots, graph.own[i], size),
+                label=labels[i],
                 units=node.units,
                 parent=graph.parents[i],
                 below=graph.below[i],

@@ -151,7 +151,7 @@ def _sharpness(evidence: Evidence) -> Finding:
 def _node(evidence: Evidence, unit: int) -> str:
     ref = evidence.curvature.nodes[unit]
     label = evidence.labels.get(ref.node, ref.name)
-    return label if label == "the root" else f"unit {ref.unit} of {label}"
+    return label if label.startswith("the root") else f"unit {ref.unit} of {label}"
 
 
 def _depth(curv: Curvature) -> str:
