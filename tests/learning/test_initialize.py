@@ -164,9 +164,24 @@ class TestRowsLookedAt:
         assert not same(expected, start(circuit, odd, init=init))
 
     @pytest.mark.parametrize("init", ["random", "prototypes"])
-    def test_positive_weights_change_nothing(self, init: Any) -> None:
-        weights = np.random.default_rng(0).random(len(TRAIN)) + 1e-6
+    @pytest.mark.parametrize("weight", [1.0, 0.3, 7.0])
+    def test_equal_weights_change_nothing(self, init: Any, weight: float) -> None:
+        weights = np.full(len(TRAIN), weight)
         assert same(start(CIRCUIT, TRAIN, init=init), weighted_start(CIRCUIT, TRAIN, weights, init))
+
+    @pytest.mark.parametrize("init", ["random", "prototypes"])
+    def test_units_start_in_proportion_to_the_weights_of_rows(self, init: Any) -> None:
+        """A quarter of the rows has three quarters of the weight; the others are too light to matter, or absent."""
+        values = np.repeat([[-5.0], [5.0], [1e4], [1e6]], [250, 250, 250, 250], axis=0)
+        weights = np.repeat([3.0, 1.0, 1e-9, 0.0], 250)
+        means = weighted_start(mixture((Gaussian(), 1), 40), values, weights, init).inputs[0][0, 0]
+        assert means[:, 0].abs().max() < 10
+        assert 22 <= int((means[:, 0] < 0).sum()) <= 38
+        assert means[0, 1] == pytest.approx(18.75, rel=0.02)  # the weighted variance
+
+    def test_a_few_rows_of_unlike_weights_have_their_weighted_variance(self) -> None:
+        params = weighted_start(mixture((Gaussian(), 1), 2), [[0.0], [1.0]], [1.0, 3.0], "random")
+        assert params.inputs[0][0, 0, 0, 1] == pytest.approx(3 / 16)
 
     @pytest.mark.parametrize("init", ["random", "prototypes"])
     def test_a_fit_starts_without_rows_of_weight_zero(self, init: Any) -> None:

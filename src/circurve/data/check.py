@@ -22,7 +22,7 @@ from circurve.inputs import Family
 from circurve.inputs.family import counts_from_zero
 from circurve.schema import Schema
 
-__all__ = ["QuickCheck", "check", "encode"]
+__all__ = ["QuickCheck", "check", "check_weights", "encode"]
 
 INTEGERS = (np.int8, np.int16, np.int32)
 
@@ -51,7 +51,7 @@ def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
         raise DataError(f"data has {width} columns, the circuit has {len(families)} variables")
     if table.schema is None or table.schema.families != tuple(families):
         table = encode(table.to("cpu"), Schema.of(families, table.columns, table.codings))
-    weights = None if table.weights is None else _check_weights(table.weights)
+    weights = None if table.weights is None else check_weights(table.weights)
     return replace(table, weights=weights, labels=_check_labels(table.labels, outputs))
 
 
@@ -116,7 +116,8 @@ def _refusal(table: Table, filled: Array, misfit: Misfit, families: Sequence[Fam
     return DataError(f"{cell}: value {value:.15g} does not fit {family!r}: {why}")
 
 
-def _check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
+def check_weights(weights: Tensor) -> Tensor:  # (N,) -> (N,)
+    """The weights of rows, with 0 for those that are negligible; DataError unless they are finite and >= 0."""
     wrong = ~(weights.isfinite() & (weights >= 0))
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])

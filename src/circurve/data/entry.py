@@ -73,7 +73,7 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
     data : array, tensor, list, data frame, mapping or sparse matrix
         Rows x columns.
     weights : array, optional
-        (N,): how much each row counts, at least 0.
+        (N,): how much each row counts, at least 0. They are checked where they are used: by `fit`, `hclt`, `curvature`.
     labels : array, optional
         (N,): which output of a circuit with several roots each row belongs to.
     missing : int, optional

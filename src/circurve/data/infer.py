@@ -69,7 +69,8 @@ def infer_schema(
     Parameters
     ----------
     *tables : array, data frame or Table
-        With several tables, the schema covers the values of all.
+        With several tables, the schema covers the values of all. Weights of rows have no effect on it: values of a row
+        of weight 0 have a place in the schema too.
     types : mapping, optional
         Families of some columns by name: `{"age": "gaussian", "city": "categorical", "id": "drop"}`, or with their
         options, `{"n": Binomial(10)}`. "drop" leaves a column out, here and in all later tables.

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from circurve.data.chosen_rows import ChosenRows
 from circurve.data.convert import Array
 from circurve.data.stream import Stream
 from circurve.errors import DataError
@@ -27,6 +29,10 @@ BYTES_PER_NUMBER = 32
 
 SAMPLED_ROWS = 2**14
 """About this many evenly spaced rows of all tables are used to estimate the centre and the spread of a column."""
+
+
+Source: TypeAlias = Array | ChosenRows | Stream
+"""Rows x columns of numbers, read as `source[:1000, 2:5]`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +75,15 @@ def row_chunks(rows: int, width: int, most: int = CHUNK) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def scan_columns(*sources: ArrayLike | Stream, memory_budget: int | None = None) -> Columns:  # each (N, V)
+def scan_columns(*sources: ArrayLike | Source, memory_budget: int | None = None) -> Columns:  # each (N, V)
     """Range, wholeness, missing values, median and spread of each column over all tables.
 
     Values are finite or NaN. Cost O(N V). memory_budget: bytes for what is computed; fewer numbers at once fit less.
     """
     most = CHUNK if memory_budget is None else min(CHUNK, memory_budget // BYTES_PER_NUMBER)
-    tables: list[Array | Stream] = [source if isinstance(source, Stream) else np.asarray(source) for source in sources]
+    tables: list[Source] = [
+        source if isinstance(source, Stream | ChosenRows) else np.asarray(source) for source in sources
+    ]
     widths = {table.shape[1] for table in tables}
     if len(widths) != 1:
         raise DataError(f"the tables differ in their number of columns: {', '.join(str(w) for w in sorted(widths))}")
@@ -94,16 +102,14 @@ def scan_columns(*sources: ArrayLike | Stream, memory_budget: int | None = None)
     return replace(columns, median=median, spread=spread)
 
 
-def _parts(table: Array | Stream, most: int) -> Iterator[Array]:
+def _parts(table: Source, most: int) -> Iterator[Array]:
     """All rows, some at a time."""
     if isinstance(table, Stream):
         return (np.asarray(piece) for piece in table.pieces(max(1, most // max(1, table.shape[1]))))
     return (table[rows] for rows in row_chunks(len(table), table.shape[1], most))
 
 
-def _centres(
-    tables: Sequence[Array | Stream], wanted: NDArray[np.bool_], most: int
-) -> NDArray[np.float64]:  # (V,) -> (2, V)
+def _centres(tables: Sequence[Source], wanted: NDArray[np.bool_], most: int) -> NDArray[np.float64]:  # (V,) -> (2, V)
     """Median and spread of the wanted columns, by SAMPLED_ROWS rows; by all rows where those show a single value."""
     step = -(-sum(len(table) for table in tables) // SAMPLED_ROWS)
     found = np.full((2, len(wanted)), np.nan)

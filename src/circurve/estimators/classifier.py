@@ -82,7 +82,7 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         y : array
             (N,): the class of each row.
         sample_weight : array, optional
-            (N,): how much each row counts.
+            (N,): how much each row counts, for the tree too.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         classes : array, optional
             All classes that will ever occur; the first call needs them.
         sample_weight : array, optional
-            (N,): how much each row counts.
+            (N,): how much each row counts, for the tree too.
 
         Returns
         -------

@@ -115,7 +115,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         y : None
             Ignored.
         sample_weight : array, optional
-            (N,): how much each row counts.
+            (N,): how much each row counts, for the tree too.
 
         Returns
         -------
@@ -150,7 +150,7 @@ class DensityEstimator(DensityMixin, CircuitEstimator):  # type: ignore[misc]
         y : None
             Ignored.
         sample_weight : array, optional
-            (N,): how much each row counts.
+            (N,): how much each row counts, for the tree too.
 
         Returns
         -------

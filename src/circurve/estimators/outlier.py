@@ -128,7 +128,7 @@ class OutlierDetector(OutlierMixin, CircuitEstimator):  # type: ignore[misc]
         y : None
             Ignored.
         sample_weight : array, optional
-            (N,): how much each row counts.
+            (N,): how much each row counts, for the tree too.
 
         Returns
         -------

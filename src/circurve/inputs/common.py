@@ -74,10 +74,24 @@ def _inside(probability: Tensor) -> Tensor:
     return probability.clamp(SMALLEST_FREE[probability.dtype], 1 - torch.finfo(probability.dtype).eps / 2)
 
 
-def distinct_rows(count: int, units: int, generator: torch.Generator) -> Tensor:  # -> (K,)
-    """The numbers of `units` distinct rows; rows repeat only when there are fewer than units."""
+def distinct_rows(
+    count: int, units: int, generator: torch.Generator, weights: Tensor | None = None
+) -> Tensor:  # (N,) -> (K,)
+    """The numbers of `units` distinct rows; rows repeat only when there are fewer than units.
+
+    weights: (N,), above 0; each row is drawn in proportion to its weight among those that are left.
+    """
     rounds = -(-units // count)
-    return torch.cat([torch.randperm(count, generator=generator) for _ in range(rounds)])[:units]
+    return torch.cat([_random_order(count, generator, weights) for _ in range(rounds)])[:units]
+
+
+def _random_order(count: int, generator: torch.Generator, weights: Tensor | None) -> Tensor:  # (N,) -> (N,)
+    """With weights w: of independent exponential times with rates w_n, the first is that of row n with probability
+    w_n / sum w, and so on for those that are left (Efraimidis and Spirakis, 2006)."""
+    if weights is None:
+        return torch.randperm(count, generator=generator)
+    uniform = torch.rand(count, generator=generator, dtype=torch.float64)
+    return (-torch.log1p(-uniform) / weights).argsort()
 
 
 def draw_rows(column: np.ndarray, units: int, generator: torch.Generator) -> Tensor:  # -> (K,) float64

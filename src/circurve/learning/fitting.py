@@ -79,7 +79,8 @@ def fit(
     test : array or data frame, optional
         Rows to score only.
     weights, labels : array, optional
-        (N,): how much each training row counts; which output of a circuit with several roots it belongs to.
+        (N,): how much each training row counts, also where rows are drawn to start from; which output of a circuit with
+        several roots it belongs to. The circuit is given: pass `Examples(data, weights)` to `hclt` as well.
     missing : int, optional
         A number that marks missing values in all tables, in addition to NaN.
     schema : Schema, optional

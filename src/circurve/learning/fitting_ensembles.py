@@ -67,7 +67,7 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
         of the training rows out in turn, weights the members by the rows that were held out, and trains them again on
         all rows for the median of their epochs: `folds` + 1 times the work.
     weights : array, optional
-        (N,): how much each training row counts.
+        (N,): how much each training row counts, for the trees and the starts of the members too.
     missing : int, optional
         A number that marks missing values, in addition to NaN.
     schema : Schema, optional

@@ -23,6 +23,9 @@ __all__ = ["INITIALIZATIONS", "Initialization", "generator", "initial_params"]
 ROWS = 20_000
 """Inputs start from at most this many evenly spaced rows: enough for means and variances."""
 
+REPEATS = 16
+"""Of a table with weights, at most this many rows are looked at for each row: those of large weight many times."""
+
 SHARE = 0.6
 """How much of a prototype's distribution is its own row; the rest is uninformative."""
 
@@ -43,19 +46,23 @@ def generator(seed: int, stream: int) -> torch.Generator:
 
 
 def initial_params(program: Program, seed: int, table: RowSource, init: Initialization = "random") -> Params:
-    """Parameters for one run, float64. Rows whose weight is 0 count as absent; other weights do not matter.
+    """Parameters for one run, float64. Rows whose weight is 0 count as absent, equal weights as none.
 
-    random: weights near uniform, inputs spread around their column.
+    random: weights near uniform, inputs spread around their column, in which rows are repeated in proportion to their
+    weights.
     prototypes: unit k of every input starts around the value that row i_k has there (see `PROTOTYPES`), the rows drawn
-    by the seed; a unit whose row misses the value starts at random. A sum with as many units as child units gives most
-    of its weight to the child unit of the same number, so that the values of one row stay together.
+    by the seed, in proportion to their weights; a unit whose row misses the value starts at random. A sum with as many
+    units as child units gives most of its weight to the child unit of the same number, so that the values of one row
+    stay together.
     """
     source = generator(seed, stream=0)
-    used = torch.arange(len(table)) if table.weights is None else table.weights.nonzero().flatten()
+    used, weights = _used_rows(table)
     rows = None
     if init == "prototypes":
-        rows = used[distinct_rows(len(used), max(layer.units for layer in program.inputs), source)]
-    sample, looked_at = table.take(used[:: -(-len(used) // ROWS)])
+        units = max(layer.units for layer in program.inputs)
+        rows = used[distinct_rows(len(used), units, source, weights)]
+    spaced = slice(None, None, -(-len(used) // ROWS)) if weights is None else _evenly_spaced(weights)
+    sample, looked_at = table.take(used[spaced])
     near = None if rows is None else table.take(rows)
     inputs = []
     for layer in program.inputs:
@@ -73,6 +80,23 @@ def initial_params(program: Program, seed: int, table: RowSource, init: Initiali
         inputs.append(torch.stack(drawn).unsqueeze(0))
     edges = random_weights(program, source) if rows is None else _loyal_weights(program, source)
     return Params(edges, tuple(inputs))
+
+
+def _used_rows(table: RowSource) -> tuple[Tensor, Tensor | None]:  # (N,) each
+    """The rows of weight above 0, and their weights; None if these are equal."""
+    if table.weights is None:
+        return torch.arange(len(table)), None
+    used = table.weights.nonzero().flatten().cpu()
+    weights = table.weights.cpu()[used].double()
+    return used, None if bool((weights == weights[:1]).all()) else weights
+
+
+def _evenly_spaced(weights: Tensor) -> Tensor:  # (N,) -> (M,)
+    """Rows at evenly spaced points of the line on which they lie one after another, each as long as its weight."""
+    ends = weights.cumsum(0)
+    count = min(ROWS, REPEATS * len(weights))
+    points = (torch.arange(count, dtype=torch.float64) + 0.5) * (ends[-1] / count)
+    return torch.searchsorted(ends, points, right=True).clamp_max_(len(weights) - 1)
 
 
 def _observed(table: Table, rows: Tensor, variable: int) -> Column:

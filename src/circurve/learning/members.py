@@ -182,7 +182,7 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
 
 
 def _tree(rows: Rows, number: int, seed: int) -> Tree:
-    """Tree 0 is that of all rows, the others are of as many rows drawn with replacement."""
+    """Tree 0 is that of all rows by their weights, the others are of as many rows drawn with replacement."""
     if number == 0:
         return chow_liu_tree(rows.train, rows.schema.families, memory_budget=rows.settings.memory_budget)
     return resampled_tree(rows, None, np.random.default_rng([seed, number]))
@@ -194,5 +194,5 @@ def resampled_tree(rows: Rows, weights: np.ndarray | None, rng: np.random.Genera
     if weights is None and rows.train.weights is not None:
         weights = rows.train.weights.cpu().numpy()
     shares = None if weights is None else weights / weights.sum()
-    drawn = rows.train.rows(rng.choice(count, count, p=shares))
+    drawn = rows.train.bare().rows(rng.choice(count, count, p=shares))  # the draw has used the weights
     return chow_liu_tree(drawn, rows.schema.families, memory_budget=rows.settings.memory_budget)

@@ -24,6 +24,9 @@ DRAWN = 8
 ROW_NUMBER = 8
 """Bytes of a row's place in the order of an epoch."""
 
+ROW_DRAW = 48
+"""Bytes of a row where rows with weights are drawn to start from: its number, weight, time and place, with copies."""
+
 
 def training_need(program: Program, runs: Sequence[Run], settings: Settings, data: Mapping[str, RowSource]) -> Need:
     """What training these runs takes, without the buffers of a chunk, which are sized by the rest of the memory."""
@@ -36,5 +39,6 @@ def training_need(program: Program, runs: Sequence[Run], settings: Settings, dat
         "parameters": program.parameters * (DRAWN * starts + each),
         "data": sum(table.nbytes for table in data.values()),
         "shuffles": orders * len(data["train"]),
+        "row weights": 0 if data["train"].weights is None else ROW_DRAW * len(data["train"]),
     }
     return Need("training", parts, "use fewer units, or fewer runs at once")

@@ -167,7 +167,8 @@ def fit_units(  # noqa: PLR0913 - the data and what belongs to them; all other o
     test : array or data frame, optional
         Rows to score only.
     weights, missing, schema : as in `fit`
-        Weights of the training rows, a mark for missing values, what the columns mean (None infers it).
+        Weights of the training rows, for the tree and the starts too; a mark for missing values; what the columns mean
+        (None infers it).
     pseudocounts : sequence of float, default (0.003, 0.01, 0.03)
         Added to each sum's counts in every step, to choose from.
     init : {{"prototypes", "random"}}, default "prototypes"

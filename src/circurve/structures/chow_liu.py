@@ -44,11 +44,13 @@ def chow_liu_tree(
     Parameters
     ----------
     data : array, data frame or Table
-        NaN marks a missing value; a pair of columns is compared in the rows where both are observed.
+        NaN marks a missing value; a pair of columns is compared in the rows where both are observed. Rows count by
+        their weights, if `Examples` gave them some: weight 2 as two rows, weight 0 as none.
     families : Family or sequence of Family, optional
         The families of the columns; None infers them.
     pseudocount : float, default 1
-        Added to the counts of each pair of columns, spread evenly.
+        Added to the counts of each pair of columns, as this many samples in which the two are independent. A sample
+        has weight 1; if the weights w of the rows are smaller, sum w^2 / sum w.
     bins : int, default 8
         Real numbers are divided into this many parts of equal count.
     missing : int, optional
@@ -106,7 +108,7 @@ def chow_liu(
     Parameters
     ----------
     data : array, data frame or Table
-        NaN marks a missing value.
+        NaN marks a missing value. Rows count by their weights, as in `chow_liu_tree`.
     families : Family or sequence of Family, optional
         Instead of `schema`: the families of the numbers in the data.
     tree : Tree or sequence of int, optional

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.data import Stream
+from circurve.data.chosen_rows import ChosenRows
 from circurve.data.scan import SAMPLED_ROWS, Columns
 
 __all__ = ["Codes", "discretize"]
@@ -47,8 +48,16 @@ class Codes:
     states: NDArray[np.int64]  # (V,)
 
 
-def discretize(matrix: np.ndarray, columns: Columns, discrete: Sequence[bool], bins: int) -> Codes:
+def discretize(
+    matrix: np.ndarray | ChosenRows,
+    columns: Columns,
+    discrete: Sequence[bool],
+    bins: int,
+    weights: NDArray[np.float64] | None = None,
+) -> Codes:
     """Codes of all columns: values themselves where `discrete` and small, bins between quantiles elsewhere.
+
+    weights: (N,), above 0; quantiles are then those of a table in which rows are repeated so often.
 
     Cost O(N V), memory two bytes for each value.
     """
@@ -59,7 +68,8 @@ def discretize(matrix: np.ndarray, columns: Columns, discrete: Sequence[bool], b
         column = matrix[:, v]
         present = ~np.isnan(column) if columns.missing[v] else np.ones(len(column), dtype=bool)
         observed = column[present]
-        codes = observed if direct[v] else _quantile_bins(observed, bins)
+        kept = None if weights is None or direct[v] else weights[present]
+        codes = observed if direct[v] else _quantile_bins(observed, bins, kept)
         states[v] = 1 + int(codes.max(initial=0))
         values[:, v] = states[v]
         values[present, v] = codes
@@ -80,19 +90,31 @@ def discretize_lazily(stream: Stream, columns: Columns, discrete: Sequence[bool]
     return Codes(LazyCodes(stream, edges, states), states)
 
 
-def _quantile_bins(observed: np.ndarray, bins: int) -> NDArray[np.int64]:
+def _quantile_bins(
+    observed: np.ndarray, bins: int, weights: NDArray[np.float64] | None
+) -> NDArray[np.int64]:  # (n,) -> (n,)
     """The number of inner quantiles below each value: about `bins` bins of equal weight, fewer where values repeat.
 
     The quantiles are kept below the largest value, so that a column of two different values or more has two bins or
     more, however unequal their weights.
     """
-    return np.searchsorted(_edges(observed, bins), observed, side="left")
+    return np.searchsorted(_edges(observed, bins, weights), observed, side="left")
 
 
-def _edges(observed: np.ndarray, bins: int) -> NDArray[np.float64]:
-    """The different inner quantiles, none for a column with a single value."""
+def _edges(observed: np.ndarray, bins: int, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """The different inner quantiles, none for a column with a single value.
+
+    With weights that sum to W, the q-quantile is the smallest value such that it and those below weigh more than
+    (W - 1) q: the one that `np.quantile` starts from in a table of repeated rows, which has the same values below it.
+    """
     below = observed[observed < observed.max()] if observed.size else observed
     if not below.size:
         return np.zeros(0)
-    edges = np.quantile(observed, np.arange(1, bins) / bins)
+    quantiles = np.arange(1, bins) / bins
+    if weights is None:
+        edges = np.quantile(observed, quantiles)
+    else:
+        order = np.argsort(observed)
+        below_or_at = np.cumsum(weights[order])
+        edges = observed[order[np.searchsorted(below_or_at, (below_or_at[-1] - 1) * quantiles, side="right")]]
     return np.unique(np.minimum(edges, below.max()))

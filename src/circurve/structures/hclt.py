@@ -43,8 +43,9 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     Parameters
     ----------
     data : array, data frame, Table or Stream
-        The rows whose dependences give the tree; NaN marks a missing value. A stream is read in one pass for the schema
-        and one for the tree; with very many columns, evenly spaced rows give the tree. One line says which.
+        The rows whose dependences give the tree; NaN marks a missing value. Rows count by their weights, as in
+        `chow_liu_tree`. A stream is read in one pass for the schema and one for the tree; with very many columns,
+        evenly spaced rows give the tree. One line says which.
     units : int
         K, the states of each latent. More states give a finer model, at a cost of K^2.
     families : Family or sequence of Family, optional
