@@ -91,7 +91,7 @@ def nearest(nodes: Sequence[Node]) -> tuple[list[Sum], list[int]]:
 def node_labels(model: Model, graph: SumGraph) -> list[str]:
     """What each sum is about: `the root`, `the sum above 'age'`, `a sum above 12 columns`.
 
-    In a mixture, all but its root say of which member: `the root of model 0`, `the sum above 'age' of model 1`.
+    In a mixture, sums below its root say of which member: `the root of model 0`, `the sum above 'age' of model 1`.
     """
     circuit, members = model.circuit, _member_numbers(model.circuit)
     roots = {*circuit.roots, *members_of(circuit)}
