@@ -277,9 +277,7 @@ def provenance(records: Sequence[Mapping[str, Any]]) -> list[str]:
         f"Training time: {sum(record['seconds'] for record in timed):,.0f} s for {len(timed):,} runs.",
     ]
     if len(timed) < len(records):
-        lines.append(
-            f"Times of {len(records) - len(timed):,} interrupted runs, which were continued, are not known."
-        )
+        lines.append(f"Times of {len(records) - len(timed):,} interrupted runs, which were continued, are not known.")
     failed = [_failed_run(record) for record in records if is_failed(record)]
     left_out = f"{len(failed):,} of {len(records):,} runs failed in training and are left out: {'; '.join(failed)}."
     return [*([left_out] if failed else []), *describe(*(record["environment"] for record in records)), *lines]
