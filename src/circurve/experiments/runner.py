@@ -47,7 +47,7 @@ from circurve.learning.ray_engine import Engine, require_ray, run_on_ray
 __all__ = ["run_study"]
 
 CHECKPOINTS = "checkpoints"
-"""The folder, beside the records, of the states of fleets that are being trained."""
+"""The folder, next to the records, of the states of fleets that are being trained."""
 
 CHECKPOINT_EVERY = "5min, unfinished"
 
