@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,12 +15,10 @@ import pytest
 from circurve.errors import OptionError, TrainingError
 from circurve.experiments import ReproduceOptions, leaderboard, reproduce
 from circurve.experiments.comparisons import best_published, published
-from circurve.experiments.leaderboard import FILE, KINDS, SEED_STRIDE, _best_pseudocounts, best_kind, recipe_for
+from circurve.experiments.leaderboard import FILE, KINDS, SEED_STRIDE, best_kind, recipe_for
 from circurve.experiments.leaderboard_report import findings, leaderboard_lines, leaderboard_page, leaderboard_report
 from circurve.experiments.records import read_records
-from circurve.learning import FitResult, Run, Vanilla
 from circurve.learning.recipe import QUICK_RECORD, RECORD, JointRecipe, RecordRecipe
-from circurve.learning.units import Tried, UnitsChoice
 
 TINY = RecordRecipe(
     units=(2, 3),
@@ -29,7 +26,7 @@ TINY = RecordRecipe(
     epochs=2,
     members=2,
     member_units=(2,),
-    member_pseudocounts=1,
+    member_pseudocounts=(0.05,),
     joint=JointRecipe(epochs=1),
 )
 
@@ -155,7 +152,7 @@ def _record(dataset: str, seed: int, record: str, **test_lls: float) -> dict:
     recipe = {
         "units": [8],
         "pseudocounts": [0.1],
-        "member_pseudocounts": 1,
+        "member_pseudocounts": [0.1],
         "patience": 9,
         "member_units": [8],
         "joint": joint,
@@ -246,17 +243,3 @@ def test_a_first_look_and_given_units_change_the_recipe():
     assert (changed.units, changed.epochs) == ((12,), 7)
     assert changed.units_of_members(48) == RECORD.member_units
     assert replace(changed, member_units=(8,), member_multiples=(0.5, 2.0)).units_of_members(48) == (8, 24, 96)
-
-
-def test_members_take_the_pseudocounts_of_the_best_single_circuits():
-    def result(pseudocount: float, valid_ll: float | None) -> FitResult:
-        run = Run(Vanilla(pseudocount))
-        return SimpleNamespace(run=run, valid_ll=valid_ll, failed=valid_ll is None)  # type: ignore[return-value]
-
-    path = (
-        Tried(4, (result(0.1, -9.0), result(0.2, -8.0), result(0.3, None))),
-        Tried(8, (result(0.1, -7.0), result(0.2, -9.5), result(0.3, -8.5))),
-    )
-    choice = UnitsChoice(8, path[1].results[0], path)
-    assert _best_pseudocounts(choice, 2) == (0.1, 0.2)
-    assert _best_pseudocounts(choice, 9) == (0.1, 0.2, 0.3)

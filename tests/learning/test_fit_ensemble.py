@@ -9,9 +9,13 @@ import pytest
 from learning_helpers import binary_rows
 
 import circurve as cc
+from circurve.data import as_table
 from circurve.errors import OptionError
 from circurve.learning.ensemble_options import EnsembleOptions
-from circurve.learning.members import plan_members
+from circurve.learning.fitting_ensembles import train_ensemble, train_jointly
+from circurve.learning.members import Rows, plan_members
+from circurve.learning.options import Settings
+from circurve.learning.recipe import JointRecipe
 
 DOCS = Path(__file__).parents[2] / "docs"
 TRAIN, VALID = binary_rows(120, variables=5), binary_rows(80, seed=1, variables=5)
@@ -161,10 +165,27 @@ class TestJointTraining:
         start = cc.fit_ensemble(TRAIN, valid=VALID, **{**FAST, "epochs": 1}, step_size=1e-6)
         assert kept.valid_ll == pytest.approx(start.valid_ll, abs=1e-4)
 
-    def test_the_members_keep_their_names(self):
-        made = cc.fit_ensemble(TRAIN, valid=VALID, **FAST, joint_epochs=3)
-        assert len(made.members) + len(made.left_out) == 3
-        assert all(member.name.startswith("tree 0") for member in made.members)
+    def test_members_before_and_after_it_are_candidates(self):
+        before, after = trained_jointly("em")
+        names = [member.name for member in before.members]
+        found = {member.name for member in after.members} | set(after.left_out)
+        assert found == {*names, *(f"{name}, jointly trained" for name in names), *before.left_out}
+        assert after.valid_ll > before.valid_ll
+
+    def test_with_uniform_weights_only_members_after_it_are_mixed(self):
+        before, after = trained_jointly("uniform")
+        assert [member.name for member in after.members] == [f"{m.name}, jointly trained" for m in before.members]
+        assert after.weights == pytest.approx([1 / 3] * 3)
+
+
+def trained_jointly(weighting):
+    """Ensembles before and after joint training, whichever is better."""
+    digits = cc.load_dataset("digits")
+    schema, settings = cc.infer_schema(digits.train), Settings(epochs=3, precision="float64", device="cpu")
+    rows = Rows(as_table(digits.train), as_table(digits.valid), schema, settings, progress=False)
+    options = EnsembleOptions(members=3, units=(2, 3), weighting=weighting)
+    before = train_ensemble(rows, options)
+    return before, train_jointly(before, rows, JointRecipe(epochs=5, step=0.3), options)
 
 
 def interrupting(epoch):

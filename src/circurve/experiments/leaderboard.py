@@ -48,7 +48,7 @@ SEEDS, QUICK_SEEDS = (0, 1, 2), (0,)
 SEED_STRIDE = 1000
 """The runs of seed s have the seeds from s times this on, so that no two seeds share a run."""
 
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
 """Raised with every change of the package that changes results: older records then no longer count as known."""
 
 Progress = Callable[[str], None]
@@ -222,19 +222,10 @@ def _ensemble_options(recipe: RecordRecipe, single: UnitsChoice, seed: int) -> E
     return EnsembleOptions(
         members=recipe.members,
         units=recipe.units_of_members(single.units),
-        pseudocounts=_best_pseudocounts(single, recipe.member_pseudocounts),
+        pseudocounts=recipe.member_pseudocounts,
         boosted=recipe.boosted,
         seed=seed,
     )
-
-
-def _best_pseudocounts(single: UnitsChoice, count: int) -> tuple[float, ...]:
-    """The pseudocounts of the best single circuits by validation likelihood, of any size; the best one first."""
-    best: dict[float, float] = {}
-    for result in (result for tried in single.path for result in tried.results if not result.failed):
-        pseudocount, found = result.run.method.pseudocount, result.valid_ll
-        best[pseudocount] = max(best.get(pseudocount, -math.inf), -math.inf if found is None else found)
-    return tuple(sorted(best, key=lambda pseudocount: -best[pseudocount])[:count])
 
 
 def _pool(single: UnitsChoice, first: int) -> list[Candidate]:

@@ -107,15 +107,14 @@ def _protocol(recipe: Record) -> str:
     chosen = f" and {multiples} times the chosen number" if multiples else ""
     grown = f", {recipe['boosted']} of them grown on weighted rows" if recipe["boosted"] else ""
     pool = "; all single circuits are candidates too" if recipe["pool_singles"] else ""
-    best = recipe["member_pseudocounts"]
-    pseudocounts = "the best of these pseudocounts" if best == 1 else f"the best {best} of these pseudocounts"
     patience = f"an end after {recipe['patience']} epochs without gain; " if recipe["patience"] else ""
     return (
         f"Protocol record: single circuits of {units} units with pseudocounts of "
         f"{_listed(recipe['pseudocounts'])}, until two sizes in a row are worse; {recipe['members']} members of "
-        f"{_listed(recipe['member_units'])} units{chosen}, with {pseudocounts}, "
-        f"on the tree of all rows and trees of resampled rows{grown}{pool}; {patience}joint training for at most "
-        f"{joint['epochs']} epochs, step {joint['step']}, batches of {joint['batch_size'] or 'all rows'}."
+        f"{_listed(recipe['member_units'])} units{chosen}, with pseudocounts of "
+        f"{_listed(recipe['member_pseudocounts'])}, on the tree of all rows and trees of resampled rows{grown}{pool}; "
+        f"{patience}joint training for at most {joint['epochs']} epochs, step {joint['step']}, batches of "
+        f"{joint['batch_size'] or 'all rows'}; members before and after joint training are mixed."
     )
 
 

@@ -38,7 +38,11 @@ class EnsembleOptions:
         0,
         "This many members are trained one after another, on rows weighted by how badly the mixture so far fits them.",
     )
-    joint_epochs: int = option(0, "Then train the whole mixture as one circuit for at most this many epochs.")
+    joint_epochs: int = option(
+        0,
+        "Then train the whole mixture as one circuit for at most this many epochs; its members before and after "
+        "that are mixed.",
+    )
     pseudocounts: float | tuple[float, ...] = option(
         (SMOOTHING[0], SMOOTHING[-1]), "Count added to each sum in every step; members use several numbers in turn."
     )

@@ -28,6 +28,7 @@ from circurve.learning.options import Settings
 from circurve.learning.progress import note
 from circurve.learning.recipe import BEST_STEP, JOINT, JointRecipe
 from circurve.learning.validation import say
+from circurve.model import Model
 from circurve.schema import Schema
 
 __all__ = ["fit_ensemble", "train_ensemble", "train_jointly"]
@@ -176,7 +177,12 @@ def _best_of_both(made: Ensemble, joint: Ensemble) -> Ensemble:
 
 
 def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: EnsembleOptions) -> Ensemble:
-    """EM on the whole mixture from where its members are; the weights are found again on the validation rows."""
+    """EM on the whole mixture from where its members are, and the best mixture of its members before and after that.
+
+    What a member learned alone and what it learned in the mixture differ, so that both together are better than either.
+    Weights are found on the validation rows; uniform ones would give members before and after the same share, so there
+    only those after joint training are mixed.
+    """
     note(f"joint training of {len(made.members)} members", rows.progress)
     settings = replace(
         rows.settings,
@@ -196,14 +202,21 @@ def train_jointly(made: Ensemble, rows: Rows, recipe: JointRecipe, options: Ense
         progress=rows.progress,
         **settings.options(),
     )
-    parts, _ = components(result.model) if len(made.members) > 1 else ((result.model,), None)
-    named = zip(made.members, parts, strict=True)
-    candidates = [
-        Candidate(part, member.name, member.run, epoch=member.epoch, epochs=member.epochs) for member, part in named
-    ]
+    candidates = _parts(made, result.model, ", jointly trained")
+    if options.weighting != "uniform":
+        candidates = [*_parts(made, made.model), *candidates]
     joint = ensemble_of(candidates, rows.valid, options.weighting)
     stopped = result.stopped if result.stopped == "interrupted" else made.stopped
     return replace(joint, left_out=(*made.left_out, *joint.left_out), stopped=stopped)
+
+
+def _parts(made: Ensemble, model: Model, remark: str = "") -> list[Candidate]:
+    """The members of a mixture with the parameters that they have in this model."""
+    parts = components(model)[0] if len(made.members) > 1 else (model,)
+    return [
+        Candidate(part, f"{member.name}{remark}", member.run, epoch=member.epoch, epochs=member.epochs)
+        for member, part in zip(made.members, parts, strict=True)
+    ]
 
 
 def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
