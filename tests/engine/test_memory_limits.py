@@ -10,6 +10,7 @@ import torch
 
 import circurve as cc
 from circurve.engine import Batch, Params, Reference
+from circurve.engine.memory import free_memory
 from circurve.engine.reference import FRESH, Memory, UpwardPass
 from circurve.errors import CircurveWarning, MemoryLimitError
 
@@ -125,3 +126,15 @@ def test_models_that_were_asked_hold_no_memory_of_the_gpu():
         result.model.log_prob(rows)
         used.append(torch.cuda.memory_allocated())
     assert used[-1] - used[0] < 3 * (64 << 20)
+
+
+def test_a_device_that_others_have_filled_has_no_free_memory(monkeypatch):
+    def refuse(_: torch.device) -> tuple[int, int]:
+        raise RuntimeError(reason)
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", refuse)
+    reason = "CUDA error: out of memory"
+    assert free_memory(torch.device("cuda")) == 0
+    reason = "CUDA error: no kernel image is available"
+    with pytest.raises(RuntimeError, match="no kernel image"):
+        free_memory(torch.device("cuda"))

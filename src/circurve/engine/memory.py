@@ -31,9 +31,14 @@ MAX_CPU_CHUNK = 32768
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that could be allocated on a device now."""
+    """Bytes that could be allocated on a device now; 0 if other processes left too little even to ask."""
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
+        try:
+            free, _ = torch.cuda.mem_get_info(device)
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            return 0
         reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free) + int(reserved)
     return available_memory()
