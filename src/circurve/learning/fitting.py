@@ -236,18 +236,22 @@ def train_task(
     fleet = [run for group in groups for run in group]
     left = training_need(program, fleet, settings, prepared).left(settings.memory_budget, lambda: free_memory(place))
     settings = replace(settings, memory_budget=left)  # what is left is for buffers
-    starts, of_run = _starts(program, fleet, prepared["train"], start)
-    params = starts.to(place, dtype).select(of_run)
+
+    def first() -> Params:
+        starts, of_run = _starts(program, fleet, prepared["train"], start)
+        return starts.to(place, dtype).select(of_run)
+
     training = Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)})
     samples = {name: table.to(place) for name, table in prepared.items()}
     with _checkpoints(training, progress) as checkpoints, progress_bar(settings.epochs, progress) as bar:
-        results = Trainer(program, fleet, settings, samples).train(params, [*callbacks, *bar], checkpoints)
+        results = Trainer(program, fleet, settings, samples).train(first(), [*callbacks, *bar], checkpoints)
     results = FleetResult(tuple(replace(result, rows=task.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
-    first = [params.select([fleet.index(result.run)]) for result in chosen]
-    return FleetResult(tuple(_refit(n, r, settings, first[n], samples) for n, r in enumerate(chosen)))
+    params = first()
+    starts = [params.select([fleet.index(result.run)]) for result in chosen]
+    return FleetResult(tuple(_refit(n, r, settings, starts[n], samples) for n, r in enumerate(chosen)))
 
 
 @contextmanager

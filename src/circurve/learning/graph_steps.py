@@ -52,10 +52,10 @@ class GraphSteps:
         """What will be scored, after each epoch or in the end; a stream is not read only to compile."""
 
         self.backend, self.engine, self.plan, self.train = backend, engine, plan, train
-        # a recorded step must find its memory where it was, so scores have a backend of their own
-        self.scorer = self._scorer(
-            Fused(backend.program, backend.runs, backend.device, engine.precision), memory_budget
-        )
+        # a recorded step must find its memory where it was, so scores have a backend of their own, and half the budget
+        memory_budget = None if memory_budget is None else max(1, memory_budget // 2)
+        self.scoring = Fused(backend.program, backend.runs, backend.device, engine.precision)
+        self.scorer = self._scorer(self.scoring, memory_budget)
         engine.load(params)
         engine.expect_missing(train.observed is not None)
         self.weights = None if train.weights is None else train.weights.to(engine.dtype)
@@ -92,6 +92,12 @@ class GraphSteps:
         if self.plan.request.curvature:
             torch.sum(self.traces, -1, out=self.totals[4])
         return Totals(self.totals.clone())
+
+    def release(self) -> None:
+        """Give back the recorded steps, the buffers, and the parameters in the form that the kernels read."""
+        self.graphs = []
+        self.backend.discard()
+        self.scoring.discard()
 
     def _prepare(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> None:
         """Put what an epoch needs where the recorded step reads it; record the step when its shape is new."""

@@ -83,6 +83,7 @@ class Trainer:
                 raise ParameterError(f"the start of training: {broken_parameter(self.program, params, place)}")
         state = None if checkpoints is None else checkpoints.load(params.device)
         self._begin(params) if state is None else self._resume(state)
+        del params  # the first epoch replaces them
         keep = _Keeper(checkpoints, state)
         epoch = done = 0 if state is None else state.epoch
         try:
@@ -230,8 +231,9 @@ class Trainer:
             best = self.select == "best" and fleet.best_epoch[place] > 0
             source, at = (fleet.best, fleet.best_epoch[place]) if best else (fleet.kept, epoch)
             stopped, failure = ("failed", why) if isinstance(why, Failure) else (why, None)
-            finished[run] = Finished(source.select([place]), at, stopped, failure)
+            finished[run] = Finished(_own(source, place), at, stopped, failure)
         places = [place for place, run in enumerate(fleet.active) if run not in finished]
+        fleet.steps.release()  # before the steps of the others take memory
         if places:
             steps = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
             steps.plan.remember(fleet.steps.plan, places)
@@ -292,8 +294,10 @@ class Trainer:
 
     def _results(self) -> FleetResult:
         """The results of all runs, with the scores of the very parameters that they return."""
+        history = self.fleet.history
         ended = [self.fleet.finished[run] for run in range(len(self.runs))]
-        params = stack([run.params for run in ended])
+        del self.fleet  # the memory of its parameters
+        params = ended[0].params if len(ended) == 1 else stack([run.params for run in ended])
         backend = self._backend(params)
         # an interrupt or a callback may have stopped this worker and not the others, which would not take part
         alone = any(end.stopped in ("interrupted", "callback") for end in ended)
@@ -305,7 +309,7 @@ class Trainer:
         results = (
             FitResult(
                 model=Model(self.program.circuit, end.params, self.program, self.data["train"].schema),
-                history=self.fleet.history[i],
+                history=history[i],
                 run=self.runs[i],
                 epoch=end.epoch,
                 train_ll=scores["train"][i],
@@ -319,3 +323,8 @@ class Trainer:
             for i, end in enumerate(ended)
         )
         return FleetResult(tuple(results))
+
+
+def _own(params: Params, place: int) -> Params:
+    """The parameters of one run of a fleet; those of a single run are not copied."""
+    return params.map(torch.Tensor.contiguous) if params.runs == 1 else params.select([place])

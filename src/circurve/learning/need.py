@@ -9,11 +9,13 @@ from circurve.data import RowSource
 from circurve.engine import Program
 from circurve.learning.methods import Vanilla
 from circurve.learning.options import Run, Settings
+from circurve.model import as_device
 
 __all__ = ["training_need"]
 
-COPIES = 4
-"""Copies of each run's parameters: the current ones, their statistics, the next ones, and those of the best epoch."""
+COPIES = {"cpu": 4, "cuda": 6}
+"""Copies of each run's parameters: the current ones, their statistics, the next ones, and those of the best epoch. On a
+GPU also those that scores read, and those of the last epoch: a step changes the current ones in place."""
 
 ROUNDED_COPIES = 3
 """Copies of the weights of wide layers with precision="tf32": two for the steps, one for the scores."""
@@ -32,7 +34,7 @@ def training_need(program: Program, runs: Sequence[Run], settings: Settings, dat
     """What training these runs takes, without the buffers of a chunk, which are sized by the rest of the memory."""
     starts = len({(run.seed, run.init) for run in runs})
     curved = settings.track or any(not isinstance(run.method, Vanilla) for run in runs)
-    copies = COPIES + curved + ROUNDED_COPIES * (settings.precision == "tf32")
+    copies = COPIES[as_device(settings.device).type] + curved + ROUNDED_COPIES * (settings.precision == "tf32")
     each = settings.dtype.itemsize * copies * len(runs)
     orders = 0 if settings.batch_size is None else ROW_NUMBER * len({run.seed for run in runs})
     parts = {

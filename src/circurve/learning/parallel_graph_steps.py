@@ -31,6 +31,11 @@ class ParallelGraphSteps(GraphSteps):
     buffer: Tensor = torch.empty(0, dtype=torch.float64)
     """All sums of a step, one after the other, in memory that both graphs and the all-reduce use."""
 
+    def release(self) -> None:
+        super().release()
+        self.buffer = self.buffer.new_empty(0)
+        vars(self).pop("sums", None)
+
     def _scorer(self, backend: Fused, memory_budget: int | None) -> Scorer:
         """Scores of all workers together."""
         return Scorer(backend, memory_budget, shared_sums)

@@ -112,6 +112,9 @@ class Steps(Protocol):
     def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
         """One EM step for each batch, with each run's step size and mu."""
 
+    def release(self) -> None:
+        """Give back the memory of the steps: none follows. Snapshots stay."""
+
 
 class PlainSteps:
     """Step by step, on any backend."""
@@ -152,3 +155,7 @@ class PlainSteps:
             self._whole = self._whole or Batch.rows(self.train, 0, len(self.train), self.params.dtype)
             parts = [self._whole]
         return self.backend.statistics(self.params, parts, self.plan.request)
+
+    def release(self) -> None:
+        self._whole = None
+        self.backend.release()

@@ -67,6 +67,11 @@ class Fused:
         """Give all buffers back; the next call makes new ones."""
         self.engine.release()
 
+    def discard(self) -> None:
+        """Give back the parameters too: this backend computes nothing any more."""
+        self.engine.release()
+        self.engine.packed, self.engine.inputs = [], []
+
     @torch.no_grad()
     def log_prob(self, params: Params, batch: Batch) -> Tensor:  # -> (R, outputs, N)
         """Log-probabilities of all outputs; -inf for probability zero."""
