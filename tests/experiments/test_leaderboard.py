@@ -243,3 +243,14 @@ def test_a_first_look_and_given_units_change_the_recipe():
     assert (changed.units, changed.epochs) == ((12,), 7)
     assert changed.units_of_members(48) == RECORD.member_units
     assert replace(changed, member_units=(8,), member_multiples=(0.5, 2.0)).units_of_members(48) == (8, 24, 96)
+
+
+def test_records_of_another_recipe_are_named():
+    scores = {"chow_liu": -7, "single": -6.5, "ensemble": -6.6, "joint": -6.7}
+    records = [_record("nltcs", seed, "single", **scores) for seed in (0, 1, 2)]
+    assert not any("another recipe" in note for note in leaderboard_report(records).notes)
+    records[1]["recipe"] = {**records[1]["recipe"], "members": 5}
+    notes = leaderboard_report(records).notes
+    assert notes[0].startswith("Protocol record: ")
+    assert "3 members" in notes[0]
+    assert "Made with another recipe: nltcs, seed 1 (members 5)." in notes

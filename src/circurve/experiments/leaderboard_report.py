@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ def leaderboard_report(records: Sequence[Record]) -> Report:
     """Table, choices, and how the numbers came about."""
     lines = leaderboard_lines(records)
     notes = (
-        _protocol(records[0]["recipe"]),
+        *_recipes(records),
         "All choices are made by validation likelihood: units, pseudocount, epoch, members, weights, and which of "
         "single, ensemble and joint is the record of a seed. Test rows play no part. (The recipe itself was chosen by "
         "validation, too, but after test scores of nltcs, plants, baudio, dna and bbc had been seen.)",
@@ -98,6 +99,26 @@ def _about_published(lines: Sequence[Line]) -> list[str]:
     sources = dict.fromkeys(line.published.source for line in lines if line.published is not None)
     quoted = f"Published: the best of the numbers that were checked at their source ({'; '.join(sources)})."
     return [f"{quoted} Better ones that we could not check may exist; none of them is quoted."] if sources else []
+
+
+def _recipes(records: Sequence[Record]) -> list[str]:
+    """The recipe that most records have, and which records have another one."""
+    texts = [json.dumps(record["recipe"], sort_keys=True) for record in records]
+    usual = max(dict.fromkeys(texts), key=texts.count)
+    notes = [_protocol(json.loads(usual))]
+    others = [record for record, text in zip(records, texts, strict=True) if text != usual]
+    if others:
+        known = json.loads(usual)
+        named = [
+            f"{record['dataset']}, seed {record['seed']} ({_difference(record['recipe'], known)})" for record in others
+        ]
+        notes.append(f"Made with another recipe: {'; '.join(named)}.")
+    return notes
+
+
+def _difference(recipe: Record, usual: Record) -> str:
+    """`members 32`: what differs from the usual recipe."""
+    return ", ".join(f"{name} {value}" for name, value in recipe.items() if usual.get(name) != value)
 
 
 def _protocol(recipe: Record) -> str:
