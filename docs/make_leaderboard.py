@@ -12,8 +12,8 @@ from circurve.experiments.leaderboard_report import leaderboard_page
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "leaderboard"
-REMARK = """Up to eight other trainings used the same GPU at the same time; alone, a seed takes less time. Seeds 0 and 2 of
-bbc are older than the other records: their members had the two pseudocounts that were best for single circuits, and
+REMARK = """Up to eight other trainings used the same GPU at the same time; alone, a seed takes less time. Seeds 0 and 2
+of bbc are older than the other records: their members had the two pseudocounts that were best for single circuits, and
 joint training replaced the members before it, where it now adds to them."""
 
 
