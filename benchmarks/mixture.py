@@ -139,7 +139,8 @@ def main() -> None:
                 for task, part in parts.items():
                     seconds = " ".join(f"{side} {value:.3f} s" for side, value in part["seconds"].items())
                     print(f"  {task}: {part['mixture_over_members']:.2f} ({seconds})", flush=True)
-    print(f"written to {write_result(arguments.name, rows, arguments.out)}")
+                written = write_result(arguments.name, rows, arguments.out)
+    print(f"written to {written}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 from comparison import span
 from gpu_pages import GPU_FILES, gpu_section
+from more_speed_pages import MORE_FILES, first_fit_section, leaves_section, mixture_section
 from option_pages import options_page
 from pages import commands, load, table
 from scaling_pages import scaling_page
@@ -249,7 +250,10 @@ Leaves of the tree and products of few states are computed once for each state, 
 counted, and the share can exceed 100 %.
 
 {gpu_section(DOCS / "images")}
-{commands({"EM on a CPU": ["cpu_em"], **GPU_FILES})}
+{mixture_section()}
+{leaves_section()}
+{first_fit_section()}
+{commands({"EM on a CPU": ["cpu_em"], **GPU_FILES, **MORE_FILES})}
 """
 
 

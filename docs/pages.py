@@ -43,7 +43,7 @@ def origin(environment: Row) -> str:
 
 def commands(files: Mapping[str, Sequence[str]]) -> str:
     """The last section of a page: the commands that made the result files of its sections."""
-    made = [(what, origin(load(name)["environment"])) for what, names in files.items() for name in names]
+    made = [(what, origin(load(name)["environment"])) for what, names in files.items() for name in names if has(name)]
     lines = "\n".join(wrapped(f"- {what}: {command}", "  ") for what, command in made)
     return f"## Commands\n\nThese commands made the numbers of this page:\n\n{lines}"
 

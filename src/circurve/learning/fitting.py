@@ -237,19 +237,19 @@ def train_task(
     left = training_need(program, fleet, settings, prepared).left(settings.memory_budget, lambda: free_memory(place))
     settings = replace(settings, memory_budget=left)  # what is left is for buffers
 
-    def first() -> Params:
+    def begin() -> Params:
         starts, of_run = _starts(program, fleet, prepared["train"], start)
         return starts.to(place, dtype).select(of_run)
 
     training = Training(circuit, prepared, fleet, settings, start, {"refit": str(refit)})
     samples = {name: table.to(place) for name, table in prepared.items()}
     with _checkpoints(training, progress) as checkpoints, progress_bar(settings.epochs, progress) as bar:
-        results = Trainer(program, fleet, settings, samples).train(first(), [*callbacks, *bar], checkpoints)
+        results = Trainer(program, fleet, settings, samples).train(begin, [*callbacks, *bar], checkpoints)
     results = FleetResult(tuple(replace(result, rows=task.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
     if not refit or any(result.stopped == "interrupted" for result in results):
         return chosen
-    params = first()
+    params = begin()
     starts = [params.select([fleet.index(result.run)]) for result in chosen]
     return FleetResult(tuple(_refit(n, r, settings, starts[n], samples) for n, r in enumerate(chosen)))
 
@@ -287,7 +287,7 @@ def _refit(
     training = Training(winner.model.circuit, data, [winner.run], settings, None, until)
     trainer = Trainer(winner.model.program, [winner.run], settings, data)
     with _checkpoints(training, False) as checkpoints:
-        again = trainer.train(start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
+        again = trainer.train(lambda: start, [lambda event: event.epoch >= winner.epoch], checkpoints)[0]
     if again.failure is not None:
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
         warn_user(f"{failed}: {again.failure.reason}; the model chosen before is kept")

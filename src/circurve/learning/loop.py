@@ -25,7 +25,7 @@ from circurve.learning.rates import step_sizes, strengths
 from circurve.learning.state import TrainerState
 from circurve.learning.steps import Batches, EpochSums, Steps
 from circurve.learning.steps_choice import scorer_for, steps_for
-from circurve.model import Model
+from circurve.model import Model, as_device
 
 __all__ = ["Trainer"]
 
@@ -72,18 +72,17 @@ class Trainer:
         self.started = time.perf_counter()
 
     def train(
-        self, params: Params, callbacks: Sequence[Callback] = (), checkpoints: Checkpoints | None = None
+        self,
+        start: Callable[[], Params],
+        callbacks: Sequence[Callback] = (),
+        checkpoints: Checkpoints | None = None,
     ) -> FleetResult:
-        """EM from the given parameters (R = number of runs) until every run has stopped.
+        """EM from the parameters that `start` makes (R = number of runs) until every run has stopped.
 
         With checkpoints, it starts from the newest one. If it is interrupted, it writes one of the last complete epoch.
         """
-        for place, finite in enumerate(finite_runs(params).tolist()):
-            if not finite:
-                raise ParameterError(f"the start of training: {broken_parameter(self.program, params, place)}")
-        state = None if checkpoints is None else checkpoints.load(params.device)
-        self._begin(params) if state is None else self._resume(state)
-        del params  # the first epoch replaces them
+        state = None if checkpoints is None else checkpoints.load(as_device(self.settings.device))
+        self._begin(start()) if state is None else self._resume(state)
         keep = _Keeper(checkpoints, state)
         epoch = done = 0 if state is None else state.epoch
         try:
@@ -110,6 +109,9 @@ class Trainer:
         return self._results()
 
     def _begin(self, params: Params) -> None:
+        for place, finite in enumerate(finite_runs(params).tolist()):
+            if not finite:
+                raise ParameterError(f"the start of training: {broken_parameter(self.program, params, place)}")
         self.fleet = Fleet.start(params, self._bind(params, range(len(self.runs))))
 
     def _resume(self, state: TrainerState) -> None:
