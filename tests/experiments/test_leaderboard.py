@@ -11,8 +11,9 @@ from statistics import mean, stdev
 
 import numpy as np
 import pytest
+import torch
 
-from circurve.errors import OptionError, TrainingError
+from circurve.errors import MemoryLimitError, OptionError, TrainingError
 from circurve.experiments import ReproduceOptions, leaderboard, reproduce
 from circurve.experiments.comparisons import best_published, published
 from circurve.experiments.leaderboard import FILE, KINDS, SEED_STRIDE, best_kind, recipe_for
@@ -82,6 +83,38 @@ def test_one_data_set_that_fails_does_not_stop_the_others(folder):
         reproduce(["leaderboard"], options(folder))
     records = read_records(folder / "out" / FILE)
     assert [(record["dataset"], record["seed"]) for record in records] == [("unheard_of", 0), ("unheard_of", 1)]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryLimitError("needs 9 GB")])
+def test_joint_training_that_memory_does_not_hold_is_left_out(folder, monkeypatch, error):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(leaderboard, "train_jointly", refuse)
+    reproduce(["leaderboard"], options(folder, datasets=("nltcs",), seeds=(0,)), progress=(said := []).append)
+    (record,) = read_records(folder / "out" / FILE)
+    assert record["scores"]["joint"] is None
+    assert record["record"] in ("single", "ensemble")
+    assert f"  joint training needs more memory and is left out: {error}" in said
+    report = leaderboard_report([record])
+    assert report.tables[0].rows[0][4].text() == "-"
+    assert not any("Joint training" in sentence for sentence in findings(leaderboard_lines([record])))
+
+
+def test_a_data_set_that_memory_does_not_hold_does_not_stop_the_others(folder, monkeypatch):
+    train = leaderboard.train_units
+
+    def refuse(grid, rows, pseudocounts, seed):
+        if not refused:
+            refused.append(seed)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return train(grid, rows, pseudocounts, seed)
+
+    refused = []
+    monkeypatch.setattr(leaderboard, "train_units", refuse)
+    with pytest.raises(TrainingError, match="nltcs, seed 0: CUDA out of memory"):
+        reproduce(["leaderboard"], options(folder, seeds=(0,)))
+    assert [record["dataset"] for record in read_records(folder / "out" / FILE)] == ["unheard_of"]
 
 
 def test_a_data_set_whose_rows_are_all_alike_is_trained(folder):

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
-from circurve.errors import CircurveError, OptionError, TrainingError
+from circurve.errors import CircurveError, MemoryLimitError, OptionError, TrainingError
 from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
 from circurve.experiments.plan import describe_data, describe_environment, digest, load_study_data
 from circurve.experiments.records import Record, RecordFile, identify
@@ -90,14 +92,14 @@ def leaderboard_records(
     check_options(options)
     jobs = _jobs(options)
     environment = describe_environment(command, options.device)
-    left, failed = [job for job in jobs if job.id not in file.by_id], list[tuple[Job, CircurveError]]()
+    left, failed = [job for job in jobs if job.id not in file.by_id], list[tuple[Job, Exception]]()
     for number, job in enumerate(left, 1):
         progress(f"{number} of {len(left)}: {job.data.name}, seed {job.seed}")
         try:
             folder = file.folder / CHECKPOINTS / job.id
             file.append([_measure(job, environment, progress, folder)])
             remove_checkpoints(folder)
-        except CircurveError as error:
+        except (CircurveError, torch.OutOfMemoryError) as error:
             failed.append((job, error))
             progress(f"  failed: {error}")
     if failed:
@@ -105,7 +107,7 @@ def leaderboard_records(
     return [file.by_id[job.id] for job in jobs]
 
 
-def _failure(failed: Sequence[tuple[Job, CircurveError]]) -> TrainingError:
+def _failure(failed: Sequence[tuple[Job, Exception]]) -> TrainingError:
     """One error for all jobs that failed: the first reason of each data set."""
     reasons = dict[str, str]()
     for job, error in failed:
@@ -179,10 +181,14 @@ def _measure(job: Job, environment: Record, progress: Progress, checkpoint: Path
     _check_interrupted(made.stopped)
     scores["ensemble"] = {**_describe_ensemble(made, rows), "seconds": None if continued else seconds}
     progress(f"  ensemble: {len(made.members)} members, valid {made.valid_ll:.3f}, {seconds:.0f} s")
-    joint, seconds = _timed(lambda: train_jointly(made, rows, recipe.joint, options))
-    _check_interrupted(joint.stopped)
-    scores["joint"] = {**_describe_ensemble(joint, rows), "seconds": None if continued else seconds}
-    progress(f"  joint training: valid {joint.valid_ll:.3f}, {seconds:.0f} s")
+    try:
+        joint, seconds = _timed(lambda: train_jointly(made, rows, recipe.joint, options))
+        _check_interrupted(joint.stopped)
+        scores["joint"] = {**_describe_ensemble(joint, rows), "seconds": None if continued else seconds}
+        progress(f"  joint training: valid {joint.valid_ll:.3f}, {seconds:.0f} s")
+    except (MemoryLimitError, torch.OutOfMemoryError) as error:  # it trains all members at once
+        scores["joint"] = None
+        progress(f"  joint training needs more memory and is left out: {error}")
     return {
         "id": job.id,
         "study": LEADERBOARD,

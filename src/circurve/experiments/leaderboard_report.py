@@ -223,6 +223,9 @@ def _ensembles(lines: Sequence[Line]) -> str:
 
 
 def _joint(lines: Sequence[Line]) -> str:
+    lines = [line for line in lines if not math.isnan(line.spread("joint").mean)]
+    if not lines:
+        return ""
     gains = {line.dataset: line.spread("joint").mean - line.spread("ensemble").mean for line in lines}
     above = [name for name, gain in gains.items() if gain > TIE_MARGIN]
     chosen = sum(record["record"] == "joint" for line in lines for record in line.records)
