@@ -15,6 +15,8 @@ from circurve.experiments.claim import Claim
 from circurve.experiments.outputs import TABLES, Shelf, records_of
 from circurve.experiments.page import check_claims, load_shelves, reproduction_page
 from circurve.experiments.records import line_of
+from circurve.experiments.selection import selection_study
+from circurve.learning.gates import top_fraction
 
 NAMES = ("nltcs", "dna")
 BOTH = ("paper", "best")
@@ -196,6 +198,36 @@ def test_gating_is_judged_with_the_papers_strengths_and_with_smaller_ones() -> N
     claims = check_claims({"paper": shelf("paper", rule, "table-b", "table-d")})
     assert by_text(claims, "from 0.01 up, as in the paper, gated is at or above").verdict == "does not hold"
     assert by_text(claims, "to choose from, gated is at or above").verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("by_t", "by_total", "verdicts"),
+    [
+        (0.0, -2.0, ("holds", "holds", "holds")),
+        (-1.0, -0.5, ("does not hold", "does not hold", "does not hold")),
+    ],
+)
+def test_where_a_penalty_acts_is_judged_by_the_runs_of_figure_5(
+    by_t: float, by_total: float, verdicts: tuple[str, ...]
+) -> None:
+    def rule(dataset: str, fraction: float, method: Any, seed: int) -> dict[str, float]:
+        gate = getattr(method, "gate", None)
+        change = 0.0 if isinstance(method, cc.Vanilla) else -1.0 if gate is None else 0.0
+        if isinstance(gate, top_fraction):
+            change = {"local": by_t, "total": by_total}[gate.by]
+        return {"test_ll": -6.0 + change + 0.01 * seed}
+
+    made = made_records(selection_study(options("smoothed")), rule)
+    claims = check_claims({"smoothed": Shelf(tuple(made), {})})
+    parts = ("largest t scores better than one on", "largest T scores worse than one on", "as vanilla minus")
+    assert tuple(by_text(claims, part).verdict for part in parts) == verdicts
+    gap = f"{by_t - by_total:+.2f}"
+    assert by_text(claims, parts[0]).evidence == f"By t minus by T: dna {gap}, nltcs {gap}."
+    assert by_text(claims, parts[2]).evidence.startswith("Those minus vanilla: nltcs")
+    some = [record for record in made if record["dataset"] == "nltcs"]
+    whole = made_records(TABLES["table-b"].study(options("smoothed")), rule)
+    partial = check_claims({"smoothed": Shelf((*some, *whole), {"table-b": options("smoothed")})})
+    assert not any(part in claim.text for part in parts for claim in partial)  # dna is missing
 
 
 def test_each_protocol_is_judged_by_its_own_records() -> None:

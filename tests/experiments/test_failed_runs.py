@@ -15,10 +15,11 @@ import circurve.learning
 from circurve import CircurveWarning, Vanilla
 from circurve.errors import FileFormatError
 from circurve.experiments import RecordFile, ReproduceOptions
-from circurve.experiments.figures import FIGURES, selection_data, selection_study
+from circurve.experiments.figures import FIGURES
 from circurve.experiments.outputs import TABLES
 from circurve.experiments.plan import provenance
 from circurve.experiments.records import FILE_NAME, line_of, read_records
+from circurve.experiments.selection import selection_data, selection_study
 from circurve.experiments.summary import choose
 from circurve.experiments.table import as_markdown
 from circurve.learning.steps import PlainSteps

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from figure_records import OPTIONS, record, round_trip
 
-from circurve.experiments.figures import FIGURES, FRACTIONS, MU, QUICK_FRACTIONS
+from circurve.experiments.figures import FIGURES
+from circurve.experiments.selection import FRACTIONS, MU, QUICK_FRACTIONS
 from circurve.learning import Gated, Global
 from circurve.learning.gates import top_fraction
 

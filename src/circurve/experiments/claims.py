@@ -180,7 +180,7 @@ def _same_start(records: Sequence[RunRecord], rows: Rows) -> str:
 def gated_beats_global(shelf: Shelf, protocol: str) -> Claim | None:
     """The paper's comparison of its two regularisers."""
     rows = rows_with(shelf, "table-b", "global", "gated")
-    found = _wins(rows, ("gated",), ("global",))
+    found = wins(rows, ("gated",), ("global",))
     text = f"{OPENINGS[protocol]}, gated is above global."
     return judged(text, found, "Gated minus global", mixed_starts(rows, "global", "gated"))
 
@@ -190,7 +190,7 @@ def penalties_beat_smoothing(shelf: Shelf, protocol: str) -> Claim | None:
     return judged(
         f"{OPENINGS[protocol]}, the better of global and gated (by validation) beats plain EM with the best of several "
         "pseudocounts.",
-        _wins(rows_with(shelf, "table-d", SMOOTHED, *PENALTIES), PENALTIES, (SMOOTHED,)),
+        wins(rows_with(shelf, "table-d", SMOOTHED, *PENALTIES), PENALTIES, (SMOOTHED,)),
         "Penalty minus smoothing",
     )
 
@@ -200,12 +200,12 @@ def exact_updates_help(shelf: Shelf, protocol: str) -> Claim | None:
     return judged(
         f"{OPENINGS[protocol]}, the exact penalty or the exact simplex scores better than the surrogate with plain "
         f"normalisation.",
-        _wins(rows_with(shelf, "table-d", "gated", "gated-exact-both"), EXACT, PENALTIES),
+        wins(rows_with(shelf, "table-d", "gated", "gated-exact-both"), EXACT, PENALTIES),
         "Best exact variant minus best surrogate, both by validation",
     )
 
 
-def _wins(rows: Rows, firsts: Sequence[str], seconds: Sequence[str]) -> Found:
+def wins(rows: Rows, firsts: Sequence[str], seconds: Sequence[str]) -> Found:
     """Whether the best of the first labels is above the best of the second ones, both by validation."""
     found = {}
     for name, row in rows.items():

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from circurve.experiments import claims
+from circurve.experiments import claims, selection_claims
 from circurve.experiments.advice import WITHOUT_SMOOTHING, advice, both_structures, study_lines, study_summary
 from circurve.experiments.claim import TERMS, Check, Claim, settings_in_words
 from circurve.experiments.outputs import FIGURE_NAMES, TABLES, Shelf
@@ -113,6 +113,24 @@ CLAIMS = (
         PENALTY_EFFECTS,
         "both penalties reduce overfitting, the gap between training and validation scores",
         partial(claims.falls, "dof_points", "{:.2f} points", OVERFITTING_FALLS),
+        ALL,
+    ),
+    ListedClaim(
+        PENALTY_EFFECTS,
+        "a penalty on the sharpest nodes (t) scores better than one on the nodes that contribute most (T)",
+        selection_claims.few_sharp_nodes_cost_less,
+        ALL,
+    ),
+    ListedClaim(
+        PENALTY_EFFECTS,
+        "a penalty on the nodes that contribute most (T) scores worse than one on all nodes",
+        selection_claims.few_contributors_are_worse_than_all,
+        ALL,
+    ),
+    ListedClaim(
+        PENALTY_EFFECTS,
+        "a penalty on the sharpest nodes (t) scores as well as vanilla on the large data sets",
+        selection_claims.few_sharp_nodes_keep_the_fit,
         ALL,
     ),
     ListedClaim(
