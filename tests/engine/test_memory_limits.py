@@ -10,7 +10,7 @@ import torch
 
 import circurve as cc
 from circurve.engine import Batch, Params, Reference
-from circurve.engine.memory import free_memory
+from circurve.engine.memory import free_memory, within_memory
 from circurve.engine.reference import FRESH, Memory, UpwardPass
 from circurve.errors import CircurveWarning, MemoryLimitError
 
@@ -38,6 +38,26 @@ def short_of_memory(monkeypatch):
 
 def model() -> cc.Model:
     return cc.fit(cc.hclt(ROWS, units=3), ROWS, epochs=2, batch_size=8, progress=False).model
+
+
+@pytest.mark.parametrize("reason", ["CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"])
+def test_a_library_that_runs_out_of_memory_counts_as_well(monkeypatch, reason):
+    sizes: list[int] = []
+    backend = model().backend
+
+    def work(chunk: int) -> int:
+        sizes.append(chunk)
+        if chunk > 10:
+            raise RuntimeError(reason)
+        return chunk
+
+    assert within_memory(backend, 40, work) == 10
+    assert sizes == [40, 20, 10]
+    backend.max_samples = None
+    reason = "CUDA error: an illegal memory access was encountered"
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        within_memory(backend, 40, work)
+    assert sizes[3:] == [40]
 
 
 def test_scores_go_on_with_fewer_samples(short_of_memory):

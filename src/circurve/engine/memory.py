@@ -12,7 +12,16 @@ from circurve.engine.backend import Backend
 from circurve.errors import warn_user
 from circurve.host_memory import available_memory
 
-__all__ = ["CACHE_BYTES", "DEFAULT_SHARE", "chunk_size", "free_memory", "halve", "release_large", "within_memory"]
+__all__ = [
+    "CACHE_BYTES",
+    "DEFAULT_SHARE",
+    "chunk_size",
+    "free_memory",
+    "halve",
+    "ran_out",
+    "release_large",
+    "within_memory",
+]
 
 Result = TypeVar("Result")
 
@@ -36,7 +45,7 @@ def free_memory(device: torch.device) -> int:
         try:
             free, _ = torch.cuda.mem_get_info(device)
         except RuntimeError as error:
-            if "out of memory" not in str(error):
+            if not ran_out(error):
                 raise
             return 0
         reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -67,6 +76,9 @@ def chunk_size(backend: Backend, backward: bool, memory_budget: int | None = Non
     return min(fitting, comfortable, MAX_CPU_CHUNK)
 
 
+OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What errors say that mean that a GPU has no memory left."""
+
 MAX_KEPT_BYTES = 64 << 20
 """Buffers up to this size stay with a model between calls."""
 
@@ -88,10 +100,17 @@ def within_memory(backend: Backend, chunk: int, work: Callable[[int], Result]) -
         try:
             with backend.lock:
                 return work(chunk)
-        except torch.OutOfMemoryError:
-            if chunk == 1:
+        except RuntimeError as error:
+            if chunk == 1 or not ran_out(error):
                 raise
         chunk = backend.max_samples = halve(backend, chunk)  # here, where the error no longer holds on to tensors
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether a device ran out of memory. Libraries below torch have errors of their own for that."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 def halve(backend: Backend, chunk: int) -> int:

@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from circurve.data import Dataset, Table
 from circurve.data.catalogue import check_folder, find_datasets
+from circurve.engine.memory import ran_out
 from circurve.errors import CircurveError, MemoryLimitError, OptionError, TrainingError
 from circurve.experiments.comparisons import Parts, chow_liu_scores, rounded
 from circurve.experiments.plan import describe_data, describe_environment, digest, load_study_data
@@ -99,7 +98,9 @@ def leaderboard_records(
             folder = file.folder / CHECKPOINTS / job.id
             file.append([_measure(job, environment, progress, folder)])
             remove_checkpoints(folder)
-        except (CircurveError, torch.OutOfMemoryError) as error:
+        except Exception as error:
+            if not isinstance(error, CircurveError) and not ran_out(error):
+                raise
             failed.append((job, error))
             progress(f"  failed: {error}")
     if failed:
@@ -186,7 +187,9 @@ def _measure(job: Job, environment: Record, progress: Progress, checkpoint: Path
         _check_interrupted(joint.stopped)
         scores["joint"] = {**_describe_ensemble(joint, rows), "seconds": None if continued else seconds}
         progress(f"  joint training: valid {joint.valid_ll:.3f}, {seconds:.0f} s")
-    except (MemoryLimitError, torch.OutOfMemoryError) as error:  # it trains all members at once
+    except Exception as error:  # it trains all members at once
+        if not isinstance(error, MemoryLimitError) and not ran_out(error):
+            raise
         scores["joint"] = None
         progress(f"  joint training needs more memory and is left out: {error}")
     return {

@@ -20,7 +20,7 @@ from circurve.engine.cuda.compile_ahead import Kernels, compile_ahead
 from circurve.engine.cuda.estep import FusedSums
 from circurve.engine.cuda.sizes import parts, power
 from circurve.engine.cuda.table_launch import PickFrom
-from circurve.engine.memory import chunk_size, halve
+from circurve.engine.memory import chunk_size, halve, ran_out
 from circurve.engine.numerics import effective_step
 from circurve.learning.gates import is_ours
 from circurve.learning.local_curvature import NodeSums
@@ -178,9 +178,9 @@ class GraphSteps:
                     restore()
                 self._first_step()
                 done = True
-            except torch.OutOfMemoryError:
+            except RuntimeError as error:
                 done = False
-                if self.chunk == 1:
+                if self.chunk == 1 or not ran_out(error):
                     raise
             restore()
             if done:
@@ -319,7 +319,7 @@ def recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             work()
     except RuntimeError as error:  # the end of a recording that broke off fails, too, and would hide why it did
-        if isinstance(error.__context__, torch.OutOfMemoryError):
+        if error.__context__ is not None and ran_out(error.__context__):
             raise error.__context__ from None
         raise
     return graph
