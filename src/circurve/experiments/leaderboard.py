@@ -91,7 +91,7 @@ def leaderboard_records(
     check_options(options)
     jobs = _jobs(options)
     environment = describe_environment(command, options.device)
-    left, failed = [job for job in jobs if job.id not in file.by_id], list[tuple[Job, Exception]]()
+    left, failed = [job for job in jobs if job.id not in file.by_id], list[tuple[Job, str]]()
     for number, job in enumerate(left, 1):
         progress(f"{number} of {len(left)}: {job.data.name}, seed {job.seed}")
         try:
@@ -101,14 +101,14 @@ def leaderboard_records(
         except Exception as error:
             if not isinstance(error, CircurveError) and not ran_out(error):
                 raise
-            failed.append((job, error))
+            failed.append((job, str(error)))  # the error itself would hold on to tensors
             progress(f"  failed: {error}")
     if failed:
         raise _failure(failed)
     return [file.by_id[job.id] for job in jobs]
 
 
-def _failure(failed: Sequence[tuple[Job, Exception]]) -> TrainingError:
+def _failure(failed: Sequence[tuple[Job, str]]) -> TrainingError:
     """One error for all jobs that failed: the first reason of each data set."""
     reasons = dict[str, str]()
     for job, error in failed:
