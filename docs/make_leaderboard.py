@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from circurve.experiments.leaderboard_report import leaderboard_page
+from circurve.reproduction.leaderboard_report import leaderboard_page
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "leaderboard"

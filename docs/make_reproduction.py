@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from circurve.experiments.page import load_shelves, reproduction_page
+from circurve.reproduction.page import load_shelves, reproduction_page
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "reproduction"

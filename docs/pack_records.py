@@ -13,7 +13,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from circurve.experiments.records import FILE_NAME, is_failed, line_of, read_records
+from circurve.reproduction.records import FILE_NAME, is_failed, line_of, read_records
 
 EVERY = 10
 

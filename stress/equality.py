@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import circurve as cc
-from circurve.experiments.plan import describe_environment, portable_command
+from circurve.reproduction.plan import describe_environment, portable_command
 
 RESULT = Path(__file__).resolve().parent / "results" / "equality.json"
 TURNS = 3

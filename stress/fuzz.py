@@ -105,7 +105,7 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(run_target(arguments.child, arguments.seconds, arguments.seed, arguments.findings)))
         return
-    from circurve.experiments.plan import describe_environment, portable_command
+    from circurve.reproduction.plan import describe_environment, portable_command
     from fuzz_targets import TARGETS
 
     names = arguments.only.split(",") if arguments.only else list(TARGETS)

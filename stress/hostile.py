@@ -28,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 import circurve as cc  # noqa: E402
 from circurve.bounds import SECONDS_PER_BYTE, allowed_bytes  # noqa: E402
-from circurve.experiments.plan import describe_environment, portable_command  # noqa: E402
 from circurve.persistence import write_model  # noqa: E402
+from circurve.reproduction.plan import describe_environment, portable_command  # noqa: E402
 from hostile_files import (  # noqa: E402
     distinct_families,
     many_arrays,

@@ -20,7 +20,7 @@ from pyarrow import feather, ipc, parquet
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import circurve as cc
 from circurve.curvature import statistics
-from circurve.experiments.records import line_of
+from circurve.reproduction.records import line_of
 from fixtures.make_models import MODELS
 from fuzz_targets import CORPUS
 

@@ -16,7 +16,7 @@ CONTEXT.set_forkserver_preload(
         "circurve.cli.program",
         "circurve.cli.fit",
         "circurve.cli.sweep",
-        "circurve.experiments",
+        "circurve.reproduction",
         "scipy.stats",
         "sklearn.base",
         "torch.distributed",

@@ -27,8 +27,8 @@ from circurve.curvature import load_curvature
 from circurve.curvature.shards import load_statistics
 from circurve.data.files import read_table
 from circurve.errors import CircurveError
-from circurve.experiments.records import read_records
 from circurve.persistence import read_metadata
+from circurve.reproduction.records import read_records
 from hostile_files import with_metadata
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -17,7 +17,7 @@ from typer.testing import Result
 import circurve.learning
 from circurve.cli.reproduce import parse_seeds
 from circurve.errors import OptionError
-from circurve.experiments.records import read_records
+from circurve.reproduction.records import read_records
 
 Invoke = Callable[[str], Result]
 TINY = "--units 3 --epochs 2 --seeds 2 --mu 0.1 --device cpu"
@@ -214,7 +214,7 @@ def test_the_leaderboard_is_one_call_and_resumes(invoke: Invoke, npz: str, monke
     assert [(record["dataset"], record["seed"]) for record in records] == [("mine", 0)]
     assert records[0]["recipe"]["units"] == [2]
     assert "add --resume" in error_line(invoke(call))
-    monkeypatch.setattr("circurve.experiments.leaderboard.train_units", None)
+    monkeypatch.setattr("circurve.reproduction.leaderboard.train_units", None)
     again = invoke(f"{call} --resume")
     assert again.stdout == first.stdout
     assert strict_json(invoke(f"{call} --resume --json").stdout)["protocol"] == "record"

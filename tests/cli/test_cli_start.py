@@ -12,9 +12,9 @@ import pytest
 
 from circurve.cli.commands.reproduction import TABLES
 from circurve.cli.program import COMMANDS, DATA_COMMANDS
-from circurve.experiments import outputs
 from circurve.learning.gates import GATES
 from circurve.names import PLAIN_GATES
+from circurve.reproduction import outputs
 
 SLOW = ("torch", "pandas", "polars", "pyarrow", "sklearn", "matplotlib", "scipy", "narwhals")
 

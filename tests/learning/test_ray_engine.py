@@ -114,9 +114,9 @@ def test_errors_of_a_task_come_out_as_they_are(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("cluster")
 def test_a_study_on_ray_has_the_same_records(tmp_path: Path) -> None:
-    from circurve.experiments.records import RecordFile
-    from circurve.experiments.runner import run_study
-    from experiments.tiny_study import timeless, tiny_study
+    from circurve.reproduction.records import RecordFile
+    from circurve.reproduction.runner import run_study
+    from reproduction.tiny_study import timeless, tiny_study
 
     study = tiny_study(tmp_path, fractions=(1.0,))
     found = {}

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from circurve.experiments.trained_figures import draw_decomposition
 from circurve.plots.circuit import MIN_LETTER_DISTANCE, part_letters
+from circurve.reproduction.trained_figures import draw_decomposition
 
 RADIUS, BESIDE = 0.03, 0.095
 

@@ -15,18 +15,18 @@ from circurve.cli.methods import parse_gate, parse_mus, split_commas
 from circurve.cli.parse import parse_bytes
 from circurve.cli.show import new_console, print_facts, print_heading, print_json, print_text, progress
 from circurve.errors import OptionError
-from circurve.experiments import ReproduceOptions, reproduce
-from circurve.experiments.leaderboard import FILE as LEADERBOARD_FILE
-from circurve.experiments.leaderboard import LEADERBOARD
-from circurve.experiments.outputs import (
+from circurve.reproduction import ReproduceOptions, reproduce
+from circurve.reproduction.leaderboard import FILE as LEADERBOARD_FILE
+from circurve.reproduction.leaderboard import LEADERBOARD
+from circurve.reproduction.outputs import (
     FigureOutput,
     Outputs,
     targets_of,
     usual_protocol,
 )
-from circurve.experiments.plan import portable_command
-from circurve.experiments.records import FILE_NAME, read_records
-from circurve.experiments.table import Report, print_report
+from circurve.reproduction.plan import portable_command
+from circurve.reproduction.records import FILE_NAME, read_records
+from circurve.reproduction.table import Report, print_report
 
 __all__ = ["reproduce_command"]
 

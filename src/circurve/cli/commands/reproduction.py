@@ -20,7 +20,7 @@ TABLES = (
     *("study-clean", "study-scarce", "study-corrupted", "study-selected", "study-test-noise"),
     *("study-units", "study-ensembles", "study-stopping", "study-weights"),
 )
-"""The tables that can be computed; `experiments` defines them."""
+"""The tables that can be computed; `reproduction` defines them."""
 
 
 class ProtocolName(StrEnum):
