@@ -34,6 +34,7 @@ LEAST_SECONDS = 1.0
 
 def run_target(name: str, seconds: float, seed: int, folder: Path) -> dict[str, Any]:
     """Feed one loader until the time is over; runs in a process of its own."""
+    import peak_memory
     from circurve.bounds import SECONDS_PER_BYTE, allowed_bytes
     from fuzz_targets import TARGETS, damaged
 
@@ -47,12 +48,12 @@ def run_target(name: str, seconds: float, seed: int, folder: Path) -> dict[str, 
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         content = damaged(generator, target, corpus)
-        before, start = _most_memory(), time.process_time()
+        before, start = peak_memory.start(trim=False), time.process_time()
         try:
             outcome = target.run(path, content)
         except Exception as error:
             outcome = f"finding: {type(error).__name__}: {str(error)[:200]}"
-        took, grown = time.process_time() - start, _most_memory() - before
+        took, grown = time.process_time() - start, peak_memory.growth(before)
         slowest, largest = max(slowest, took), max(largest, grown)
         if grown > allowed_bytes(len(content)) + MARGIN:
             outcome = f"finding: {grown >> 20} MiB for {len(content)} bytes"
@@ -71,10 +72,6 @@ def run_target(name: str, seconds: float, seed: int, folder: Path) -> dict[str, 
         "slowest_seconds": round(slowest, 3),
         "largest_growth_mib": largest >> 20,
     }
-
-
-def _most_memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _virtual() -> int:

@@ -17,6 +17,8 @@ from safetensors.numpy import save
 
 Arrays = dict[str, np.ndarray]
 
+LOADER = Path(__file__).with_name("load_file.py")
+
 
 def model_bytes(nodes: list[dict[str, Any]], arrays: Arrays, roots: list[int], **more: Any) -> bytes:
     """A model file of these node records and tensors, with checksums that are right."""
@@ -146,29 +148,14 @@ def many_arrays(count: int = 30_000) -> bytes:
     return content.getvalue()
 
 
-MEASURE = """
-import json, resource, sys, time
-import circurve as cc
-from circurve.data import read_table
-def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-before, start = most(), time.process_time()
-try:
-    kept = cc.load(sys.argv[2]) if sys.argv[1] == "model" else read_table(sys.argv[2])
-    message = None
-except cc.CircurveError as error:
-    message = f"{type(error).__name__}: {error}"
-print(json.dumps([message, time.process_time() - start, (most() - before) * 1024]))
-"""
-
-
 def measure(kind: str, path: Path, limit: int = 4 << 30) -> tuple[str | None, float, int]:
-    """What loading a "model" or a "table" says in a process of its own, its CPU seconds, and the memory it took."""
+    """What loading a "model" or a "table" says in a process of its own, its CPU seconds, and its memory at the peak."""
 
     def bounded() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit + (8 << 30), limit + (8 << 30)))
 
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, kind, str(path)], capture_output=True, text=True, check=True, preexec_fn=bounded
+        [sys.executable, str(LOADER), kind, str(path)], capture_output=True, text=True, check=True, preexec_fn=bounded
     )
     message, seconds, memory = json.loads(done.stdout)
     return message, seconds, memory

@@ -6,8 +6,10 @@ A budget below the need gives one error that names it. A little above it, calls 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +19,12 @@ ALLOWANCE = 4 << 20
 """Bytes that libraries take for themselves, whatever the call."""
 
 PROGRAM = '''
-import ctypes, gc, json, sys, tempfile
+import gc, json, tempfile
 from pathlib import Path
 import numpy as np
 import torch
 import circurve as cc
+import peak_memory
 from circurve.budget import Need
 
 torch.set_num_threads(1)
@@ -55,11 +58,6 @@ CALLS = {
 }
 
 
-def status(key):
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith(key))
-
-
 def needed(call):
     """The largest need that a call states, and the error of a budget just below it."""
     stated = []
@@ -83,13 +81,9 @@ def needed(call):
 
 
 def measured(call, budget):
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # the peak counts from here
-    before = status("VmRSS")
+    before = peak_memory.start()
     found = call(20_000, budget)
-    return status("VmHWM") - before
+    return peak_memory.growth(before)
 
 
 results = {}
@@ -104,7 +98,15 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, object]]:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=900, check=False)
+    search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env={**os.environ, "PYTHONPATH": search},
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -114,6 +114,17 @@ def test_a_name_that_two_of_many_columns_have_is_found_at_once(tmp_path: Path) -
     assert time.process_time() - start < 2  # seconds where every name is counted
 
 
+@pytest.mark.linux
+def test_the_peak_of_this_process_does_not_hide_the_memory_of_a_load(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.zeros((1 << 20, 24), dtype=np.uint8))
+    larger = np.ones(512 << 20, dtype=np.uint8)  # more than the process of the load takes
+    message, _, memory = measure("table", tmp_path / "rows.npy")
+    assert larger[-1] == 1
+    assert message is None
+    assert memory > 20 << 20
+
+
+@pytest.mark.linux
 def test_a_load_in_a_process_of_its_own_stays_within_its_bound(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(select_chain(40_000, 60))
     message, _, memory = measure("model", tmp_path / "m")
