@@ -22,10 +22,16 @@ __all__ = ["language_replaced"]
 
 @contextmanager
 def language_replaced() -> Iterator[None]:
-    """Replace the functions of the language; launches and calls inside find them replaced and change nothing."""
+    """Replace the functions of the language; launches and calls inside find them replaced and change nothing.
+
+    Older versions of Triton have another interpreter, which is left as it is.
+    """
     import triton.language as tl
     from triton.runtime import interpreter
 
+    if not hasattr(interpreter, "interpreter_semantic"):
+        yield
+        return
     kernels_see = SimpleNamespace(__globals__={"tl": tl, "core": tl.core})  # core is what tl's own library calls
     replaced = interpreter._patch_lang(kernels_see)
     semantic = type(interpreter.interpreter_semantic)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from cli_helpers import error_line, write_csv
 
+from circurve.errors import WorkerError
+
 
 @pytest.mark.parametrize(
     ("options", "expected"),
@@ -128,6 +130,20 @@ def test_unknown_commands_are_refused_with_a_guess(invoke):
     assert "Did you mean 'evaluate'?" in error_line(invoke("evaluat"))
     assert "No such command 'lost'" in error_line(invoke("data lost"))
     assert "No such option" in error_line(invoke("--lost"))
+
+
+def test_a_signal_does_not_hide_the_loss_of_a_worker(invoke, table, monkeypatch, capfd):
+    """torchrun ends the workers that are left with SIGTERM, which may come while one of them handles the loss."""
+
+    def explode(*_, **__):
+        try:
+            raise WorkerError("worker 0 of 2 lost the connection")
+        except WorkerError:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("circurve.cli.fit.train", explode)
+    assert invoke(f"fit {table} --epochs 1").exit_code == 1
+    assert capfd.readouterr().err == "circurve: error: worker 0 of 2 lost the connection\n"
 
 
 def test_an_unexpected_error_is_a_failure_of_one_line(invoke, table, monkeypatch):

@@ -25,7 +25,6 @@ pytestmark = [
 LIMIT = 600
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
 TORCHRUN += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]  # any free port
-TORCHRUN += ["--monitor-interval=2"]  # a lost worker is noticed by the other one, before torchrun ends both
 FIT = ["fit", "table.csv", "--units", "2", "--batch-size", "20", "--precision", "float64", "--device", "cpu"]
 FIT += ["--out", "m.safetensors", "--overwrite"]
 

@@ -19,7 +19,8 @@ from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.commands.training import Demo, Fit, Sweep
 from circurve.cli.failures import FAILED, INTERRUPTED, one_line_warnings, report
 from circurve.cli.pipes import CLOSED_PIPE, flush_output
-from circurve.cli.signals import exit_code, ignore_signals, listen
+from circurve.cli.signals import exit_code, ignore_signals, listen, without_signals
+from circurve.errors import WorkerError
 
 __all__ = ["app", "main"]
 
@@ -67,7 +68,8 @@ class Program(Group):
             try:
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
-                code = report(error, options, debug)
+                with without_signals():
+                    code = report(error, options, debug)
             except SystemExit as ended:  # by click and rich with 1 where output is closed; by shell completion with 0
                 code = CLOSED_PIPE if ended.code else 0
             except KeyboardInterrupt:  # before the command began
@@ -79,9 +81,20 @@ class Program(Group):
         """Run the chosen command; Ctrl-C is handled here unless the command handles it."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            lost = _lost_worker(interrupt)
+            if lost is not None:
+                raise lost from lost.__cause__
             print("circurve: interrupted", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _lost_worker(interrupt: KeyboardInterrupt) -> WorkerError | None:
+    """The loss of another worker that was being handled when the signal came: torchrun sends one to those left."""
+    error = interrupt.__context__
+    while error is not None and not isinstance(error, WorkerError):
+        error = error.__context__
+    return error
 
 
 def _options(command: Any) -> Iterator[tuple[str, str]]:

@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import TypeAlias
 
 from circurve import early
 
-__all__ = ["exit_code", "ignore_signals", "leave_at_once", "listen"]
+__all__ = ["exit_code", "ignore_signals", "leave_at_once", "listen", "without_signals"]
+
+Action: TypeAlias = Callable[[int, FrameType | None], object] | signal.Handlers
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 """Windows has no SIGHUP."""
@@ -60,10 +63,24 @@ def leave_at_once() -> Iterator[None]:
     An exception could be caught, or shown, by any of the modules that are being imported. Nothing changes where
     `listen` was not called.
     """
+    with _replaced(lambda known: early.leave if known == signal.SIGINT else signal.SIG_DFL):
+        yield
+
+
+@contextmanager
+def without_signals() -> Iterator[None]:
+    """A context for the last message: no signal breaks it off. Nothing changes where `listen` was not called."""
+    with _replaced(lambda _: signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _replaced(other: Callable[[signal.Signals], Action]) -> Iterator[None]:
+    """A context in which signals that `listen` handles are handled by `other(signal)`."""
     handlers = {known: signal.getsignal(known) for known in _known()}
     ours = {known: handler for known, handler in handlers.items() if isinstance(handler, Handler)}
     for known in ours:
-        signal.signal(known, early.leave if known == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(known, other(known))
     try:
         yield
     finally:

@@ -76,5 +76,6 @@ def _spanning(u: Index, v: Index, weights: Array, variables: int) -> Index:  # (
     order = np.argsort(-weights, kind="stable")
     costs = np.empty(len(u))
     costs[order] = np.arange(1, len(u) + 1)
-    tree = minimum_spanning_tree(coo_array((costs, (u, v)), shape=(variables, variables)).tocsr())
+    ends = u.astype(np.int32), v.astype(np.int32)  # older versions of scipy take no others
+    tree = minimum_spanning_tree(coo_array((costs, ends), shape=(variables, variables)).tocsr())
     return np.sort(order[tree.data.astype(np.int64) - 1])
