@@ -4,15 +4,18 @@ python docs/pack_records.py docs/reproduction/paper/records.jsonl.gz FOLDER [FOL
 
 Each folder is one that `circurve reproduce --out FOLDER` wrote. A run that several of them hold is kept once. Of a
 history every tenth epoch and the last one stay, but for runs of studies that stop by it; all else stays as it is.
+Scores of Chow-Liu trees, to which tables compare, are written beside the records.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from circurve.reproduction.comparisons import BASELINES_FILE
 from circurve.reproduction.records import FILE_NAME, is_failed, line_of, read_records
 
 EVERY = 10
@@ -40,15 +43,27 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     arguments = parser.parse_args()
-    records: dict[str, Record] = {}
-    for folder in arguments.folders:
-        for ending in ("", ".gz"):
-            for record in read_records(folder / f"{FILE_NAME}{ending}"):
-                records.setdefault(record["id"], record)
-    content = b"".join(line_of(thinned(record)) for record in records.values())
+    records = merged(folder / f"{FILE_NAME}{ending}" for folder in arguments.folders for ending in ("", ".gz"))
+    baselines = merged(folder / BASELINES_FILE for folder in (arguments.target.parent, *arguments.folders))
     arguments.target.parent.mkdir(parents=True, exist_ok=True)
-    arguments.target.write_bytes(gzip.compress(content, mtime=0))
+    arguments.target.write_bytes(gzip.compress(lines(map(thinned, records)), mtime=0))
+    if baselines:
+        (arguments.target.parent / BASELINES_FILE).write_bytes(lines(baselines))
     print(f"{len(records)} runs, {arguments.target.stat().st_size / 1e6:.1f} MB in {arguments.target}")
+
+
+def merged(paths: Iterable[Path]) -> list[Record]:
+    """The records of all files that are there, each once."""
+    found: dict[str, Record] = {}
+    for path in paths:
+        for record in read_records(path):
+            found.setdefault(record["id"], record)
+    return list(found.values())
+
+
+def lines(records: Iterable[Record]) -> bytes:
+    """Records as lines of a file, each with its checksum."""
+    return b"".join(map(line_of, records))
 
 
 if __name__ == "__main__":

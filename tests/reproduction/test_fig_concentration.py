@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from figure_records import OPTIONS, curvature, record, round_trip
+from figure_records import OPTIONS, Record, curvature, record, round_trip
 
 from circurve.reproduction.figures import FIGURES
 
@@ -36,6 +36,23 @@ def test_curves_of_every_seed_rise_and_pass_through_the_exact_fractions(name: st
     assert data["notes"][0] == (
         "nltcs: 99.99 % of the sum of T^ in 60.0% of the nodes, 99.99 % of the sum of t^ in 30.0% of the nodes."
     )
+
+
+def with_floor(share: float) -> list[Record]:
+    """Records of nltcs in which edges at the floor make up this share of the mean of t."""
+    spread = {"geometric": {"fractions": {"0.9": 0.7, "0.99": 0.9, "0.9999": 0.95}}}
+    floor = {"edges": 1200, "share": share}
+    return [{**one, "curvature": {**one["curvature"], "floor": floor, "estimates": spread}} for one in RECORDS[:2]]
+
+
+@pytest.mark.parametrize("name", ["fig-2", "fig-3"])
+def test_edges_at_the_floor_that_dominate_t_are_named_with_an_estimate_that_they_cannot_move(name: str) -> None:
+    told = round_trip(FIGURES[name], with_floor(0.98))["notes"][0]
+    assert told.endswith(
+        "1,200 edges with weights at the floor make up 98.0% of the mean of t^; they cannot move its geometric mean, "
+        "of which 99.99 % are in 95.0% of the nodes."
+    )
+    assert "floor" not in round_trip(FIGURES[name], with_floor(0.3))["notes"][0]
 
 
 def test_figure_3_shows_both_rankings_and_figure_2_one() -> None:

@@ -86,6 +86,25 @@ def test_reasons_are_given_only_where_the_records_show_the_effect() -> None:
     assert same[7].endswith("The penalty alone does not explain the paper's global column.")
 
 
+def flattened(cost: float) -> Any:
+    """Gated loses 0.2 against vanilla without smoothing, nothing with it; the pseudocount 0.2 costs vanilla `cost`."""
+
+    def rule(dataset: str, fraction: float, method: Method, seed: int) -> dict[str, float]:
+        loss = cost * method.pseudocount / 0.2 + (0.2 if isinstance(method, Gated) and not method.pseudocount else 0.0)
+        return {"test_ll": -6.0 - loss, "valid_ll": -6.0, "total_share": 0.05, "local_share": 0.9}
+
+    return rule
+
+
+def test_where_gated_comes_near_to_vanilla_the_reason_depends_on_what_smoothing_costs() -> None:
+    told = report("pseudocounts", flattened(0.3)).findings[4]
+    assert (
+        "on all of the sets at pseudocount 0.003, 0.01, 0.03, 0.1, 0.2; on none of the sets at pseudocount 0." in told
+    )
+    assert told.endswith("little is left for the penalty to take.")
+    assert report("pseudocounts", flattened(0.1)).findings[4].endswith("on none of the sets at pseudocount 0.")
+
+
 def test_the_strength_that_is_named_is_that_of_the_records() -> None:
     made = report("pseudocounts", smoothing, mu=(0.5,))
     assert any("Global and gated: mu = 0.5. " in note for note in made.notes)

@@ -30,6 +30,7 @@ from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, print_text, significant
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
+from circurve.curvature.measure import DOMINANT_FLOOR_SHARE
 from circurve.data import Dataset, Table
 from circurve.data.convert import about
 from circurve.errors import CircurveError, OptionError
@@ -50,9 +51,6 @@ HELD = (0.9, 0.99, 0.9999)
 QUANTITIES = {"total": "T, share of the trace", "local": "t, own sharpness"}
 EXTREMES = 3
 """How many reversed pairs are shown."""
-
-DOMINANT_FLOOR_SHARE = 0.5
-"""The report warns if edges at the floor make up at least this share of the mean trace."""
 
 IN_WORDS = {
     "mean_trace": "mean of t over rows",
@@ -289,7 +287,7 @@ def _floor_text(floor: dict[str, Any]) -> str | None:
     if not floor["edges"]:
         return None
     share, whole = floor["share_of_local"], f"{floor['edges']:,} of {floor['of_edges']:,} edges have weights near zero"
-    if share < DOMINANT_FLOOR_SHARE:
+    if share <= DOMINANT_FLOOR_SHARE:
         return f"{whole}; they make up {share:.1%} of the mean trace of t"
     return (
         f"{whole} and make up {share:.2%} of the mean trace of t (largest {significant(floor['largest_local'], 3)}): "

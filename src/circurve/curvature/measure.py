@@ -28,12 +28,15 @@ from circurve.learning.finite import finite_runs, first_broken_node
 from circurve.learning.local_curvature import RATIO_FLOOR, by_flow, clipped
 from circurve.model import Model
 
-__all__ = ["PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
+__all__ = ["DOMINANT_FLOOR_SHARE", "PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
 
 Array = NDArray[np.float64]
 
 AT_FLOOR = 10 * WEIGHT_FLOOR
 """An edge of at most this weight counts as one that training has given up."""
+
+DOMINANT_FLOOR_SHARE = 0.5
+"""Where such edges make up more than this share of the mean of t, it says little about the other nodes."""
 
 SUM_KINDS = 4
 """How many numbers for each edge a record is made from: counts, ratios, their squares, and a copy while they add up."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from circurve.curvature import Curvature, concentration, depth_profile, reversals
+from circurve.curvature.measure import DOMINANT_FLOOR_SHARE
 from circurve.learning.history import EpochRecord
 from circurve.report.record import Finding
 
@@ -19,9 +20,6 @@ MAX_STANDARD_ERRORS = 2.0
 
 SLIGHT_OVERFITTING = 0.01
 """A gap of less than this share of the validation score is called slight, where all columns are discrete."""
-
-DOMINANT_FLOOR_SHARE = 0.5
-"""Where edges of weight near zero make up more than this share of the mean of t, training should smooth them."""
 
 MIN_RECENT_GAIN = 0.02
 """Validation still rises if the last tenth of the epochs brought more than this share of what all epochs brought."""

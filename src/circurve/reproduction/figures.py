@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from circurve.curvature.measure import DOMINANT_FLOOR_SHARE
 from circurve.plots import concentration, depth_profile, node_selection, training_curves
 from circurve.reproduction.records import Record, RunRecord
 from circurve.reproduction.selection import selection_data, selection_study
@@ -107,8 +108,24 @@ def concentration_data(options: ReproduceOptions, records: list[RunRecord], prog
         for by, symbol in SYMBOLS.items():
             share = sum(item[by]["fractions"]["0.9999"] for item in measured) / len(measured)
             parts.append(f"99.99 % of the sum of {symbol} in {share:.1%} of the nodes")
-        notes.append(f"{dataset}: {', '.join(parts)}.")
+        notes.append(f"{dataset}: {', '.join(parts)}.{_floor_note(measured)}")
     return {"panels": panels, "notes": [*notes, *_epoch_note(options)]}
+
+
+def _floor_note(measured: Sequence[Record]) -> str:
+    """Where weights near zero make up most of the mean of t: how an estimate that they cannot move is spread.
+
+    Empty where they do not, and for records of earlier versions, which do not say.
+    """
+    known = [item for item in measured if item.get("floor") and item.get("estimates")]
+    edges, share = (sum(item["floor"][name] for item in known) / max(len(known), 1) for name in ("edges", "share"))
+    if share <= DOMINANT_FLOOR_SHARE:
+        return ""
+    robust = sum(item["estimates"]["geometric"]["fractions"]["0.9999"] for item in known) / len(known)
+    return (
+        f" {edges:,.0f} edges with weights at the floor make up {share:.1%} of the mean of t^; they cannot move its "
+        f"geometric mean, of which 99.99 % are in {robust:.1%} of the nodes."
+    )
 
 
 def _curve(recorded: Record) -> list[list[float]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from circurve.curvature.measure import DOMINANT_FLOOR_SHARE
 from circurve.learning import Gated, Global, Method, Vanilla
 from circurve.reproduction.comparisons import CLOSE, KEPT, LARGE, not_compared, paper_test_ll
 from circurve.reproduction.plan import provenance
@@ -21,9 +22,6 @@ __all__ = ["PSEUDOCOUNTS", "report_pseudocounts", "study_pseudocounts"]
 PSEUDOCOUNTS, QUICK_PSEUDOCOUNTS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2), (0.0, 0.1)
 MU = 0.01
 """The smallest strength of the paper."""
-
-DOMINANT_FLOOR_SHARE = 0.5
-"""Edges at the floor explain t if they make up more of it than this."""
 
 METHODS = ("vanilla", "global", "gated")
 COLUMNS = (
@@ -88,6 +86,9 @@ class Evidence:
     floor_share: float
     """Without smoothing: the share of the mean of t that edges at the floor of the weights make up; NaN if unknown."""
 
+    smoothing_costs_more: bool
+    """On all large sets, the largest pseudocount costs vanilla more than the gated penalty does without one."""
+
 
 @dataclass(frozen=True)
 class ListedClaim:
@@ -141,6 +142,11 @@ def _why_both(evidence: Evidence, counts: Counts) -> str:
 
 
 def _why_gated(evidence: Evidence, counts: Counts) -> str:
+    if _rises(counts) and evidence.smoothing_costs_more:
+        return (
+            "Both draw the weights of rarely used edges together, and the largest pseudocount costs vanilla itself "
+            "more than the gated penalty does without one: little is left for the penalty to take."
+        )
     if not _falls(counts) or not evidence.floor_share > DOMINANT_FLOOR_SHARE:
         return ""
     return (
@@ -237,7 +243,7 @@ def report_pseudocounts(study: Study, records: Sequence[RunRecord]) -> Report:
     """Each claim by pseudocount, with the reason; and the numbers behind it."""
     cases = _cases([record for record in records if not is_failed(record)])
     counts = {claim: _by_pseudocount(listed.test, cases) for claim, listed in CLAIMS.items()}
-    evidence = Evidence(counts, _strengths(records), _floor_share(cases))
+    evidence = Evidence(counts, _strengths(records), _floor_share(cases), _smoothing_costs_more(cases))
     notes = (
         study.protocol.in_words(),
         "Every method has one strength: nothing is chosen by validation log-likelihood.",
@@ -270,6 +276,21 @@ def _strengths(records: Sequence[RunRecord]) -> str:
 def _floor_share(cases: Sequence[Case]) -> float:
     found = [case.measured("floor", "share") for case in cases if case.pseudocount == 0]
     return float(np.mean(found)) if found else math.nan
+
+
+def _smoothing_costs_more(cases: Sequence[Case]) -> bool:
+    """See `Evidence`; False where one of the two costs is not known."""
+    of_set: dict[str, dict[float, Case]] = {}
+    for case in filter(_large, cases):
+        of_set.setdefault(case.dataset, {})[case.pseudocount] = case
+    compared = [_costs_more(found.get(0.0), found[max(found)]) for found in of_set.values()]
+    return bool(compared) and all(compared)
+
+
+def _costs_more(plain: Case | None, smoothed: Case) -> bool:
+    if plain is None:
+        return False
+    return plain.score("vanilla") - smoothed.score("vanilla") > -plain.gap("gated", "vanilla")
 
 
 def _cases(records: Sequence[RunRecord]) -> list[Case]:
