@@ -9,7 +9,7 @@ from made_records import Rule, made_records
 
 import circurve as cc
 from circurve.reproduction import ReproduceOptions
-from circurve.reproduction.advice import StudyLine, both_structures, study_lines, study_summary
+from circurve.reproduction.advice import StudyLine, both_structures, floor_summary, study_lines, study_summary
 from circurve.reproduction.claim import Claim
 from circurve.reproduction.outputs import TABLES, Shelf
 from circurve.reproduction.page import (
@@ -97,6 +97,19 @@ def test_both_structures_stand_side_by_side() -> None:
     assert both_structures({"paper": shelves["paper"]}) == ""
     advice = opening([], shelves)
     assert "need 40% fewer sum nodes on average, and score better on dna of nltcs, dna" in advice
+
+
+def test_weights_near_zero_that_dominate_t_are_a_finding() -> None:
+    shelves = {"paper": shelf("paper", lambda *_: {}, "table-b")}
+    assert floor_summary(shelves) == ""  # records of earlier versions do not say
+    for number, record in enumerate(shelves["paper"].records):
+        record["curvature"]["floor"] = {"edges": 9, "share": 0.98 + 0.001 * number}
+        record["curvature"]["estimates"] = {"geometric": {"fractions": {"0.9999": 0.9 + 0.001 * number}}}
+    page = opening([], shelves)
+    assert "1. Without smoothing, edges with weights near zero make up at least 98.0% of the mean of t" in page
+    assert "99.99 % need at least 90.0% of the nodes" in page
+    shelves["paper"].records[0]["curvature"]["floor"]["share"] = 0.2
+    assert floor_summary(shelves) == ""
 
 
 def test_a_study_is_one_line_and_a_gain_is_advice() -> None:

@@ -13,7 +13,14 @@ from itertools import groupby
 from pathlib import Path
 
 from circurve.reproduction import claims, selection_claims
-from circurve.reproduction.advice import WITHOUT_SMOOTHING, advice, both_structures, study_lines, study_summary
+from circurve.reproduction.advice import (
+    WITHOUT_SMOOTHING,
+    advice,
+    both_structures,
+    floor_summary,
+    study_lines,
+    study_summary,
+)
 from circurve.reproduction.claim import TERMS, Check, Claim, settings_in_words
 from circurve.reproduction.outputs import FIGURE_NAMES, TABLES, Shelf
 from circurve.reproduction.records import Record
@@ -184,7 +191,7 @@ def opening(claims: Sequence[Claim], shelves: Mapping[str, Shelf]) -> str:
     for line, found in by_line.items():
         verdicts = {protocol: claim.holds for protocol, claim in found.items()}
         kinds[kind_of(verdicts)].append(f"- {line[0].upper()}{line[1:]}{_told(verdicts)}")
-    summary = [_counts(kinds), study_summary(study_lines(shelves))]
+    summary = [_counts(kinds), study_summary(study_lines(shelves)), floor_summary(shelves)]
     numbered = "\n".join(f"{n}. {sentence}" for n, sentence in enumerate(filter(None, summary), 1))
     parts = ["## Findings", numbered]
     recommended = advice(shelves)
