@@ -230,10 +230,10 @@ def costs_reading(costs: Mapping[str, str]) -> str:
     """What curvature costs, in sentences."""
     return (
         f"The sums behind T, t and F^2 add {costs['gpu']} to a full-batch EM step of one run on a GPU with the "
-        f"reference backend. On a CPU it is {costs['cpu']}. In steps of 200 rows, where costs that do not depend on "
-        f"the rows matter most, it is {costs['small']} for one run on a CPU and {costs['fleets']} for a fleet of 16. The "
-        "estimators mean_ratio and clipped and the second moments of the exact penalty each need one more matrix "
-        "product, and are computed only on request."
+        f"reference backend. On a CPU it is {costs['cpu']}. In steps of 200 rows, where costs that do not depend "
+        f"on the rows matter most, it is {costs['small']} for one run on a CPU and {costs['fleets']} for a fleet of "
+        "16. The estimators mean_ratio and clipped and the second moments of the exact penalty each need one more "
+        "matrix product, and are computed only on request."
     )
 
 

@@ -135,10 +135,11 @@ def floor_summary(shelves: Mapping[str, Shelf]) -> str:
     if lowest <= DOMINANT_FLOOR_SHARE:
         return ""
     needed = min(found["estimates"]["geometric"]["fractions"]["0.9999"] for found in measured)
+    dead, nodes = _rounded_down(lowest), _rounded_down(needed)
     return (
-        f"Without smoothing, edges with weights near zero make up at least {_rounded_down(lowest)} of the mean of t, and gates "
-        "made from it act on few nodes. Of the geometric mean, which such edges cannot move, 99.99 % need at least "
-        f"{_rounded_down(needed)} of the nodes: so estimated, t is spread as the paper says even without smoothing."
+        f"Without smoothing, edges with weights near zero make up at least {dead} of the mean of t, and gates made "
+        "from it act on few nodes. Of the geometric mean, which such edges cannot move, 99.99 % need at least "
+        f"{nodes} of the nodes: so estimated, t is spread as the paper says even without smoothing."
     )
 
 
