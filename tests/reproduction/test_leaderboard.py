@@ -216,7 +216,15 @@ def test_findings_are_computed_from_the_records():
     assert "on 1 of 2 data sets: +1.45 nats on average, -0.10 (nltcs) to +3.00 (dna)" in ensembles
     assert "on 0 of 2 data sets: -0.05 nats on average, -0.10 (nltcs) to +0.00 (dna)" in joint
     assert joint.endswith("in 1 of 3 runs.")
-    assert units == "The best single circuit has 8 units on average over seeds."
+    assert units == (
+        "The best single circuit has 8 units on average over seeds. It is the largest that was tried, 8, in 3 of 3 "
+        "runs: more may be better."
+    )
+    for record in records[1:]:
+        record["recipe"]["units"] = [8, 16]
+    assert findings(lines)[-1].endswith("It is the largest that was tried, 8, in 1 of 3 runs: more may be better.")
+    records[0]["recipe"]["units"] = [8, 16]
+    assert findings(lines)[-1] == "The best single circuit has 8 units on average over seeds."
     report = leaderboard_report(records)
     cells = report.tables[0].rows[0]
     assert [cell if isinstance(cell, str) else cell.text() for cell in cells[:2]] == ["dna", "-88.00"]

@@ -241,11 +241,21 @@ def _units(lines: Sequence[Line]) -> str:
     chosen = {line.dataset: line.spread("single", "units").mean for line in lines}
     few, many = min(chosen, key=lambda name: chosen[name]), max(chosen, key=lambda name: chosen[name])
     if few == many:
-        return f"The best single circuit has {chosen[few]:g} units on average over seeds."
+        return f"The best single circuit has {chosen[few]:g} units on average over seeds.{_largest(lines)}"
     return (
         f"The best number of units of a single circuit depends on the data: on average over seeds from "
-        f"{chosen[few]:.4g} ({few}) to {chosen[many]:.4g} ({many})."
+        f"{chosen[few]:.4g} ({few}) to {chosen[many]:.4g} ({many}).{_largest(lines)}"
     )
+
+
+def _largest(lines: Sequence[Line]) -> str:
+    """A sentence about choices at the end of the grid; empty if there are none."""
+    records = [record for line in lines for record in line.records]
+    at_end = [r for r in records if r["scores"]["single"]["units"] == max(r["recipe"]["units"])]
+    if not at_end:
+        return ""
+    sizes = " or ".join(str(size) for size in sorted({max(record["recipe"]["units"]) for record in at_end}))
+    return f" It is the largest that was tried, {sizes}, in {len(at_end)} of {len(records)} runs: more may be better."
 
 
 def _extremes(gaps: Mapping[str, float]) -> str:
