@@ -144,6 +144,16 @@ def test_table_a_is_the_improvement_over_vanilla_in_percent() -> None:
     assert len(made.values) == 2 * 5 * 2
 
 
+def test_table_a_is_positive_for_a_lower_negative_nll() -> None:
+    study = TABLES["table-a"].study(ReproduceOptions(**{**OPTIONS, "datasets": ("mine",)}))
+    records = made_records(study, rule)
+    for record in records:  # as of continuous columns
+        for epoch in ("final", "best"):
+            record[epoch]["test_ll"] = {"vanilla": 10.0, "global": 9.0, "gated": 11.0}[record["label"]]
+    rows = TABLES["table-a"].report(study, records).tables[0].rows[:2]
+    assert [(row[1], row[2].text()) for row in rows] == [("global", "-10.00"), ("gated", "10.00")]
+
+
 def test_table_a_leaves_out_what_is_not_a_number() -> None:
     study = TABLES["table-a"].study(ReproduceOptions(**OPTIONS))
     records = made_records(study, rule)
