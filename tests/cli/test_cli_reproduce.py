@@ -46,8 +46,8 @@ def test_a_table_is_printed_and_written_in_all_formats(invoke: Invoke, npz: str)
 
 
 def test_advice_names_no_option_that_the_command_lacks(invoke: Invoke, folder: Path) -> None:
-    np.savetxt("far.csv", 1e7 + np.random.default_rng(0).normal(size=(60, 2)), delimiter=",", header="a,b", comments="")
-    problem = "around 1e+07, more digits than float32 can store: subtract a constant from the column"
+    np.savetxt("far.csv", 1e6 + np.random.default_rng(0).normal(size=(60, 2)), delimiter=",", header="a,b", comments="")
+    problem = "around 1e+06, more digits than float32 can store: subtract a constant from the column"
     for call, advice in (
         ("reproduce fig-6 --out made --datasets", ""),
         ("fit --out m.safetensors", ", or use --precision float64"),
