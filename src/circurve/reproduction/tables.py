@@ -244,8 +244,8 @@ def _counts(lines: Sequence[_Line]) -> Table:
         both = [line.chosen for line in lines if a in line.chosen and b in line.chosen]
         ours = count((row[a].spread(), row[b].spread()) for row in both)
         named = [(line.paper[a], line.paper[b]) for line in lines]
-        printed = count((x, y) for x, y in named if x is not None and y is not None)
-        rows.append((f"{a} against {b}", ours.text(), printed.text()))
+        printed = [(x, y) for x, y in named if x is not None and y is not None]
+        rows.append((f"{a} against {b}", ours.text(), count(printed).text() if printed else "-"))
     return Table(("", "ours", "paper, same data"), tuple(rows), "Wins / ties / losses")
 
 
