@@ -6,11 +6,12 @@ import pickle
 
 import pytest
 
-from circurve.cli.failures import report
+from circurve.cli.failures import Options, report
 from circurve.data.convert import about
 from circurve.errors import Argument, DataError, FileAccessError
 
-OPTIONS = {"missing": "--missing", "types": "--types", "header": "--header", "data_dir": "--data-dir"}
+COMMAND = {"missing": "--missing", "types": "--types", "header": "--header"}
+OPTIONS = Options({**COMMAND, "data_dir": "--data-dir"}, COMMAND)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ OPTIONS = {"missing": "--missing", "types": "--types", "header": "--header", "da
         (Argument("labels"), "labels", "labels"),
         (Argument("labels", 3, "or pass "), "or pass labels=3", ""),
         (Argument("missing", -1, "or pass "), "or pass missing=-1", "or pass --missing -1"),
+        (Argument("data_dir", "DEBD", "or pass "), "or pass data_dir='DEBD'", ""),
     ],
 )
 def test_an_argument_is_spelled_as_it_is_typed(argument, python, command_line, capsys):

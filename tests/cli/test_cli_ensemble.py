@@ -158,6 +158,12 @@ def test_a_sweep_shows_its_mixture_to_people(invoke, table):
     assert "not saved, because there is no --out-dir" in " ".join(shown.split())
 
 
+def test_the_title_names_the_units_of_the_members_alone(answer, invoke, table):
+    call = f"fit {table} --units 1,4 --epochs 20 --ensemble 2"
+    assert answer(call)["units"] == [4]
+    assert "table: mixture of 1 hclt, 4 units" in invoke(call).stdout
+
+
 def test_a_sweep_without_the_option_reports_none(answer, table):
     assert answer(f"sweep {table} {TINY} --methods vanilla --seeds 1")["ensemble"] is None
 

@@ -45,6 +45,18 @@ def test_a_table_is_printed_and_written_in_all_formats(invoke: Invoke, npz: str)
     assert float(values[2]["mean"]) == pytest.approx(np.mean(scores))
 
 
+def test_advice_names_no_option_that_the_command_lacks(invoke: Invoke, folder: Path) -> None:
+    np.savetxt("far.csv", 1e6 + np.random.default_rng(0).normal(size=(60, 2)), delimiter=",", header="a,b", comments="")
+    problem = "around 1e+06, more digits than float32 can store: subtract a constant from the column"
+    for call, advice in (
+        ("reproduce fig-6 --out made --datasets", ""),
+        ("fit --out m.safetensors", ", or use --precision float64"),
+    ):
+        result = invoke(f"{call} far.csv --units 2 --epochs 1")
+        assert result.exit_code == 0
+        assert result.stderr.splitlines()[0].endswith(problem + advice)
+
+
 def test_a_folder_with_records_wants_resume_and_then_trains_nothing(
     invoke: Invoke, npz: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -88,6 +89,12 @@ def test_differences_are_paired_and_every_outcome_is_a_sentence() -> None:
 def test_a_clear_difference_is_large_and_significant(gaps: list[tuple[float, float | None]], verdict: str) -> None:
     outcomes = [Outcome("set", "gated", Paired(mean, 0.1, p, 5)) for mean, p in gaps]
     assert judge("gated", outcomes).startswith(f"gated {verdict} against tuned plain EM")
+
+
+def test_a_method_without_known_scores_is_not_compared() -> None:
+    outcomes = [Outcome("set", "gated", Paired(math.nan, None, None, 0))]
+    expected = "gated cannot be compared with tuned plain EM: there is no seed for which the scores of both are known."
+    assert judge("gated", outcomes) == expected
 
 
 def test_what_is_lost_is_held_against_the_models_own_score() -> None:

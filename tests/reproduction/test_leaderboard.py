@@ -18,7 +18,13 @@ from circurve.learning.recipe import QUICK_RECORD, RECORD, JointRecipe, RecordRe
 from circurve.reproduction import ReproduceOptions, leaderboard, reproduce
 from circurve.reproduction.comparisons import best_published, published
 from circurve.reproduction.leaderboard import FILE, KINDS, SEED_STRIDE, best_kind, recipe_for
-from circurve.reproduction.leaderboard_report import findings, leaderboard_lines, leaderboard_page, leaderboard_report
+from circurve.reproduction.leaderboard_report import (
+    draw_leaderboard,
+    findings,
+    leaderboard_lines,
+    leaderboard_page,
+    leaderboard_report,
+)
 from circurve.reproduction.records import read_records
 
 TINY = RecordRecipe(
@@ -247,6 +253,21 @@ def test_data_sets_without_published_numbers_have_none():
     assert not any("published" in note.lower() for note in report.notes)
     assert report.tables[0].rows[0][-2:] == ("-", "-")
     assert len(findings(leaderboard_lines(records))) == 3
+
+
+def test_the_figure_compares_with_the_single_circuit_where_columns_have_no_tree():
+    scores = {"single": -6.0, "ensemble": -5.5, "joint": -5.0}
+    real = _record("reals", 0, "joint", chow_liu=-7, **scores)
+    real["scores"]["chow_liu"] = None
+    binary = _record("binaries", 0, "joint", chow_liu=-7, **scores)
+    for records, base, gaps in (
+        ([real], "the single circuit", [0.0, 0.5, 1.0]),
+        ([real, binary], "the Chow-Liu tree", [1.0, 1.5, 2.0]),
+    ):
+        axes = draw_leaderboard(leaderboard_lines(records)).axes[0]
+        assert axes.get_xlabel() == f"test log-likelihood minus that of {base}, nats"
+        assert [line.get_xdata().tolist() for line in axes.lines[1:]] == [[gap] for gap in gaps]
+        assert [label.get_text() for label in axes.get_yticklabels()] == [records[-1]["dataset"]]
 
 
 def test_the_record_is_the_best_by_validation_and_the_simplest_of_equals():

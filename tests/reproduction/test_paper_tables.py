@@ -109,7 +109,9 @@ def test_table_b_says_when_the_choice_is_at_the_edge_of_the_grid() -> None:
 
 
 def test_columns_of_the_paper_are_left_out_where_it_has_nothing() -> None:
-    assert report("table-b", datasets=("mine",)).tables[0].heads == ("data set", "vanilla", "global", "gated")
+    made = report("table-b", datasets=("mine",))
+    assert made.tables[0].heads == ("data set", "vanilla", "global", "gated")
+    assert [row[2] for row in made.tables[-1].rows] == ["-"] * 3
 
 
 def test_every_table_says_how_to_run_it_again() -> None:
@@ -142,6 +144,16 @@ def test_table_a_is_the_improvement_over_vanilla_in_percent() -> None:
     assert gain.mean == pytest.approx(-nll)
     assert gain.std == 0.0
     assert len(made.values) == 2 * 5 * 2
+
+
+def test_table_a_is_positive_for_a_lower_negative_nll() -> None:
+    study = TABLES["table-a"].study(ReproduceOptions(**{**OPTIONS, "datasets": ("mine",)}))
+    records = made_records(study, rule)
+    for record in records:  # as of continuous columns
+        for epoch in ("final", "best"):
+            record[epoch]["test_ll"] = {"vanilla": 10.0, "global": 9.0, "gated": 11.0}[record["label"]]
+    rows = TABLES["table-a"].report(study, records).tables[0].rows[:2]
+    assert [(row[1], row[2].text()) for row in rows] == [("global", "-10.00"), ("gated", "10.00")]
 
 
 def test_table_a_leaves_out_what_is_not_a_number() -> None:

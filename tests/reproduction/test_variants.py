@@ -56,3 +56,14 @@ def test_selection_keeps_one_in_ten_of_the_rows_with_the_rarer_value_of_the_most
     assert (train[:, 0] == common).sum() == (before[:, 0] == common).sum()
     rare = (before[:, 0] != common).sum()
     assert (train[:, 0] != common).sum() == -(-rare // 10)
+
+
+def test_selection_counts_no_missing_cell_as_a_value() -> None:
+    values = np.zeros((100, 3))
+    values[:20, 0] = 1  # the most even column of those with values
+    values[10:90, 1] = np.nan  # a constant with holes
+    values[15:30, 0] = np.nan
+    values[:, 2] = np.nan
+    table = as_table(values)
+    changed = np.asarray(selected().change(Dataset("holes", table, table, table)).train)
+    assert (np.nansum(changed[:, 0]), np.isnan(changed[:, 0]).sum(), len(changed)) == (2, 15, 87)

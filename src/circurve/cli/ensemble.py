@@ -220,7 +220,7 @@ def print_members(ensemble: Mapping[str, Any]) -> None:
 
 def _print(report: dict[str, Any]) -> None:
     print_members(report["ensemble"])
-    units = ", ".join(str(size) for size in report["ensemble"]["units"])
+    units = ", ".join(str(size) for size in report["units"])
     title = f"{report['dataset']}: mixture of {len(report['ensemble']['members'])} hclt, {units} units"
     print_scores(title, report)
     left = len(report["ensemble"]["left_out"])

@@ -7,7 +7,8 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO, TypeAlias
+from dataclasses import dataclass
+from typing import TextIO
 
 import typer
 
@@ -35,8 +36,16 @@ USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ 
 
 BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
-Options: TypeAlias = Mapping[str, str]
-"""The options of the program, `--data-dir`, by their names in Python."""
+
+@dataclass(frozen=True)
+class Options:
+    """Options as they are typed, `--data-dir`, by their names in Python."""
+
+    program: Mapping[str, str]
+    """Those of all commands."""
+
+    command: Mapping[str, str]
+    """Those of the command that was typed."""
 
 
 class NotSavedError(Exception):
@@ -90,8 +99,12 @@ def _words(message: BaseException | str, options: Options) -> str:
 
 
 def _typed(argument: Argument, options: Options) -> str:
-    """`--missing -1` for the argument `missing=-1`; as in Python, or nothing, where there is no such option."""
-    option, value = options.get(argument.name), argument.value
+    """`--missing -1` for the argument `missing=-1`; as in Python, or nothing, where there is no such option.
+
+    What has a lead is advice for the command that was typed; other arguments may be those of another command.
+    """
+    known = options.command if argument.lead else options.program
+    option, value = known.get(argument.name), argument.value
     if option is None:
         return "" if argument.lead else str(argument)
     if isinstance(value, Mapping):

@@ -17,7 +17,7 @@ from circurve.cli.commands.models import Evaluate, Impute, Info, ModelCurvature,
 from circurve.cli.commands.reproduction import Reproduce
 from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.commands.training import Demo, Fit, Sweep
-from circurve.cli.failures import FAILED, INTERRUPTED, one_line_warnings, report
+from circurve.cli.failures import FAILED, INTERRUPTED, Options, one_line_warnings, report
 from circurve.cli.pipes import CLOSED_PIPE, flush_output
 from circurve.cli.signals import exit_code, ignore_signals, listen, without_signals
 from circurve.errors import WorkerError
@@ -63,7 +63,7 @@ class Program(Group):
         given = list(sys.argv[1:] if args is None else args)
         debug = DEBUG in given
         rest = [word for word in given if word != DEBUG]
-        options = dict(_options(self))
+        options = Options(dict(_options(self)), dict(_options(_typed_command(self, rest))))
         with one_line_warnings(options):
             try:
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
@@ -95,6 +95,13 @@ def _lost_worker(interrupt: KeyboardInterrupt) -> WorkerError | None:
     while error is not None and not isinstance(error, WorkerError):
         error = error.__context__
     return error
+
+
+def _typed_command(group: Any, words: Sequence[str]) -> Any:
+    """The command that was typed; the group itself if there is none."""
+    command, *rest = (*(word for word in words if not word.startswith("-")), "")
+    found = getattr(group, "commands", {}).get(command)
+    return group if found is None else _typed_command(found, rest)
 
 
 def _options(command: Any) -> Iterator[tuple[str, str]]:

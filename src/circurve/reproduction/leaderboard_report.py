@@ -275,11 +275,12 @@ def _mean(gaps: Mapping[str, float]) -> float:
 
 
 def draw_leaderboard(lines: Sequence[Line]) -> Figure:
-    """Test log-likelihood minus the best published one; without any, minus that of the Chow-Liu tree."""
+    """Test log-likelihood minus the best published one; without any, minus that of the Chow-Liu tree; columns that are
+    not discrete have no such tree: then minus that of the single circuit."""
     from circurve.plots.style import grid_of_panels, legend_above, name_axes, tidy  # noqa: PLC0415 - slow to import
 
-    known = [line for line in lines if line.published is not None]
-    shown = known or list(lines)
+    base, numbers = _bases(lines)
+    shown = [line for line in lines if line.dataset in numbers]
     figure, axes = grid_of_panels(1, height=0.5 + 0.22 * len(shown))
     figure.set_size_inches(6.9, 0.9 + 0.24 * len(shown))
     ax = axes[0]
@@ -287,7 +288,7 @@ def draw_leaderboard(lines: Sequence[Line]) -> Figure:
     ax.axvline(0, color="#222222", linewidth=0.8)
     handles = []
     for kind, mark, colour in zip(KINDS, "osD", ("#3b3b3b", "#0072b2", "#d55e00"), strict=True):
-        gaps = [line.spread(kind).mean - _base(line) for line in shown]
+        gaps = [line.spread(kind).mean - numbers[line.dataset] for line in shown]
         places = range(len(shown))
         (handle,) = ax.plot(gaps, places, mark, color=colour, markersize=4, label=NAMES[kind], linestyle="none")
         handles.append(handle)
@@ -296,14 +297,21 @@ def draw_leaderboard(lines: Sequence[Line]) -> Figure:
         ax.set_xscale("symlog", linthresh=LINEAR_GAP)
     ax.xaxis.set_major_formatter("{x:+g}")
     ax.set_ylim(len(shown) - 0.5, -0.5)
-    base = "the best published one" if known else "that of the Chow-Liu tree"
     name_axes(axes, f"test log-likelihood minus {base}, nats", "")
     legend_above(figure, handles)
     return figure
 
 
-def _base(line: Line) -> float:
-    return line.spread("chow_liu").mean if line.published is None else line.published.test_ll
+def _bases(lines: Sequence[Line]) -> tuple[str, dict[str, float]]:
+    """What a figure compares with, and its score on the data sets that have it."""
+    published = {line.dataset: line.published.test_ll for line in lines if line.published is not None}
+    if published:
+        return "the best published one", published
+    trees = {line.dataset: line.spread("chow_liu").mean for line in lines}
+    known = {name: score for name, score in trees.items() if not math.isnan(score)}
+    if known:
+        return "that of the Chow-Liu tree", known
+    return "that of the single circuit", {line.dataset: line.spread("single").mean for line in lines}
 
 
 INTRODUCTION = """# Leaderboard

@@ -201,28 +201,30 @@ def corrupted(rows: float, cells: float) -> Variant:
 def selected() -> Variant:
     """Training and validation lack most rows with the rarer value of one column; test rows are as they were.
 
-    The column is the one whose most frequent value has the smallest share, so that the shift is large.
+    The column is the one whose most frequent value has the smallest share of the values that are there, so that the
+    shift is large. Rows in which it is missing stay.
     """
 
     def change(data: Dataset) -> Dataset:
-        values = np.asarray(data.train)
-        common = [_most_frequent(values[:, column]) for column in range(values.shape[1])]
-        shares = [float((values[:, column] == value).mean()) for column, value in enumerate(common)]
-        column = int(np.argmin(shares))
-        valid = None if data.valid is None else _thinned(data.valid, column, common[column])
-        return replace(data, train=_thinned(data.train, column, common[column]), valid=valid)
+        found = [_most_frequent(values) for values in np.asarray(data.train).T]
+        column = min(range(len(found)), key=lambda v: found[v][1])
+        common = found[column][0]
+        valid = None if data.valid is None else _thinned(data.valid, column, common)
+        return replace(data, train=_thinned(data.train, column, common), valid=valid)
 
     return Variant(f"selected 1/{RARE_KEPT}", change)
 
 
-def _most_frequent(values: np.ndarray) -> float:  # (N,)
-    found, counts = np.unique(values, return_counts=True)
-    return float(found[counts.argmax()])
+def _most_frequent(values: np.ndarray) -> tuple[float, float]:  # (N,)
+    """The most frequent value, and its share; a share of 1 where there is none."""
+    found, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    return (float(found[counts.argmax()]), float(counts.max() / counts.sum())) if len(found) else (math.nan, 1.0)
 
 
 def _thinned(table: Table, column: int, common: float) -> Table:
-    """All rows with the common value of a column, and one in RARE_KEPT of the others."""
-    other = np.asarray(table)[:, column] != common
+    """All rows with the common value of a column or without a value, and one in RARE_KEPT of the others."""
+    values = np.asarray(table)[:, column]
+    other = ~np.isnan(values) & (values != common)
     rank = np.cumsum(other) - 1
     return table.rows(np.flatnonzero(~other | (rank % RARE_KEPT == 0)))
 

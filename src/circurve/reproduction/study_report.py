@@ -87,6 +87,8 @@ def lines_of(records: Sequence[RunRecord], case: str = "") -> Lines:
 def judge(label: str, outcomes: Sequence[Outcome], base: str = "tuned plain EM") -> str:
     """One sentence about a method: whether it helps, where, and by how much."""
     known = [outcome for outcome in outcomes if not math.isnan(outcome.gap.mean)]
+    if not known:
+        return f"{label} cannot be compared with {base}: there is no seed for which the scores of both are known."
     gains, losses = ([o for o in known if o.clear == sign] for sign in (1, -1))
     if gains and losses:
         verdict = "helps on some sets and harms on others"
@@ -98,7 +100,7 @@ def judge(label: str, outcomes: Sequence[Outcome], base: str = "tuned plain EM")
     ]
     others = len(known) - len(gains) - len(losses)
     told += [f"no clear difference on {others} of {len(known)} sets"] if others else []
-    mean = Number(float(np.mean([o.gap.mean for o in known])) if known else math.nan, None, 3, signed=True).text()
+    mean = Number(float(np.mean([o.gap.mean for o in known])), None, 3, signed=True).text()
     return f"{label} {verdict} against {base}: {'; '.join(told)}; mean difference {mean} nats."
 
 

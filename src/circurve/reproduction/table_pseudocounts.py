@@ -172,7 +172,19 @@ def _large(case: Case) -> bool:
 def _near(case: Case, label: str) -> bool | None:
     """Whether our score is close to the paper's."""
     paper = paper_test_ll(case.dataset, label)
-    return None if paper is None or not _large(case) else abs(case.score(label) - paper.mean) <= CLOSE
+    if paper is None or not _large(case):
+        return None
+    return _answer(lambda score: abs(score - paper.mean) <= CLOSE, case.score(label))
+
+
+def _answer(test: Callable[..., bool], *numbers: float) -> bool | None:
+    """Whether these numbers pass a test; None where one is not known, as after a run that failed."""
+    return None if any(map(math.isnan, numbers)) else test(*numbers)
+
+
+def _shares(case: Case, share: str) -> tuple[float, float]:
+    """Which shares of the nodes hold this share of T and of t."""
+    return case.measured("total", "fractions", share), case.measured("local", "fractions", share)
 
 
 FEW_FOR_TOTAL = "less than 10 % of the nodes hold 99.99 % of T"
@@ -180,20 +192,22 @@ MANY_FOR_LOCAL = "more than 60 % are needed for as much of t"
 
 CLAIMS: dict[str, ListedClaim] = {
     FEW_FOR_TOTAL: ListedClaim(
-        lambda case: case.measured("total", "fractions", "0.9999") < 0.1,
+        lambda case: _answer(lambda total: total < 0.1, _shares(case, "0.9999")[0]),
         _where(
             _rises,
             "A pseudocount keeps the weights of unused sums near 1 / K, so that unused nodes stay unused and add "
             "nothing to T; without it every node specialises on some rows and adds a little.",
         ),
     ),
-    MANY_FOR_LOCAL: ListedClaim(lambda case: case.measured("local", "fractions", "0.9999") > 0.6, _why_spread),
+    MANY_FOR_LOCAL: ListedClaim(
+        lambda case: _answer(lambda local: local > 0.6, _shares(case, "0.9999")[1]), _why_spread
+    ),
     "T is more concentrated than t (99 %)": ListedClaim(
-        lambda case: case.measured("total", "fractions", "0.99") < case.measured("local", "fractions", "0.99"),
+        lambda case: _answer(lambda total, local: total < local, *_shares(case, "0.99")),
         _why_both,
     ),
     "the upper half of the depths holds more than half of T": ListedClaim(
-        lambda case: case.upper > 0.5,
+        lambda case: _answer(lambda upper: upper > 0.5, case.upper),
         _where(
             _holds,
             "Flow is divided at every sum on the way down, so that F^2 falls with depth where t does not rise against "
@@ -201,11 +215,16 @@ CLAIMS: dict[str, ListedClaim] = {
         ),
     ),
     f"gated is at or above vanilla minus {KEPT:g} (large sets)": ListedClaim(
-        lambda case: case.gap("gated", "vanilla") >= -KEPT if _large(case) else None, _why_gated
+        lambda case: _answer(lambda gap: gap >= -KEPT, case.gap("gated", "vanilla")) if _large(case) else None,
+        _why_gated,
     ),
     "global is below vanilla, and gated above global (large sets)": ListedClaim(
         lambda case: (
-            case.gap("global", "vanilla") < -KEPT and case.gap("gated", "global") > 0 if _large(case) else None
+            _answer(
+                lambda loss, gain: loss < -KEPT and gain > 0, case.gap("global", "vanilla"), case.gap("gated", "global")
+            )
+            if _large(case)
+            else None
         ),
         _why_global,
     ),
@@ -322,7 +341,7 @@ def _sentence(claim: str, counts: Counts, why: str) -> str:
 
 
 def _claim_table(counts: Mapping[str, Counts]) -> Table:
-    columns = list(dict.fromkeys(pseudocount for found in counts.values() for pseudocount in found))
+    columns = sorted({pseudocount for found in counts.values() for pseudocount in found})
     rows = tuple(
         (claim, *(f"{found[p][0]} of {found[p][1]}" if p in found else "-" for p in columns))
         for claim, found in counts.items()

@@ -47,15 +47,17 @@ def paper_study(name: str, fractions: Sequence[float], options: ReproduceOptions
 
 
 def improvement(method: Chosen, vanilla: Chosen) -> dict[str, float]:
-    """100 (vanilla - method) / vanilla for test NLL, DoF and sharpness: the mean over seeds of each seed's own change.
+    """100 (vanilla - method) / |vanilla| for test NLL, DoF and sharpness: the mean over seeds of each one's change.
 
-    `dof_points` is 100 (DoF of vanilla - DoF), in points of percent: DoF is itself a ratio, and close to zero with
-    enough data, where its relative change says little.
+    The NLL of continuous columns may be negative; a lower one is an improvement then, too. `dof_points` is 100 (DoF of
+    vanilla - DoF), in points of percent: DoF is itself a ratio, and close to zero with enough data, where its relative
+    change says little.
     """
-    changes = {
-        measure: [100 * (b - a) / b if b else math.nan for a, b in method.pairs(vanilla, score)]
-        for measure, score in MEASURES.items()
-    }
+    changes = {}
+    for measure, score in MEASURES.items():
+        sign = -1 if measure == "test_nll" else 1  # the records hold log-likelihoods
+        pairs = method.pairs(vanilla, score)
+        changes[measure] = [sign * 100 * (b - a) / abs(b) if b else math.nan for a, b in pairs]
     changes["dof_points"] = [100 * (b - a) for a, b in method.pairs(vanilla, "dof")]
     return {measure: _known(values).mean for measure, values in changes.items()}
 
@@ -80,7 +82,7 @@ def report_a(study: Study, records: Sequence[RunRecord]) -> Report:
     )
     notes = (
         study.protocol.in_words(),
-        "Improvement over vanilla in percent, 100 (vanilla - method) / vanilla: positive means a lower test NLL, a "
+        "Improvement over vanilla in percent, 100 (vanilla - method) / |vanilla|: positive means a lower test NLL, a "
         "lower degree of overfitting, a flatter optimum. Mean ± standard deviation over data sets of each one's mean "
         "over seeds. DoF points: the difference of the degrees of overfitting themselves, in points of percent.",
         f"Ours: mean over {', '.join(names)}; the paper's: over its 20 data sets.",
@@ -242,8 +244,8 @@ def _counts(lines: Sequence[_Line]) -> Table:
         both = [line.chosen for line in lines if a in line.chosen and b in line.chosen]
         ours = count((row[a].spread(), row[b].spread()) for row in both)
         named = [(line.paper[a], line.paper[b]) for line in lines]
-        printed = count((x, y) for x, y in named if x is not None and y is not None)
-        rows.append((f"{a} against {b}", ours.text(), printed.text()))
+        printed = [(x, y) for x, y in named if x is not None and y is not None]
+        rows.append((f"{a} against {b}", ours.text(), count(printed).text() if printed else "-"))
     return Table(("", "ours", "paper, same data"), tuple(rows), "Wins / ties / losses")
 
 
