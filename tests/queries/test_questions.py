@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 import circurve as cc
 from circurve import DataError, Model, OptionError
@@ -127,6 +128,36 @@ def test_soft_evidence_mixes_what_it_is_made_of(model: Model) -> None:
     expected = (0.7 * parts["Rome"] + 0.3 * parts["Oslo"]) / (0.7 * alone["Rome"] + 0.3 * alone["Oslo"])
     found = model.conditional({"income": 2.0}, {"city": {"Rome": 0.7, "Oslo": 0.3}})
     assert found == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("factor", [5e-324, 1e-300, 1e-40, 1e30, 1e300])
+def test_likelihoods_have_a_common_factor(model: Model, factor: float) -> None:
+    """Also one beyond the range of float32, and at both ends of that of float64."""
+    small = cc.fit(model.circuit, model.sample(200, seed=0), epochs=3, progress=False, valid=False).model  # float32
+    rain = {"city": {"Rome": 3, "Oslo": 1}, "adult": {True: 2, False: 1}}
+    scaled = {name: {value: factor * share for value, share in given.items()} for name, given in rain.items()}
+    for asked in (model, small):
+        for column in ("city", "adult", "income"):
+            wanted, found = (asked.distribution(column, given).iloc[:, 1] for given in (rain, scaled))
+            np.testing.assert_allclose(found, wanted, rtol=1e-3)
+        pd.testing.assert_frame_equal(asked.mean(scaled), asked.mean(rain), rtol=1e-3)
+        draws = [asked.sample(50, given, seed=3) for given in (scaled, rain)]
+        assert draws[0]["city"].tolist() == draws[1]["city"].tolist()
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-4, 1e-9])
+@pytest.mark.parametrize("low", [1.0, 1000.0])
+def test_a_narrow_interval_in_a_float32_model_has_its_probability(width: float, low: float) -> None:
+    """float32 knows no number between 1000 and 1000.00006."""
+    leaf, city = cc.Input(0, cc.Gaussian(), 1), cc.Input(1, cc.Bernoulli(), 1)
+    circuit = cc.Circuit(cc.Sum(cc.Product([leaf, city])))
+    model = Model.from_parameters(circuit, inputs={leaf: [[low, 4.0]], city: [[0.25]]}, dtype=torch.float32)
+    ends = (low, low + width)
+    expected = (ends[1] - low) / np.sqrt(2 * np.pi * 4)
+    assert model.interval({0: ends}) == pytest.approx(expected, rel=1e-3)
+    assert model.conditional({1: 1}, {0: ends}) == pytest.approx(0.25, rel=1e-5)
+    mean = model.mean({0: ends}).iloc[0, 0]
+    assert ends[0] <= mean <= ends[1]
 
 
 def test_an_interval_as_evidence_is_an_integral(model: Model) -> None:

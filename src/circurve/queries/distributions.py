@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circurve.errors import DataError, OptionError
 from circurve.inputs import LOG_ZERO, Family
-from circurve.queries.evidence import Evidence, leaf_values
+from circurve.queries.evidence import Evidence
 from circurve.queries.passes import Posterior, chunked, posterior, require_possible
 from circurve.queries.target import Place, Target
 from circurve.queries.units import unit_moments
@@ -282,20 +282,24 @@ def distribution(target: Target, column: int, given: Evidence) -> Distribution:
 def state_probabilities(target: Target, evidence: Evidence, found: Posterior, column: int) -> Tensor:  # (R, S, N)
     """p(x_v = s | e) of a column with finitely many states, float64; only of use where it is not observed.
 
-    With a likelihood l_s it is l_s sum_u F_u f_u(s) / sum_s' l_s' f_u(s').
+    With a likelihood l_s it is sum_u F_u l_s f_u(s) / sum_s' l_s' f_u(s').
     """
     likelihood = evidence.likelihoods.get(column)
-    leaves = None if likelihood is None else leaf_values(target, evidence)
     total: Tensor | float = 0.0
     for place, logs in zip(target.places[column], target.state_logs(column), strict=True):
-        share = found.flows[place.number].index_select(1, place.groups)  # (R, g, K, N)
-        if leaves is not None:
-            value = leaves[place.number].index_select(1, place.groups)
-            share = torch.where(share > 0, (share.log() - value).exp(), 0.0)
-        table = logs.exp().flatten(1, 2).transpose(-1, -2)  # (R, S, g K)
-        total = total + torch.matmul(table, share.flatten(1, 2))
+        share = found.flows[place.number].index_select(1, place.groups).flatten(1, 2)  # (R, g K, N)
+        if likelihood is None:
+            table = logs.exp().unsqueeze(-1)
+        else:  # in logarithms: likelihoods have a common factor, which may be tiny or huge
+            weighted = logs.double().unsqueeze(-1) + likelihood.log().clamp_min(LOG_ZERO)
+            table = weighted.softmax(-2).to(share.dtype)
+        table = table.flatten(1, 2)  # (R, g K, S, N or 1)
+        if table.shape[-1] == 1:
+            total = total + torch.matmul(table[..., 0].transpose(-1, -2), share)
+        else:
+            total = total + (table * share.unsqueeze(2)).sum(1)
     assert isinstance(total, Tensor)
-    total = total.double() if likelihood is None else total.double() * likelihood
+    total = total.double()
     return total / total.sum(1, keepdim=True)
 
 
