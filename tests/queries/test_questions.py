@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from scipy import stats
 
 import circurve as cc
 from circurve import DataError, Model, OptionError
@@ -104,6 +105,29 @@ def test_quantiles_invert_the_distribution_and_dates_are_dates(model: Model) -> 
     middle = model.quantile("born", 0.5)
     assert np.datetime64("2000-01-01") < middle < np.datetime64("2002-01-01")
     assert 0.4 < model.interval({"born": (None, str(middle))}) < 0.6
+
+
+def test_quantiles_far_in_a_tail_are_those_of_the_tail() -> None:
+    leaf = cc.Input(0, cc.Gaussian(), 1)
+    model = Model.from_parameters(cc.Circuit(cc.Sum(leaf)), inputs={leaf: [[0.0, 1.0]]})
+    for level in (1e-11, 1e-12, 1e-13, 1e-100, 1e-300):
+        assert model.quantile(0, level) == pytest.approx(stats.norm.ppf(level), rel=1e-6)
+    assert model.quantile(0, 1 - 1e-12) == pytest.approx(stats.norm.ppf(1 - 1e-12), rel=1e-5)
+    coin = cc.Input(0, cc.Bernoulli(), 1)
+    certain = Model.from_parameters(cc.Circuit(cc.Sum(coin)), inputs={coin: [[1.0]]})
+    assert certain.quantile(0, 1e-13) == 1
+
+
+def test_levels_may_be_any_numbers(model: Model) -> None:
+    wanted = model.quantile("income", [0.25])
+    for level in (0.25, np.float32(0.25), np.array(0.25)):
+        assert model.quantile("income", level) == wanted[0]
+    for levels in ((0.25,), np.array([0.25], dtype=np.float32), pd.Series([0.25])):
+        np.testing.assert_array_equal(model.quantile("income", levels), wanted)
+
+
+def test_seeds_may_be_any_whole_numbers(model: Model) -> None:
+    pd.testing.assert_frame_equal(model.sample(3, seed=2**64 + 5), model.sample(3, seed=2**64 + 5))
 
 
 def test_moments_are_integrals(model: Model) -> None:
@@ -298,7 +322,12 @@ MISTAKES: list[tuple[Callable[[Model], Any], type[Exception], str]] = [
     (lambda m: m.distribution("towns"), DataError, "no column 'towns'"),
     (lambda m: m.distribution("city", {"city": "Rome"}), DataError, "its value is given"),
     (lambda m: m.quantile("city", 0.5), DataError, "no order and no quantiles"),
-    (lambda m: m.quantile("income", 1.5), OptionError, "between 0 and 1"),
+    (lambda m: m.quantile("income", 1.5), OptionError, "above 0 and below 1, not 1.5"),
+    (lambda m: m.quantile("income", 0), OptionError, "above 0 and below 1, not 0"),
+    (lambda m: m.quantile("income", []), OptionError, "levels must be a number above 0 and below 1, or a list of them"),
+    (lambda m: m.quantile("income", "0.5"), OptionError, "or a list of them, not '0.5'"),
+    (lambda m: m.quantile("income", [[0.5]]), OptionError, "or a list of them, not [[0.5]]"),
+    (lambda m: m.quantile("income", ["low"]), OptionError, "or a list of them, not ['low']"),
     (lambda m: m.sample(0), OptionError, "n must be a whole number >= 1"),
     (lambda m: m.sample(1, seed=-1), OptionError, "seed must be a whole number >= 0"),
     (lambda m: m.impute({"city": ["Rome"]}, "median"), OptionError, "how must be"),

@@ -29,8 +29,12 @@ __all__ = [
     "unit_log_prob",
 ]
 
-BISECTIONS, RESOLUTION = 100, 1e-12
-"""Halvings, at most, of the interval that holds a quantile, and its size, relative to the quantile, that is enough."""
+BISECTIONS, RESOLUTION = 700, 1e-12
+"""Halvings, at most, of the interval that holds a quantile, and its size, relative to the quantile, that is enough. The
+interval for the smallest level, 5e-324, is 1e162 standard deviations wide: 580 halvings."""
+
+LEVEL_ROUNDING = 1e-12
+"""A level counts as reached when less than this share of it, and of what is above it, is missing."""
 
 ZOOMS, POINTS = 6, 17
 """Rounds of the search for a density's peak, and points in each: the interval shrinks by 8 in a round."""
@@ -58,7 +62,7 @@ class StateDistribution:
     def quantile(self, level: float) -> Tensor:  # (R, N)
         """The first state at which the distribution function reaches `level`."""
         _check_level(level)
-        reached = self.probability.cumsum(-1) >= level - 1e-12
+        reached = self.probability.cumsum(-1) >= _rounded(level)
         reached[..., -1] = True
         return self.states[reached.to(torch.int8).argmax(-1)]
 
@@ -144,7 +148,7 @@ class MixtureDistribution:
             middle = (low + high) / 2
             if self.discrete:
                 middle = middle.floor()
-            reached = self._cdf(middle) >= level - 1e-12
+            reached = self._cdf(middle) >= _rounded(level)
             low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
             if bool((high - low <= narrow * (1 + high.abs()) + float(self.discrete)).all()):
                 break
@@ -351,4 +355,9 @@ def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise OptionError(f"a quantile's level must be a number between 0 and 1, not {level!r}")
+        raise OptionError(f"a quantile's level must be a number above 0 and below 1, not {level!r}")
+
+
+def _rounded(level: float) -> float:
+    """A level with room for the rounding of cumulative probabilities."""
+    return level - LEVEL_ROUNDING * min(level, 1 - level)
