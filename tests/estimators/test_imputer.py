@@ -105,6 +105,16 @@ def test_indicators_and_their_inverse():
     np.testing.assert_array_equal(imputer.inverse_transform(filled), holes)
 
 
+def test_indicators_and_their_inverse_with_text():
+    """The text "nan" is a category like any other."""
+    frame = pd.DataFrame({"city": ["nan", "Rome", None, "nan", "Rome"] * 8, "age": [1.5, 2.5, np.nan, 4.0, 2.0] * 8})
+    imputer = cc.CircuitImputer(**FAST, add_indicator=True).fit(frame)
+    filled = imputer.transform(frame)
+    np.testing.assert_array_equal(filled[:, 2:].astype(bool), frame.isna())
+    back = pd.DataFrame(imputer.inverse_transform(filled), columns=["city", "age"])
+    pd.testing.assert_frame_equal(back.astype({"age": float, "city": "str"}), frame.astype({"city": "str"}))
+
+
 def test_inverse_needs_indicators():
     x, _ = iris()
     imputer = cc.CircuitImputer(**FAST).fit(x)

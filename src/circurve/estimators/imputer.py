@@ -12,6 +12,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from circurve.data import Table, align, decode
+from circurve.data.convert import is_missing
 from circurve.data.frames import as_narwhals
 from circurve.errors import DataError, OptionError
 from circurve.estimators.base import CircuitEstimator
@@ -202,13 +203,13 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         result = np.stack(complete, axis=1, dtype=np.float64 if numeric else object, casting="unsafe")
         return np.hstack([result, holes[:, self.indicator_features_].astype(result.dtype)])
 
-    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+    def inverse_transform(self, X: Any) -> Array:  # noqa: N803
         """X as it was before `transform`: NaN where an indicator says so.
 
         Parameters
         ----------
         X : array
-            (N, V + indicators): what `transform` returned, of numbers alone.
+            (N, V + indicators): what `transform` returned.
 
         Returns
         -------
@@ -235,13 +236,15 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
             raise OptionError(
                 "inverse_transform needs add_indicator=True: without indicators the missing cells are not known"
             )
-        rows, width = np.array(X, dtype=np.float64), len(self.schema_)
+        rows, width = np.array(X), len(self.schema_)
+        if rows.dtype.kind not in "fO":
+            rows = rows.astype(np.float64 if rows.dtype.kind in "biu" else object)
         expected = width + len(self.indicator_features_)
         if rows.ndim != 2 or rows.shape[1] != expected:
             raise DataError(
                 f"X has shape {rows.shape}, expected {expected} columns: {width} columns and the indicators"
             )
-        values, marks = rows[:, :width], rows[:, width:]
+        values, marks = rows[:, :width], rows[:, width:].astype(np.float64)
         values[:, self.indicator_features_] = np.where(marks > 0, np.nan, values[:, self.indicator_features_])
         return values
 
@@ -302,4 +305,4 @@ def _missing(column: Array) -> NDArray[np.bool_]:
     """Where a column of numbers or objects has no value."""
     if column.dtype != object:
         return np.isnan(column)
-    return np.array([value is None or str(value) in ("nan", "NaT", "<NA>") for value in column])
+    return np.array([is_missing(value) for value in column])
