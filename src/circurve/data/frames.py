@@ -18,6 +18,7 @@ from circurve.data.convert import (
     coded_column,
     column_label,
     from_objects,
+    is_missing,
     native,
     refuse_repeated,
 )
@@ -41,6 +42,10 @@ def as_narwhals(data: object) -> Any:
         names = getattr(data, "column_names", None)  # of pyarrow, whose `columns` are the values
         refuse_repeated(list(getattr(data, "columns", ()) if names is None else names))
         raise
+    if frame is data and type(data).__module__.startswith("pyarrow.") and hasattr(data, "to_struct_array"):
+        import pyarrow as pa  # noqa: PLC0415 - the data are pyarrow's
+
+        return as_narwhals(pa.Table.from_batches([data])) if isinstance(data, pa.RecordBatch) else None
     if isinstance(frame, nw.LazyFrame):
         return frame.collect()
     return frame if isinstance(frame, nw.DataFrame) else None
@@ -183,6 +188,8 @@ def _read_series(series: Any, label: str) -> Coded:
     if dtype == nw.String:
         values = series.to_list()
         return by_category(values, sorted({value for value in values if isinstance(value, str)}))
+    if dtype in (nw.Int128, nw.UInt128):  # numpy has no such integers
+        return from_objects(series.to_list(), label)
     return coded_column(series.to_numpy(), label)
 
 
@@ -210,10 +217,10 @@ def _read_categories(series: Any, label: str) -> Coded:
     """Categories as they were declared, where a frame has a declaration of its own; otherwise those that occur."""
     if series.dtype == nw.Enum:
         listed = list(series.dtype.categories)
-    elif series.implementation.is_pandas_like():
+    elif series.implementation.is_pandas_like() and hasattr(series.to_native(), "cat"):
         listed = series.to_native().cat.categories.tolist()
-    else:
-        listed = sorted({value for value in series.to_list() if value is not None})
+    else:  # also pandas' columns of pyarrow's dictionaries
+        listed = sorted({value for value in series.to_list() if not is_missing(value)})
     values = [value.item() if isinstance(value, np.generic) else value for value in listed]
     if not all(isinstance(value, str | int | float) for value in values):
         return from_objects(series.to_list(), label)
