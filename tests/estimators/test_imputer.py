@@ -115,6 +115,24 @@ def test_indicators_and_their_inverse_with_text():
     pd.testing.assert_frame_equal(back.astype({"age": float, "city": "str"}), frame.astype({"city": "str"}))
 
 
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_times_are_filled_like_those_around_them(zone):
+    times = pd.Series(pd.date_range("2020-01-01", periods=40, freq="D", tz=zone))
+    frame = pd.DataFrame({"at": times.where(np.arange(40) % 5 > 0), "x": np.arange(40.0)})
+    filled = cc.CircuitImputer(**FAST).fit(frame).transform(frame)[:, 0]
+    assert all(type(value) is pd.Timestamp and str(value.tz) == str(zone) for value in filled)
+    known = frame["at"].notna().to_numpy()
+    assert filled[known].tolist() == times[known].tolist()
+
+
+def test_lists_of_rows_with_text_are_filled():
+    rows = [["Rome", 1.0], ["Oslo", 2.0], [None, 1.0], ["Rome", None]] * 10
+    filled = cc.CircuitImputer(**FAST).fit(rows).transform(rows[:4])
+    assert filled[[0, 1, 3], 0].tolist() == ["Rome", "Oslo", "Rome"]
+    assert filled[2, 0] in ("Rome", "Oslo")
+    assert filled[:3, 1].tolist() == [1.0, 2.0, 1.0]
+
+
 def test_inverse_needs_indicators():
     x, _ = iris()
     imputer = cc.CircuitImputer(**FAST).fit(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -230,6 +231,39 @@ def test_imputation_fills_holes_and_nothing_else(model: Model, holes: pd.DataFra
         assert filled.loc[row, "income"] == pytest.approx(model.mean(known)["income"][0], rel=1e-9)
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "-03:30", None])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_times_keep_their_time_zone(zone: str | None, kind: str) -> None:
+    times = pd.Series(pd.date_range("2020-03-07", periods=60, freq="7h")).dt.tz_localize("UTC")
+    start = times if zone is None else times.dt.tz_convert(zone)
+    rows = pd.DataFrame({"at": start.dt.tz_localize(None) if zone is None else start, "x": np.arange(60.0)})
+    circuit = cc.hclt(rows, 2)
+    model = cc.fit(circuit, rows, epochs=2, progress=False, valid=False).model
+    holes = rows.head(4).copy()
+    holes.loc[1, "at"] = pd.NaT
+    if kind == "polars" and zone == "-03:30":
+        pytest.skip("polars has no such zone")
+    given = {"pandas": lambda: holes, "polars": lambda: pl.from_pandas(holes), "pyarrow": lambda: pa.table(holes)}[
+        kind
+    ]()
+    filled = model.impute(given)
+    back = filled if kind == "pandas" else filled.to_pandas()
+    assert back["at"].drop(1).tolist() == rows["at"].head(4).drop(1).tolist()
+    assert str(back["at"].dt.tz) == str(rows["at"].dt.tz)
+    utc = model.impute(pd.DataFrame({"x": [1.0]}))["at"][0].tz_localize("UTC")
+    hole = back["at"][1].tz_localize("UTC") if zone is None else back["at"][1]
+    assert abs(hole - utc) < pd.Timedelta("1s")
+
+
+def test_times_with_an_offset_are_read_without_a_warning(model: Model) -> None:
+    ends = (pd.Timestamp("2001-02-03 10:00", tz="America/New_York"), "2001-05-03T10:00-05:00")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = model.interval({"born": ends})
+        assert model.log_prob({"born": [str(ends[0])]}, missing_columns="missing").shape == (1,)
+    assert found == model.interval({"born": ("2001-02-03T15:00", np.datetime64("2001-05-03T15:00"))})
+
+
 def test_several_imputations_are_a_list_of_tables(model: Model, holes: pd.DataFrame) -> None:
     tables = model.impute(holes, "sample", draws=3, seed=0)
     assert len(tables) == 3
@@ -319,6 +353,7 @@ MISTAKES: list[tuple[Callable[[Model], Any], type[Exception], str]] = [
     (lambda m: m.interval({"city": ("a", "b")}), DataError, "categories, which have no order"),
     (lambda m: m.interval({"income": 3}), DataError, "an interval is (low, high), not 3"),
     (lambda m: m.interval({"born": ("soon", None)}), DataError, "'soon' is not a date"),
+    (lambda m: m.interval({"born": (3, None)}), DataError, "3 is not a date"),
     (lambda m: m.distribution("towns"), DataError, "no column 'towns'"),
     (lambda m: m.distribution("city", {"city": "Rome"}), DataError, "its value is given"),
     (lambda m: m.quantile("city", 0.5), DataError, "no order and no quantiles"),

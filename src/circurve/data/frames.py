@@ -124,7 +124,8 @@ def read_records(data: Sequence[Mapping[Any, Any]]) -> tuple[Names, list[Coded],
 def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
     """A data frame of the kind of `like`: pandas, polars or pyarrow; numpy for arrays and tensors of numbers.
 
-    With as many rows as `like`, a pandas frame has its index. Columns that are categorical in `like` are so again.
+    With as many rows as `like`, a pandas frame has its index. Columns that are categorical in `like` are so again, and
+    times are in the time zone that they have there.
     For any other `like`, and for None: pandas if it is installed, else polars, else pyarrow, else a dict of arrays.
     """
     if isinstance(like, np.ndarray | Tensor) and all(array.dtype.kind in "biuf" for array in columns.values()):
@@ -141,11 +142,28 @@ def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
         for name in made.columns
         if frame.schema.get(name) in (nw.Categorical, nw.Enum) and made[name].dtype == nw.String
     ]
+    again += [
+        _like_times(made[name], frame[name])
+        for name in made.columns
+        if name in frame.columns and made[name].dtype in (nw.Date, nw.Datetime)
+    ]
     made = made.with_columns(*again) if again else made
     native_frame = made.to_native()
     if len(made) == len(frame) and (index := nw.maybe_get_index(frame)) is not None:
         native_frame.index = index
     return native_frame
+
+
+def _like_times(times: Any, like: Any) -> Any:
+    """Dates or times in UTC as times, in the time zone, that the column `like` has; as they are if it has no times."""
+    zone = getattr(like.to_native().dtype, "tz", None) if like.implementation.is_pandas() else None
+    if zone is not None:  # narwhals does not know the names of all zones of pandas
+        return nw.from_native(times.to_native().dt.tz_localize("UTC").dt.tz_convert(zone), series_only=True)
+    if not isinstance(like.dtype, nw.Datetime):
+        return times
+    times = times.cast(nw.Datetime("us"))
+    zone = like.dtype.time_zone
+    return times if zone is None else times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
 
 
 def columns_of(frame: Any) -> dict[str, Any]:

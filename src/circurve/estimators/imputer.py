@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from circurve.data import Table, align, decode
+from circurve.data import Table, align, decode, make_frame
 from circurve.data.convert import is_missing
 from circurve.data.frames import as_narwhals
+from circurve.data.recode import decode_column
 from circurve.errors import DataError, OptionError
 from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import input_names
@@ -196,7 +197,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         filled = fill(self.model_, known, self.strategy, self._draw)
         originals = _originals(X, raw, self.schema_.names or ())
         holes = np.stack([_missing(column) for column in originals], axis=1)
-        columns = decode(filled, self.schema_).values()
+        columns = _like_originals(X, raw, decode(filled, self.schema_))
         pairs = zip(originals, columns, holes.T, strict=True)
         complete = [np.where(hole, new.astype(old.dtype), old) for old, new, hole in pairs]
         numeric = all(column.dtype.kind == "f" for column in complete)
@@ -296,9 +297,24 @@ def _originals(x: Any, raw: Table, names: Sequence[str]) -> list[Array]:
         number = (raw.columns or ()).index(name)
         if raw.codings is None or raw.codings[number].kind in ("number", "boolean"):
             kept.append(np.asarray(raw[:, number], dtype=np.float64))
+        elif frame is None:
+            kept.append(decode_column(np.asarray(raw[:, number]), raw.codings[number]).astype(object))
         else:
             kept.append(np.array(frame.get_column(frame.columns[number]).to_list(), dtype=object))
     return kept
+
+
+def _like_originals(x: Any, raw: Table, columns: Mapping[str, Array]) -> list[Array]:
+    """Decoded columns, with times as objects of the kind and in the time zone that the frame has there."""
+    frame, found = as_narwhals(x), []
+    for name, values in columns.items():
+        if frame is None or values.dtype.kind != "M":
+            found.append(values)
+            continue
+        own = frame.columns[(raw.columns or ()).index(name)]
+        made = as_narwhals(make_frame({own: values}, like=x))
+        found.append(np.array(made.get_column(own).to_list(), dtype=object))
+    return found
 
 
 def _missing(column: Array) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.data import Table, align, as_table, log_unseen
-from circurve.data.convert import days_since
+from circurve.data.convert import days_since, moment_of
 from circurve.data.unseen import Unseen
 from circurve.errors import DataError
 from circurve.queries.evidence import Evidence, make_evidence
@@ -155,8 +155,9 @@ def _end(column: Column, what: str, end: Any) -> float | None:
         return None
     if column.kind == "date":
         try:
-            moment = np.array([np.datetime64(end.isoformat() if isinstance(end, date) else end, "us")])
-        except (ValueError, TypeError):
+            text = end.isoformat() if isinstance(end, date) else end
+            moment = np.array([text if isinstance(text, np.datetime64) else moment_of(text)])
+        except (ValueError, AttributeError):  # numbers are no texts
             raise DataError(f"{what}: {end!r} is not a date such as '2024-01-31'") from None
         return float(days_since(moment, str(column.origin))[0])
     try:
