@@ -380,6 +380,23 @@ def test_a_mistake_is_named(model: Model, ask: Callable[[Model], Any], kind: typ
     assert words in str(caught.value)
 
 
+def test_values_not_seen_in_training_count_in_marginals_as_in_log_prob(model: Model) -> None:
+    for row in ({"city": "Bonn"}, {"city": ["Bonn"]}, pd.DataFrame({"city": ["Bonn"]})):
+        with pytest.warns(cc.CircurveWarning, match="'Bonn' was not seen in training"):
+            assert model.marginal(row) == 0
+        with pytest.warns(cc.CircurveWarning, match="treated as missing"):
+            assert model.marginal(row, unseen="missing") == pytest.approx(1)
+        with pytest.raises(DataError, match="'Bonn' was not seen in training"):
+            model.marginal(row, unseen="error")
+
+
+@pytest.mark.parametrize("ask", [Model.explain, Model.impute, Model.mean, Model.most_probable])
+def test_advice_about_unseen_values_can_be_followed(model: Model, ask: Callable[..., Any]) -> None:
+    """These questions have no `unseen=`."""
+    with pytest.raises(DataError, match=r"\('Oslo', 'Paris', 'Rome'\); leave the cell empty to treat it as missing$"):
+        ask(model, pd.DataFrame({"city": ["Rome", "Bonn"]}))
+
+
 def test_impossible_evidence_is_named() -> None:
     leaf, other = cc.Input(0, cc.Categorical(2), 1), cc.Input(1, cc.Bernoulli(), 1)
     circuit = cc.Circuit(cc.Sum(cc.Product([leaf, other])))

@@ -10,7 +10,8 @@ A data frame or an array gives values only. A column that is not named is not kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -22,7 +23,7 @@ from torch import Tensor
 from circurve.data import Table, align, as_table, log_unseen
 from circurve.data.convert import days_since, moment_of
 from circurve.data.unseen import Unseen
-from circurve.errors import DataError
+from circurve.errors import Argument, DataError
 from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
@@ -61,15 +62,28 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
     ranges: dict[int, tuple[float, float]] = {}
     single, source = False, given
     if isinstance(given, Mapping):
-        values, soft, ranges = _sorted_out(given, schema)
+        values, soft, ranges = _sorted_out(given, schema, unseen)
         single = not any(_is_list(value) for value in values.values())
         source = _columns(values, schema)
-    table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
+    with _own_advice():
+        table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
     return Given(make_evidence(target, table, soft, ranges), single, given, table, log_unseen(table))
 
 
+@contextmanager
+def _own_advice() -> Iterator[None]:
+    """A context in which errors about unseen values do not speak of `unseen=`, which most questions do not have."""
+    try:
+        yield
+    except DataError as error:
+        if Argument("unseen", "missing") not in error.parts:
+            raise
+        problem = str(error.parts[0]).removesuffix("pass ")
+        raise DataError(problem, "leave the cell empty to treat it as missing") from None
+
+
 def _sorted_out(
-    given: Mapping[Any, Any], schema: Schema
+    given: Mapping[Any, Any], schema: Schema, unseen: Unseen
 ) -> tuple[dict[int, Any], dict[int, list[float]], dict[int, tuple[float, float]]]:
     """Values, likelihoods and intervals by the number of the column."""
     values: dict[int, Any] = {}
@@ -83,7 +97,8 @@ def _sorted_out(
         elif isinstance(value, tuple):
             ranges[number] = _interval(column, number, value)
         else:
-            _check_category(column, number, value)
+            if unseen == "error":
+                _check_category(column, number, value)
             values[number] = value
     return values, soft, ranges
 
