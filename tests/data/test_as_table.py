@@ -333,6 +333,12 @@ class TestRefusals:
             "data is a structured array, expected rows x columns; pass {name: data[name] for name in data.dtype.names}"
         )
 
+    def test_columns_without_an_order_of_rows(self) -> None:
+        """As evidence for a question, a mapping has likelihoods; a table is no evidence."""
+        wanted = "column 2 ('city') is a dict, which has no order of rows; pass a list"
+        assert refusal({"age": [3, 4], "city": {"Rome": 0.7, "Oslo": 0.3}}) == wanted
+        assert refusal({"city": {"Rome", "Oslo"}}).startswith("column 1 ('city') is a set, which has no order")
+
     def test_other_objects(self) -> None:
         data = np.empty((1, 1), dtype=object)
         data[0, 0] = {"a": 1}

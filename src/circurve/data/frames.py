@@ -94,6 +94,10 @@ def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | 
     """Columns by name: lists of equal length, or single values for one row (with lists, they are repeated)."""
     names = tuple(str(name) for name in data)
     refuse_repeated(names)
+    for v, values in enumerate(data.values()):
+        if isinstance(values, set | frozenset | Mapping):
+            kind = type(values).__name__
+            raise DataError(f"{column_label(names, v)} is a {kind}, which has no order of rows; pass a list")
     many = {name: values for name, values in zip(names, data.values(), strict=True) if _is_list(values)}
     lengths = {name: len(values) for name, values in many.items()}
     rows = next(iter(lengths.values()), 1)

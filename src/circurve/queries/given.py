@@ -72,14 +72,15 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
 
 @contextmanager
 def _own_advice() -> Iterator[None]:
-    """A context in which errors about unseen values do not speak of `unseen=`, which most questions do not have."""
+    """A context in which errors do not speak of `unseen=` and `missing=`, which most questions do not have."""
     try:
         yield
     except DataError as error:
-        if Argument("unseen", "missing") not in error.parts:
+        named = {part.name for part in error.parts if isinstance(part, Argument)}
+        if not named & {"unseen", "missing"}:
             raise
-        problem = str(error.parts[0]).removesuffix("pass ")
-        raise DataError(problem, "leave the cell empty to treat it as missing") from None
+        problem = str(error.parts[0]).removesuffix("; pass ")
+        raise DataError(problem, "; leave the cell empty to treat it as missing") from None
 
 
 def _sorted_out(
@@ -143,10 +144,17 @@ def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> list[f
         if value not in known:
             hint = nearest(str(value), map(str, known))
             raise DataError(f"{what}: {value!r} was not seen in training{hint}")
-        found[known[value]] = float(likelihood)
+        found[known[value]] = _number(likelihood, what)
     if not any(found):
         raise DataError(f"{what}: all likelihoods are zero")
     return found
+
+
+def _number(likelihood: Any, what: str) -> float:
+    try:
+        return float(likelihood)
+    except (ValueError, TypeError):
+        raise DataError(f"{what}: a likelihood must be a number, not {likelihood!r}") from None
 
 
 def _originals(column: Column, support: Sequence[int]) -> list[Value]:
