@@ -377,6 +377,14 @@ MISTAKES: list[tuple[Callable[[Model], Any], type[Exception], str]] = [
 ]
 
 
+def test_text_in_place_of_a_number_is_named() -> None:
+    rows = pd.DataFrame({"stars": [1, 2, 3, 4, 5] * 8, "x": np.arange(40.0)})
+    model = cc.fit(cc.hclt(rows, 2), rows, epochs=1, progress=False, valid=False).model
+    assert model.conditional({"stars": 2.0}) == model.conditional({"stars": 2})
+    with pytest.raises(DataError, match=r"^column 'stars': '2' is text, but its categories are numbers$"):
+        model.conditional({"stars": "2"})
+
+
 @pytest.mark.parametrize(("ask", "kind", "words"), MISTAKES)
 def test_a_mistake_is_named(model: Model, ask: Callable[[Model], Any], kind: type[Exception], words: str) -> None:
     with pytest.raises(kind) as caught:

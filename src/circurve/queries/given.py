@@ -108,6 +108,8 @@ def _check_category(column: Column, number: int, value: object) -> None:
     """Refuse text that is none of the categories of a column, with the one that was probably meant."""
     categories = column.categories or ()
     if isinstance(value, str) and categories and value not in categories:
+        if not any(isinstance(category, str) for category in categories):
+            raise DataError(f"{_name(column, number)}: {value!r} is text, but its categories are numbers")
         raise DataError(
             f"{_name(column, number)}: {value!r} was not seen in training{nearest(value, map(str, categories))}"
         )
