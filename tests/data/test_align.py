@@ -286,3 +286,15 @@ def test_constant_and_ordinary_columns_are_not_pointed_out(recwarn):
     values = np.array([[0.0, 2.5, 1e-12], [1e-3, 2.5, 2e-12], [3e-3, 2.5, 4e-12]])
     warn_of_lost_digits(as_table(values), (cc.Gaussian(),) * 3, torch.float64)
     assert not recwarn
+
+
+def test_numbers_as_names_are_numbers_of_columns():
+    """A pandas frame without names calls its columns 0, 1, 2; put in another order, they are still the same columns."""
+    rows = pd.DataFrame(np.random.default_rng(0).normal([0.0, 10.0, 20.0], size=(50, 3)))
+    model = cc.fit(cc.hclt(rows, 2), rows, epochs=2, progress=False, valid=False).model
+    np.testing.assert_array_equal(model.log_prob(rows[[2, 0, 1]]), model.log_prob(rows))
+    holes = rows.copy()
+    holes[1] = np.nan
+    np.testing.assert_array_equal(model.log_prob(rows[[2, 0]], missing_columns="missing"), model.log_prob(holes))
+    with pytest.raises(DataError, match="the data has no column '1'"):
+        model.log_prob(rows[[2, 0]])

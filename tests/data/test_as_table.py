@@ -253,6 +253,33 @@ class TestDataFrames:
         np.testing.assert_array_equal(table, [[1, 0], [2, np.nan], [3, 2]])
         assert table.codings == (Coding(), Coding("date", origin="2024-01-31"))
 
+    def test_dictionaries_of_pyarrow_in_pandas_are_categories(self) -> None:
+        pa = pytest.importorskip("pyarrow")
+        kind = pd.ArrowDtype(pa.dictionary(pa.int8(), pa.string()))
+        table = as_table(pd.DataFrame({"city": pd.Series(["Rome", None, "Oslo"], dtype=kind)}))
+        assert table.codings == (Coding("category", ("Oslo", "Rome")),)
+        np.testing.assert_array_equal(np.asarray(table), [[1], [np.nan], [0]])
+
+    def test_dictionaries_of_numbers(self) -> None:
+        pa = pytest.importorskip("pyarrow")
+        numbers = pa.array([7, None, 5, 7]).dictionary_encode()
+        for data in (pa.table({"n": numbers}), pd.DataFrame({"n": pd.arrays.ArrowExtensionArray(numbers)})):
+            table = as_table(data)
+            assert table.codings == (Coding("category", (5, 7)),)
+            np.testing.assert_array_equal(np.asarray(table), [[1], [np.nan], [0], [1]])
+
+    def test_record_batches_are_tables(self) -> None:
+        pa = pytest.importorskip("pyarrow")
+        batch = pa.RecordBatch.from_pydict({"age": [3.5, None], "city": ["Rome", "Oslo"]})
+        table = as_table(batch)
+        assert table.columns == ("age", "city")
+        np.testing.assert_array_equal(np.asarray(table), [[3.5, 1], [np.nan, 0]])
+
+    def test_integers_of_128_bits(self) -> None:
+        pl = pytest.importorskip("polars")
+        table = as_table(pl.DataFrame({"n": pl.Series([3, None, -4], dtype=pl.Int128)}))
+        np.testing.assert_array_equal(np.asarray(table), [[3], [np.nan], [-4]])
+
     def test_infinities_are_named_with_their_column(self) -> None:
         frame = pd.DataFrame({"a": [1.0, 2.0], "b": [0.0, -np.inf]}, index=["x", "y"])
         assert refusal(frame) == "column 2 ('b'), row 2 (index 'y'): -inf is not finite"
@@ -270,7 +297,11 @@ class TestRefusals:
     def test_wrong_number_of_dimensions(self) -> None:
         one = refusal(np.zeros(5))
         assert one.startswith("data has 1 dimension (shape (5,)), expected rows x columns; for a single row use")
-        assert refusal(pd.Series([1, 2])).startswith("data has 1 dimension")
+        series = refusal(pd.Series([1, 2]))
+        assert series.startswith("data has 1 dimension")
+        assert series.endswith(
+            "for a single column pass data.to_frame(), for a single row a mapping such as data.to_dict()"
+        )
         assert refusal(torch.zeros(2, 3, 4)) == "data has 3 dimensions (shape (2, 3, 4)), expected rows x columns"
 
     @pytest.mark.parametrize("data", [None, 3.5, "table.csv", {1, 2}])
@@ -298,6 +329,15 @@ class TestRefusals:
         assert refusal(spans).startswith("column 1 holds durations (timedelta64[D]); convert them to numbers first")
         records = np.zeros((1, 1), dtype=[("a", "i4")])
         assert refusal(records) == "column 1 holds records ([('a', '<i4')]), expected numbers"
+        assert refusal(records[0]) == (
+            "data is a structured array, expected rows x columns; pass {name: data[name] for name in data.dtype.names}"
+        )
+
+    def test_columns_without_an_order_of_rows(self) -> None:
+        """As evidence for a question, a mapping has likelihoods; a table is no evidence."""
+        wanted = "column 2 ('city') is a dict, which has no order of rows; pass a list"
+        assert refusal({"age": [3, 4], "city": {"Rome": 0.7, "Oslo": 0.3}}) == wanted
+        assert refusal({"city": {"Rome", "Oslo"}}).startswith("column 1 ('city') is a set, which has no order")
 
     def test_other_objects(self) -> None:
         data = np.empty((1, 1), dtype=object)

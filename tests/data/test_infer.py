@@ -120,6 +120,7 @@ class TestTypes:
             ({"age": 3}, OptionError, "types: 'age' must be the name of a family or a family, not 3"),
             ({"city": "gaussian"}, OptionError, "holds text, which cannot be gaussian; use categorical or drop"),
             ({"age": "bernoulli"}, OptionError, "has values above 1 (55), which bernoulli does not take"),
+            ({"city": cc.Gaussian()}, OptionError, "holds text, which cannot be Gaussian(min_variance=0.0001); use"),
             (dict.fromkeys(FRAME, "drop"), OptionError, "all columns are left out"),
         ],
     )
@@ -127,6 +128,21 @@ class TestTypes:
         with pytest.raises(error) as caught:
             infer_schema(self.FRAME, types=types)
         assert message in str(caught.value)
+
+    @pytest.mark.parametrize("kind", ["poisson", "binomial"])
+    def test_counts_that_are_too_large_are_named(self, kind):
+        with pytest.raises(OptionError) as caught:
+            infer_schema(pd.DataFrame({"age": [3, 10**9]}), types={"age": kind})
+        problem = f"column 1 ('age') has values above 16777216 (1e+09), which {kind} does not take; use gaussian"
+        assert str(caught.value) == f"types: {problem}"
+        families = infer_schema(pd.DataFrame({"age": [3, 10**9]}), types={"age": "categorical"}).families
+        assert families == (cc.Categorical(2),)
+
+    @pytest.mark.parametrize("kind", ["bernoulli", "poisson", "binomial"])
+    def test_dates_are_no_counts(self, kind):
+        dates = pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"])})
+        with pytest.raises(OptionError, match=f"'day'.* holds dates, which cannot be {kind}; use gaussian or drop"):
+            infer_schema(dates, types={"day": kind})
 
     def test_numbers_without_names_cannot_be_dropped(self):
         with pytest.raises(OptionError, match="'drop' is for columns with names"):

@@ -375,3 +375,21 @@ def test_units_that_cannot_be_chosen_are_refused():
             cc.DensityEstimator(**options).fit(x)
     with pytest.raises(OptionError, match="is chosen by fit; partial_fit needs one number"):
         cc.DensityEstimator("auto").partial_fit(x)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("types", [None, {"b": "drop"}])
+def test_arrays_are_read_by_position_after_a_frame(types):
+    """As all estimators of scikit-learn do, with a warning."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"b": rng.integers(0, 3, 60), "a": rng.normal(size=60)})
+    density = cc.DensityEstimator(n_units=2, n_estimators=1, max_epochs=3, types=types, random_state=0).fit(frame)
+    np.testing.assert_array_equal(density.score_samples(frame.to_numpy()), density.score_samples(frame))
+    if types is None:
+        assert np.isfinite(density.score_samples(density.sample(5))).all()
+
+
+def test_a_strength_without_validation_rows_is_refused_in_words_of_the_estimator():
+    estimator = cc.DensityEstimator(method="gated", validation_fraction=None)
+    with pytest.raises(cc.OptionError, match="mu='auto' needs a validation_fraction; or pass a number"):
+        estimator.fit(np.zeros((5, 2)))

@@ -105,6 +105,34 @@ def test_indicators_and_their_inverse():
     np.testing.assert_array_equal(imputer.inverse_transform(filled), holes)
 
 
+def test_indicators_and_their_inverse_with_text():
+    """The text "nan" is a category like any other."""
+    frame = pd.DataFrame({"city": ["nan", "Rome", None, "nan", "Rome"] * 8, "age": [1.5, 2.5, np.nan, 4.0, 2.0] * 8})
+    imputer = cc.CircuitImputer(**FAST, add_indicator=True).fit(frame)
+    filled = imputer.transform(frame)
+    np.testing.assert_array_equal(filled[:, 2:].astype(bool), frame.isna())
+    back = pd.DataFrame(imputer.inverse_transform(filled), columns=["city", "age"])
+    pd.testing.assert_frame_equal(back.astype({"age": float, "city": "str"}), frame.astype({"city": "str"}))
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York"])
+def test_times_are_filled_like_those_around_them(zone):
+    times = pd.Series(pd.date_range("2020-01-01", periods=40, freq="D", tz=zone))
+    frame = pd.DataFrame({"at": times.where(np.arange(40) % 5 > 0), "x": np.arange(40.0)})
+    filled = cc.CircuitImputer(**FAST).fit(frame).transform(frame)[:, 0]
+    assert all(type(value) is pd.Timestamp and str(value.tz) == str(zone) for value in filled)
+    known = frame["at"].notna().to_numpy()
+    assert filled[known].tolist() == times[known].tolist()
+
+
+def test_lists_of_rows_with_text_are_filled():
+    rows = [["Rome", 1.0], ["Oslo", 2.0], [None, 1.0], ["Rome", None]] * 10
+    filled = cc.CircuitImputer(**FAST).fit(rows).transform(rows[:4])
+    assert filled[[0, 1, 3], 0].tolist() == ["Rome", "Oslo", "Rome"]
+    assert filled[2, 0] in ("Rome", "Oslo")
+    assert filled[:3, 1].tolist() == [1.0, 2.0, 1.0]
+
+
 def test_inverse_needs_indicators():
     x, _ = iris()
     imputer = cc.CircuitImputer(**FAST).fit(x)

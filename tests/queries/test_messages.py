@@ -140,7 +140,7 @@ def test_options_are_checked(simple: Target) -> None:
         sample(simple, no_evidence(simple), 0)
     with pytest.raises(OptionError, match="seed must be a whole number >= 0, not -1"):
         sample(simple, no_evidence(simple), seed=-1)
-    with pytest.raises(OptionError, match="level must be a number between 0 and 1, not 1"):
+    with pytest.raises(OptionError, match="level must be a number above 0 and below 1, not 1"):
         distribution(simple, 3, no_evidence(simple)).quantile(1)
 
 

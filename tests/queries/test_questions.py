@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
+from scipy import stats
 
 import circurve as cc
 from circurve import DataError, Model, OptionError
@@ -105,6 +108,29 @@ def test_quantiles_invert_the_distribution_and_dates_are_dates(model: Model) -> 
     assert 0.4 < model.interval({"born": (None, str(middle))}) < 0.6
 
 
+def test_quantiles_far_in_a_tail_are_those_of_the_tail() -> None:
+    leaf = cc.Input(0, cc.Gaussian(), 1)
+    model = Model.from_parameters(cc.Circuit(cc.Sum(leaf)), inputs={leaf: [[0.0, 1.0]]})
+    for level in (1e-11, 1e-12, 1e-13, 1e-100, 1e-300):
+        assert model.quantile(0, level) == pytest.approx(stats.norm.ppf(level), rel=1e-6)
+    assert model.quantile(0, 1 - 1e-12) == pytest.approx(stats.norm.ppf(1 - 1e-12), rel=1e-5)
+    coin = cc.Input(0, cc.Bernoulli(), 1)
+    certain = Model.from_parameters(cc.Circuit(cc.Sum(coin)), inputs={coin: [[1.0]]})
+    assert certain.quantile(0, 1e-13) == 1
+
+
+def test_levels_may_be_any_numbers(model: Model) -> None:
+    wanted = model.quantile("income", [0.25])
+    for level in (0.25, np.float32(0.25), np.array(0.25)):
+        assert model.quantile("income", level) == wanted[0]
+    for levels in ((0.25,), np.array([0.25], dtype=np.float32), pd.Series([0.25])):
+        np.testing.assert_array_equal(model.quantile("income", levels), wanted)
+
+
+def test_seeds_may_be_any_whole_numbers(model: Model) -> None:
+    pd.testing.assert_frame_equal(model.sample(3, seed=2**64 + 5), model.sample(3, seed=2**64 + 5))
+
+
 def test_moments_are_integrals(model: Model) -> None:
     grid = np.linspace(-8, 16, 4801)
     density = model.conditional({"income": grid.tolist()}, {"city": "Paris"})
@@ -127,6 +153,36 @@ def test_soft_evidence_mixes_what_it_is_made_of(model: Model) -> None:
     expected = (0.7 * parts["Rome"] + 0.3 * parts["Oslo"]) / (0.7 * alone["Rome"] + 0.3 * alone["Oslo"])
     found = model.conditional({"income": 2.0}, {"city": {"Rome": 0.7, "Oslo": 0.3}})
     assert found == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("factor", [5e-324, 1e-300, 1e-40, 1e30, 1e300])
+def test_likelihoods_have_a_common_factor(model: Model, factor: float) -> None:
+    """Also one beyond the range of float32, and at both ends of that of float64."""
+    small = cc.fit(model.circuit, model.sample(200, seed=0), epochs=3, progress=False, valid=False).model  # float32
+    rain = {"city": {"Rome": 3, "Oslo": 1}, "adult": {True: 2, False: 1}}
+    scaled = {name: {value: factor * share for value, share in given.items()} for name, given in rain.items()}
+    for asked in (model, small):
+        for column in ("city", "adult", "income"):
+            wanted, found = (asked.distribution(column, given).iloc[:, 1] for given in (rain, scaled))
+            np.testing.assert_allclose(found, wanted, rtol=1e-3)
+        pd.testing.assert_frame_equal(asked.mean(scaled), asked.mean(rain), rtol=1e-3)
+        draws = [asked.sample(50, given, seed=3) for given in (scaled, rain)]
+        assert draws[0]["city"].tolist() == draws[1]["city"].tolist()
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-4, 1e-9])
+@pytest.mark.parametrize("low", [1.0, 1000.0])
+def test_a_narrow_interval_in_a_float32_model_has_its_probability(width: float, low: float) -> None:
+    """float32 knows no number between 1000 and 1000.00006."""
+    leaf, city = cc.Input(0, cc.Gaussian(), 1), cc.Input(1, cc.Bernoulli(), 1)
+    circuit = cc.Circuit(cc.Sum(cc.Product([leaf, city])))
+    model = Model.from_parameters(circuit, inputs={leaf: [[low, 4.0]], city: [[0.25]]}, dtype=torch.float32)
+    ends = (low, low + width)
+    expected = (ends[1] - low) / np.sqrt(2 * np.pi * 4)
+    assert model.interval({0: ends}) == pytest.approx(expected, rel=1e-3)
+    assert model.conditional({1: 1}, {0: ends}) == pytest.approx(0.25, rel=1e-5)
+    mean = model.mean({0: ends}).iloc[0, 0]
+    assert ends[0] <= mean <= ends[1]
 
 
 def test_an_interval_as_evidence_is_an_integral(model: Model) -> None:
@@ -173,6 +229,39 @@ def test_imputation_fills_holes_and_nothing_else(model: Model, holes: pd.DataFra
         row = holes.index[holes["income"].isna() & holes["city"].notna()][0]
         known = {name: value for name, value in holes.loc[row].items() if pd.notna(value)}
         assert filled.loc[row, "income"] == pytest.approx(model.mean(known)["income"][0], rel=1e-9)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "-03:30", None])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_times_keep_their_time_zone(zone: str | None, kind: str) -> None:
+    times = pd.Series(pd.date_range("2020-03-07", periods=60, freq="7h")).dt.tz_localize("UTC")
+    start = times if zone is None else times.dt.tz_convert(zone)
+    rows = pd.DataFrame({"at": start.dt.tz_localize(None) if zone is None else start, "x": np.arange(60.0)})
+    circuit = cc.hclt(rows, 2)
+    model = cc.fit(circuit, rows, epochs=2, progress=False, valid=False).model
+    holes = rows.head(4).copy()
+    holes.loc[1, "at"] = pd.NaT
+    if kind == "polars" and zone == "-03:30":
+        pytest.skip("polars has no such zone")
+    given = {"pandas": lambda: holes, "polars": lambda: pl.from_pandas(holes), "pyarrow": lambda: pa.table(holes)}[
+        kind
+    ]()
+    filled = model.impute(given)
+    back = filled if kind == "pandas" else filled.to_pandas()
+    assert back["at"].drop(1).tolist() == rows["at"].head(4).drop(1).tolist()
+    assert str(back["at"].dt.tz) == str(rows["at"].dt.tz)
+    utc = model.impute(pd.DataFrame({"x": [1.0]}))["at"][0].tz_localize("UTC")
+    hole = back["at"][1].tz_localize("UTC") if zone is None else back["at"][1]
+    assert abs(hole - utc) < pd.Timedelta("1s")
+
+
+def test_times_with_an_offset_are_read_without_a_warning(model: Model) -> None:
+    ends = (pd.Timestamp("2001-02-03 10:00", tz="America/New_York"), "2001-05-03T10:00-05:00")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = model.interval({"born": ends})
+        assert model.log_prob({"born": [str(ends[0])]}, missing_columns="missing").shape == (1,)
+    assert found == model.interval({"born": ("2001-02-03T15:00", np.datetime64("2001-05-03T15:00"))})
 
 
 def test_several_imputations_are_a_list_of_tables(model: Model, holes: pd.DataFrame) -> None:
@@ -261,13 +350,23 @@ MISTAKES: list[tuple[Callable[[Model], Any], type[Exception], str]] = [
     (lambda m: m.conditional({"city": CITIES}, {"income": [1.0, 2.0]}), DataError, "2 of the other"),
     (lambda m: m.conditional({"city": "Rome"}, {"city": {"Rome": 0}}), DataError, "all likelihoods are zero"),
     (lambda m: m.conditional({"city": "Rome"}, {"income": {1: 0.5}}), DataError, "give an interval"),
+    (lambda m: m.mean({"city": {"Rome": "high"}}), DataError, "'city': a likelihood must be a number, not 'high'"),
+    (lambda m: m.mean({"city": {"Rome": None}}), DataError, "'city': a likelihood must be a number, not None"),
+    (lambda m: m.mean({"city": {"Rome", "Oslo"}}), DataError, "('city') is a set, which has no order of rows"),
+    (lambda m: m.mean({"visits": -1}), DataError, "takes whole numbers >= 0; leave the cell empty to treat it as"),
     (lambda m: m.interval({"city": ("a", "b")}), DataError, "categories, which have no order"),
     (lambda m: m.interval({"income": 3}), DataError, "an interval is (low, high), not 3"),
     (lambda m: m.interval({"born": ("soon", None)}), DataError, "'soon' is not a date"),
+    (lambda m: m.interval({"born": (3, None)}), DataError, "3 is not a date"),
     (lambda m: m.distribution("towns"), DataError, "no column 'towns'"),
     (lambda m: m.distribution("city", {"city": "Rome"}), DataError, "its value is given"),
     (lambda m: m.quantile("city", 0.5), DataError, "no order and no quantiles"),
-    (lambda m: m.quantile("income", 1.5), OptionError, "between 0 and 1"),
+    (lambda m: m.quantile("income", 1.5), OptionError, "above 0 and below 1, not 1.5"),
+    (lambda m: m.quantile("income", 0), OptionError, "above 0 and below 1, not 0"),
+    (lambda m: m.quantile("income", []), OptionError, "levels must be a number above 0 and below 1, or a list of them"),
+    (lambda m: m.quantile("income", "0.5"), OptionError, "or a list of them, not '0.5'"),
+    (lambda m: m.quantile("income", [[0.5]]), OptionError, "or a list of them, not [[0.5]]"),
+    (lambda m: m.quantile("income", ["low"]), OptionError, "or a list of them, not ['low']"),
     (lambda m: m.sample(0), OptionError, "n must be a whole number >= 1"),
     (lambda m: m.sample(1, seed=-1), OptionError, "seed must be a whole number >= 0"),
     (lambda m: m.impute({"city": ["Rome"]}, "median"), OptionError, "how must be"),
@@ -278,11 +377,36 @@ MISTAKES: list[tuple[Callable[[Model], Any], type[Exception], str]] = [
 ]
 
 
+def test_text_in_place_of_a_number_is_named() -> None:
+    rows = pd.DataFrame({"stars": [1, 2, 3, 4, 5] * 8, "x": np.arange(40.0)})
+    model = cc.fit(cc.hclt(rows, 2), rows, epochs=1, progress=False, valid=False).model
+    assert model.conditional({"stars": 2.0}) == model.conditional({"stars": 2})
+    with pytest.raises(DataError, match=r"^column 'stars': '2' is text, but its categories are numbers$"):
+        model.conditional({"stars": "2"})
+
+
 @pytest.mark.parametrize(("ask", "kind", "words"), MISTAKES)
 def test_a_mistake_is_named(model: Model, ask: Callable[[Model], Any], kind: type[Exception], words: str) -> None:
     with pytest.raises(kind) as caught:
         ask(model)
     assert words in str(caught.value)
+
+
+def test_values_not_seen_in_training_count_in_marginals_as_in_log_prob(model: Model) -> None:
+    for row in ({"city": "Bonn"}, {"city": ["Bonn"]}, pd.DataFrame({"city": ["Bonn"]})):
+        with pytest.warns(cc.CircurveWarning, match="'Bonn' was not seen in training"):
+            assert model.marginal(row) == 0
+        with pytest.warns(cc.CircurveWarning, match="treated as missing"):
+            assert model.marginal(row, unseen="missing") == pytest.approx(1)
+        with pytest.raises(DataError, match="'Bonn' was not seen in training"):
+            model.marginal(row, unseen="error")
+
+
+@pytest.mark.parametrize("ask", [Model.explain, Model.impute, Model.mean, Model.most_probable])
+def test_advice_about_unseen_values_can_be_followed(model: Model, ask: Callable[..., Any]) -> None:
+    """These questions have no `unseen=`."""
+    with pytest.raises(DataError, match=r"\('Oslo', 'Paris', 'Rome'\); leave the cell empty to treat it as missing$"):
+        ask(model, pd.DataFrame({"city": ["Rome", "Bonn"]}))
 
 
 def test_impossible_evidence_is_named() -> None:

@@ -159,8 +159,13 @@ def log_unseen(table: Table) -> Tensor | None:  # (N,) float64
 
 
 def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> Table:
-    """The columns of the schema, by name where both have names, else by position."""
+    """The columns of the schema, by name where both have names, else by position.
+
+    A frame whose columns are called 2, 0 and 1 has names; where the schema has none, they are numbers of its columns.
+    """
     names = schema.names
+    if names is None and set(table.columns or ()) <= set(schema.labels) and table.columns is not None:
+        names = schema.labels
     if table.columns is None or names is None:
         if table.shape[1] != len(schema):
             hint = "" if names is None else "; to leave columns out, pass a data frame with named columns"
@@ -179,7 +184,7 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
             f"the data has no column {lacking[0]!r}{more}, but the training data has; add an empty column of that name",
             Argument("missing_columns", "missing", ", or pass "),
         )
-    return table.pick([place.get(name) for name in names], names)
+    return table.pick([place.get(name) for name in names], schema.names)
 
 
 def _in_codings(table: Table, schema: Schema) -> tuple[Table, list[Misfit]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ __all__ = [
     "first_true",
     "from_objects",
     "is_missing",
+    "moment_of",
     "native",
     "number_of",
     "refuse_repeated",
@@ -176,6 +178,13 @@ def days_since(micros: Array, origin: str) -> NDArray[np.float64]:  # datetime64
     """Days from the origin to each time; NaN for NaT."""
     passed = (micros.astype("datetime64[us]") - np.datetime64(origin, "us")).astype(np.int64)
     return np.where(np.isnat(micros), np.nan, passed / DAY)
+
+
+def moment_of(text: str) -> np.datetime64:
+    """A date or time as ISO text writes it, in UTC; ValueError for any other text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # numpy warns that it converts times with an offset to UTC
+        return np.datetime64(text.strip(), "us")
 
 
 def is_missing(value: object) -> bool:

@@ -200,6 +200,15 @@ def _check_shape(array: Array, data: object) -> None:
         raise DataError(f"data must be a table, rows x columns of numbers, not a {type(data).__name__}")
     if not shape[0]:
         raise DataError("data has no rows")
+    if len(shape) == 1 and array.dtype.names is not None:
+        raise DataError(
+            "data is a structured array, expected rows x columns; pass {name: data[name] for name in data.dtype.names}"
+        )
+    if len(shape) == 1 and hasattr(data, "to_frame"):
+        raise DataError(
+            f"data has 1 dimension (shape {shape}), expected rows x columns; "
+            "for a single column pass data.to_frame(), for a single row a mapping such as data.to_dict()"
+        )
     if len(shape) == 1:
         raise DataError(
             f"data has 1 dimension (shape {shape}), expected rows x columns; "

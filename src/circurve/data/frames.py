@@ -18,6 +18,7 @@ from circurve.data.convert import (
     coded_column,
     column_label,
     from_objects,
+    is_missing,
     native,
     refuse_repeated,
 )
@@ -41,6 +42,10 @@ def as_narwhals(data: object) -> Any:
         names = getattr(data, "column_names", None)  # of pyarrow, whose `columns` are the values
         refuse_repeated(list(getattr(data, "columns", ()) if names is None else names))
         raise
+    if frame is data and type(data).__module__.startswith("pyarrow.") and hasattr(data, "to_struct_array"):
+        import pyarrow as pa  # noqa: PLC0415 - the data are pyarrow's
+
+        return as_narwhals(pa.Table.from_batches([data])) if isinstance(data, pa.RecordBatch) else None
     if isinstance(frame, nw.LazyFrame):
         return frame.collect()
     return frame if isinstance(frame, nw.DataFrame) else None
@@ -89,6 +94,10 @@ def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | 
     """Columns by name: lists of equal length, or single values for one row (with lists, they are repeated)."""
     names = tuple(str(name) for name in data)
     refuse_repeated(names)
+    for v, values in enumerate(data.values()):
+        if isinstance(values, set | frozenset | Mapping):
+            kind = type(values).__name__
+            raise DataError(f"{column_label(names, v)} is a {kind}, which has no order of rows; pass a list")
     many = {name: values for name, values in zip(names, data.values(), strict=True) if _is_list(values)}
     lengths = {name: len(values) for name, values in many.items()}
     rows = next(iter(lengths.values()), 1)
@@ -119,7 +128,8 @@ def read_records(data: Sequence[Mapping[Any, Any]]) -> tuple[Names, list[Coded],
 def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
     """A data frame of the kind of `like`: pandas, polars or pyarrow; numpy for arrays and tensors of numbers.
 
-    With as many rows as `like`, a pandas frame has its index. Columns that are categorical in `like` are so again.
+    With as many rows as `like`, a pandas frame has its index. Columns that are categorical in `like` are so again, and
+    times are in the time zone that they have there.
     For any other `like`, and for None: pandas if it is installed, else polars, else pyarrow, else a dict of arrays.
     """
     if isinstance(like, np.ndarray | Tensor) and all(array.dtype.kind in "biuf" for array in columns.values()):
@@ -136,11 +146,28 @@ def make_frame(columns: Mapping[str, Array], like: Any = None) -> Any:
         for name in made.columns
         if frame.schema.get(name) in (nw.Categorical, nw.Enum) and made[name].dtype == nw.String
     ]
+    again += [
+        _like_times(made[name], frame[name])
+        for name in made.columns
+        if name in frame.columns and made[name].dtype in (nw.Date, nw.Datetime)
+    ]
     made = made.with_columns(*again) if again else made
     native_frame = made.to_native()
     if len(made) == len(frame) and (index := nw.maybe_get_index(frame)) is not None:
         native_frame.index = index
     return native_frame
+
+
+def _like_times(times: Any, like: Any) -> Any:
+    """Dates or times in UTC as times, in the time zone, that the column `like` has; as they are if it has no times."""
+    zone = getattr(like.to_native().dtype, "tz", None) if like.implementation.is_pandas() else None
+    if zone is not None:  # narwhals does not know the names of all zones of pandas
+        return nw.from_native(times.to_native().dt.tz_localize("UTC").dt.tz_convert(zone), series_only=True)
+    if not isinstance(like.dtype, nw.Datetime):
+        return times
+    times = times.cast(nw.Datetime("us"))
+    zone = like.dtype.time_zone
+    return times if zone is None else times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
 
 
 def columns_of(frame: Any) -> dict[str, Any]:
@@ -183,6 +210,8 @@ def _read_series(series: Any, label: str) -> Coded:
     if dtype == nw.String:
         values = series.to_list()
         return by_category(values, sorted({value for value in values if isinstance(value, str)}))
+    if dtype in (nw.Int128, nw.UInt128):  # numpy has no such integers
+        return from_objects(series.to_list(), label)
     return coded_column(series.to_numpy(), label)
 
 
@@ -210,10 +239,10 @@ def _read_categories(series: Any, label: str) -> Coded:
     """Categories as they were declared, where a frame has a declaration of its own; otherwise those that occur."""
     if series.dtype == nw.Enum:
         listed = list(series.dtype.categories)
-    elif series.implementation.is_pandas_like():
+    elif series.implementation.is_pandas_like() and hasattr(series.to_native(), "cat"):
         listed = series.to_native().cat.categories.tolist()
-    else:
-        listed = sorted({value for value in series.to_list() if value is not None})
+    else:  # also pandas' columns of pyarrow's dictionaries
+        listed = sorted({value for value in series.to_list() if not is_missing(value)})
     values = [value.item() if isinstance(value, np.generic) else value for value in listed]
     if not all(isinstance(value, str | int | float) for value in values):
         return from_objects(series.to_list(), label)

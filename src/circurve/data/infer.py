@@ -19,6 +19,7 @@ from circurve.data.scan import MAX_STATES, Columns, scan_columns
 from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Poisson
+from circurve.inputs.common import LARGEST_WHOLE
 from circurve.schema import Coding, Column, Schema
 
 __all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
@@ -273,7 +274,10 @@ def _text(found: Found) -> Column:
 def _as_told(found: Found, told: str | Family) -> Column:
     """The column with the family that `types` gives it."""
     values, coding = found.observed, found.coding
+    text = any(isinstance(value, str) for value in coding.categories or ())
     if isinstance(told, Family):
+        if text and told.support() is None:
+            raise _wrong_type(f"{found.label} holds text, which cannot be {told!r}; use categorical or drop")
         return Column(found.name, told, coding.kind, coding.categories, coding.origin, "given")
     if told == "categorical":
         if coding.categories is not None:
@@ -281,16 +285,24 @@ def _as_told(found: Found, told: str | Family) -> Column:
         if coding.kind == "date":
             raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; convert them to text first")
         return found.numbers(np.unique(values), "given")
-    if any(isinstance(value, str) for value in coding.categories or ()):
+    if text:
         raise _wrong_type(f"{found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
         return found.column(found.gaussian, "given", "date" if coding.kind == "date" else "number")
+    if coding.kind == "date":
+        raise _wrong_type(f"{found.label} holds dates, which cannot be {told}; use gaussian or drop")
     if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
         raise _wrong_type(f"{found.label} has values that are not whole numbers >= 0, which {told} needs")
     if told == "bernoulli" and values.size and values.max() > 1:
         raise _wrong_type(f"{found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
     high = int(values.max(initial=1))
-    family = {"bernoulli": Bernoulli(), "poisson": Poisson(), "binomial": Binomial(max(1, high))}[told]
+    if told in ("poisson", "binomial") and high > LARGEST_WHOLE:
+        raise _wrong_type(
+            f"{found.label} has values above {LARGEST_WHOLE} ({values.max():g}), which {told} does not take; "
+            "use gaussian"
+        )
+    simple: dict[str, Family] = {"bernoulli": Bernoulli(), "poisson": Poisson()}
+    family = simple.get(told) or Binomial(max(1, high))
     return found.column(family, "given", "boolean" if (coding.kind, told) == ("boolean", "bernoulli") else "number")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from circurve.data.convert import DAY, Array, column_label, days_since, short
+from circurve.data.convert import DAY, Array, column_label, days_since, moment_of, short
 from circurve.data.table import Table
 from circurve.data.unseen import Misfit
 from circurve.errors import DataError
@@ -96,7 +96,7 @@ def _as_days(values: Array, present: NDArray[np.bool_], old: Coding, new: Coding
     if wrong is not None:
         raise DataError(f"{label} holds {short(wrong)}, not a date such as '2024-01-31'")
     try:
-        days = [np.datetime64(text := value.strip(), "us") for value in cast("list[str]", originals)]
+        days = [moment_of(text := value.strip()) for value in cast("list[str]", originals)]
     except ValueError:
         raise DataError(f"{label} holds the text {short(text)}, not a date such as '2024-01-31'") from None
     return _spread(present, days_since(np.array(days), origin))

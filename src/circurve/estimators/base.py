@@ -102,15 +102,19 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
         return align(self._raw(x, reset=False), self.schema_, unseen=self.unseen)
 
     def _raw(self, x: Any, *, reset: bool) -> Table:
-        """Frames with all that their columns hold, anything else as numbers; columns without a name are x0, x1, ..."""
+        """Frames with all that their columns hold, anything else as numbers.
+
+        Columns without a name are those of the frame in training, by position, as scikit-learn warns; else x0, x1, ...
+        """
         check_data(type(self).__name__, self.memory_budget, x)
         if as_narwhals(x) is None:
             table = as_table(check_numbers(self, x, reset=reset))
         else:
             check_columns(self, x, reset=reset)
             table = as_table(x)
-        names = table.columns or tuple(f"x{number}" for number in range(table.shape[1]))
-        return replace(table, columns=names)
+        known = None if reset else getattr(self, "feature_names_in_", None)
+        numbered = (f"x{number}" for number in range(table.shape[1]))
+        return replace(table, columns=table.columns or tuple(numbered if known is None else map(str, known)))
 
     def _find_schema(self, table: Table) -> Schema:
         if self.schema is not None:

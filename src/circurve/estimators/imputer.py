@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from circurve.data import Table, align, decode
+from circurve.data import Table, align, decode, make_frame
+from circurve.data.convert import is_missing
 from circurve.data.frames import as_narwhals
+from circurve.data.recode import decode_column
 from circurve.errors import DataError, OptionError
 from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import input_names
@@ -195,20 +197,20 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         filled = fill(self.model_, known, self.strategy, self._draw)
         originals = _originals(X, raw, self.schema_.names or ())
         holes = np.stack([_missing(column) for column in originals], axis=1)
-        columns = decode(filled, self.schema_).values()
+        columns = _like_originals(X, raw, decode(filled, self.schema_))
         pairs = zip(originals, columns, holes.T, strict=True)
         complete = [np.where(hole, new.astype(old.dtype), old) for old, new, hole in pairs]
         numeric = all(column.dtype.kind == "f" for column in complete)
         result = np.stack(complete, axis=1, dtype=np.float64 if numeric else object, casting="unsafe")
         return np.hstack([result, holes[:, self.indicator_features_].astype(result.dtype)])
 
-    def inverse_transform(self, X: Any) -> Floats:  # noqa: N803
+    def inverse_transform(self, X: Any) -> Array:  # noqa: N803
         """X as it was before `transform`: NaN where an indicator says so.
 
         Parameters
         ----------
         X : array
-            (N, V + indicators): what `transform` returned, of numbers alone.
+            (N, V + indicators): what `transform` returned.
 
         Returns
         -------
@@ -235,13 +237,15 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
             raise OptionError(
                 "inverse_transform needs add_indicator=True: without indicators the missing cells are not known"
             )
-        rows, width = np.array(X, dtype=np.float64), len(self.schema_)
+        rows, width = np.array(X), len(self.schema_)
+        if rows.dtype.kind not in "fO":
+            rows = rows.astype(np.float64 if rows.dtype.kind in "biu" else object)
         expected = width + len(self.indicator_features_)
         if rows.ndim != 2 or rows.shape[1] != expected:
             raise DataError(
                 f"X has shape {rows.shape}, expected {expected} columns: {width} columns and the indicators"
             )
-        values, marks = rows[:, :width], rows[:, width:]
+        values, marks = rows[:, :width], rows[:, width:].astype(np.float64)
         values[:, self.indicator_features_] = np.where(marks > 0, np.nan, values[:, self.indicator_features_])
         return values
 
@@ -293,13 +297,28 @@ def _originals(x: Any, raw: Table, names: Sequence[str]) -> list[Array]:
         number = (raw.columns or ()).index(name)
         if raw.codings is None or raw.codings[number].kind in ("number", "boolean"):
             kept.append(np.asarray(raw[:, number], dtype=np.float64))
+        elif frame is None:
+            kept.append(decode_column(np.asarray(raw[:, number]), raw.codings[number]).astype(object))
         else:
             kept.append(np.array(frame.get_column(frame.columns[number]).to_list(), dtype=object))
     return kept
+
+
+def _like_originals(x: Any, raw: Table, columns: Mapping[str, Array]) -> list[Array]:
+    """Decoded columns, with times as objects of the kind and in the time zone that the frame has there."""
+    frame, found = as_narwhals(x), []
+    for name, values in columns.items():
+        if frame is None or values.dtype.kind != "M":
+            found.append(values)
+            continue
+        own = frame.columns[(raw.columns or ()).index(name)]
+        made = as_narwhals(make_frame({own: values}, like=x))
+        found.append(np.array(made.get_column(own).to_list(), dtype=object))
+    return found
 
 
 def _missing(column: Array) -> NDArray[np.bool_]:
     """Where a column of numbers or objects has no value."""
     if column.dtype != object:
         return np.isnan(column)
-    return np.array([value is None or str(value) in ("nan", "NaT", "<NA>") for value in column])
+    return np.array([is_missing(value) for value in column])

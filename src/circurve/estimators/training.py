@@ -83,6 +83,8 @@ class Recipe:
             raise OptionError("n_units='auto' is for one circuit; with ensemble list the numbers: n_units=(32, 100)")
         if len(self.all_units) > 1 and self.ensemble is None and not self.validation_fraction:
             raise OptionError("several n_units need a validation_fraction; or pass one number")
+        if self.method == "gated" and isinstance(self.mu, str) and not self.validation_fraction:
+            raise OptionError("mu='auto' needs a validation_fraction; or pass a number")
         if self.ensemble is not None:
             check_count("ensemble", self.ensemble, at_least=1)
             if self.structure != "hclt" or self.method != "vanilla":

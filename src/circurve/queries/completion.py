@@ -134,7 +134,7 @@ def _values(target: Target, part: Evidence, active: list[Tensor]) -> Tensor:  # 
 
 def _likely_states(target: Target, part: Evidence, column: int, active: list[Tensor]) -> Tensor:  # (R, N)
     """The state with the largest p_u(s) l_s for the active unit u of a column."""
-    log_likelihood = part.likelihoods[column].log().clamp_min(LOG_ZERO)  # (S, N or 1)
+    log_likelihood = part.likelihoods[column].log().clamp_min(LOG_ZERO).to(target.dtype)  # (S, N or 1)
     states = log_likelihood.new_tensor(target.states[column])
     found = torch.zeros(target.runs, part.size, dtype=target.dtype, device=target.device)
     for place, logs in zip(target.places[column], target.state_logs(column), strict=True):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circurve.errors import DataError, OptionError
 from circurve.inputs import LOG_ZERO, Family
-from circurve.queries.evidence import Evidence, leaf_values
+from circurve.queries.evidence import Evidence
 from circurve.queries.passes import Posterior, chunked, posterior, require_possible
 from circurve.queries.target import Place, Target
 from circurve.queries.units import unit_moments
@@ -29,8 +29,12 @@ __all__ = [
     "unit_log_prob",
 ]
 
-BISECTIONS, RESOLUTION = 100, 1e-12
-"""Halvings, at most, of the interval that holds a quantile, and its size, relative to the quantile, that is enough."""
+BISECTIONS, RESOLUTION = 700, 1e-12
+"""Halvings, at most, of the interval that holds a quantile, and its size, relative to the quantile, that is enough. The
+interval for the smallest level, 5e-324, is 1e162 standard deviations wide: 580 halvings."""
+
+LEVEL_ROUNDING = 1e-12
+"""A level counts as reached when less than this share of it, and of what is above it, is missing."""
 
 ZOOMS, POINTS = 6, 17
 """Rounds of the search for a density's peak, and points in each: the interval shrinks by 8 in a round."""
@@ -58,7 +62,7 @@ class StateDistribution:
     def quantile(self, level: float) -> Tensor:  # (R, N)
         """The first state at which the distribution function reaches `level`."""
         _check_level(level)
-        reached = self.probability.cumsum(-1) >= level - 1e-12
+        reached = self.probability.cumsum(-1) >= _rounded(level)
         reached[..., -1] = True
         return self.states[reached.to(torch.int8).argmax(-1)]
 
@@ -144,7 +148,7 @@ class MixtureDistribution:
             middle = (low + high) / 2
             if self.discrete:
                 middle = middle.floor()
-            reached = self._cdf(middle) >= level - 1e-12
+            reached = self._cdf(middle) >= _rounded(level)
             low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
             if bool((high - low <= narrow * (1 + high.abs()) + float(self.discrete)).all()):
                 break
@@ -282,20 +286,24 @@ def distribution(target: Target, column: int, given: Evidence) -> Distribution:
 def state_probabilities(target: Target, evidence: Evidence, found: Posterior, column: int) -> Tensor:  # (R, S, N)
     """p(x_v = s | e) of a column with finitely many states, float64; only of use where it is not observed.
 
-    With a likelihood l_s it is l_s sum_u F_u f_u(s) / sum_s' l_s' f_u(s').
+    With a likelihood l_s it is sum_u F_u l_s f_u(s) / sum_s' l_s' f_u(s').
     """
     likelihood = evidence.likelihoods.get(column)
-    leaves = None if likelihood is None else leaf_values(target, evidence)
     total: Tensor | float = 0.0
     for place, logs in zip(target.places[column], target.state_logs(column), strict=True):
-        share = found.flows[place.number].index_select(1, place.groups)  # (R, g, K, N)
-        if leaves is not None:
-            value = leaves[place.number].index_select(1, place.groups)
-            share = torch.where(share > 0, (share.log() - value).exp(), 0.0)
-        table = logs.exp().flatten(1, 2).transpose(-1, -2)  # (R, S, g K)
-        total = total + torch.matmul(table, share.flatten(1, 2))
+        share = found.flows[place.number].index_select(1, place.groups).flatten(1, 2)  # (R, g K, N)
+        if likelihood is None:
+            table = logs.exp().unsqueeze(-1)
+        else:  # in logarithms: likelihoods have a common factor, which may be tiny or huge
+            weighted = logs.double().unsqueeze(-1) + likelihood.log().clamp_min(LOG_ZERO)
+            table = weighted.softmax(-2).to(share.dtype)
+        table = table.flatten(1, 2)  # (R, g K, S, N or 1)
+        if table.shape[-1] == 1:
+            total = total + torch.matmul(table[..., 0].transpose(-1, -2), share)
+        else:
+            total = total + (table * share.unsqueeze(2)).sum(1)
     assert isinstance(total, Tensor)
-    total = total.double() if likelihood is None else total.double() * likelihood
+    total = total.double()
     return total / total.sum(1, keepdim=True)
 
 
@@ -347,4 +355,9 @@ def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise OptionError(f"a quantile's level must be a number between 0 and 1, not {level!r}")
+        raise OptionError(f"a quantile's level must be a number above 0 and below 1, not {level!r}")
+
+
+def _rounded(level: float) -> float:
+    """A level with room for the rounding of cumulative probabilities."""
+    return level - LEVEL_ROUNDING * min(level, 1 - level)

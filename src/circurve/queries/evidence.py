@@ -26,10 +26,11 @@ from circurve.queries.target import Target
 __all__ = ["Evidence", "Interval", "Likelihood", "leaf_values", "make_evidence", "no_evidence"]
 
 Likelihood = Tensor
-"""How probable each state of a column makes the evidence, up to a factor: (S, N) or (S, 1), at least zero."""
+"""How probable each state of a column makes the evidence, up to a factor: (S, N) or (S, 1) float64, at least zero."""
 
 Interval = tuple[Tensor, Tensor]
-"""The ends of an interval, both included, -inf and inf for open ones: (N,) or (1,) each."""
+"""The ends of an interval, both included, -inf and inf for open ones: (N,) or (1,) each. They are float64 in a float32
+model too, because an interval may be narrower than float32 can tell."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,13 @@ class Evidence:
         )
 
     def to(self, dtype: torch.dtype) -> Evidence:
-        """The evidence in another precision."""
+        """The evidence with its values in another precision."""
         return Evidence(
             self.x.to(dtype),
             self.observed.to(dtype),
             self.labels,
-            {column: likelihood.to(dtype) for column, likelihood in self.likelihoods.items()},
-            {column: (low.to(dtype), high.to(dtype)) for column, (low, high) in self.intervals.items()},
+            self.likelihoods,
+            self.intervals,
             self.first_row,
         )
 
@@ -152,7 +153,7 @@ def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likeli
     states = target.states[column]
     if states is None:
         raise DataError(f"{target.label(column)} has no finite list of states: give an interval, not a likelihood")
-    values = torch.as_tensor(given, dtype=target.dtype, device=target.device)
+    values = torch.as_tensor(given, dtype=torch.float64, device=target.device)
     values = values.unsqueeze(-1) if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] != len(states) or values.shape[1] not in (1, rows):
         raise DataError(
@@ -165,7 +166,7 @@ def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likeli
 
 
 def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int) -> Interval:  # (N or 1,) each
-    low, high = (torch.as_tensor(end, dtype=target.dtype, device=target.device).reshape(-1) for end in given)
+    low, high = (torch.as_tensor(end, dtype=torch.float64, device=target.device).reshape(-1) for end in given)
     if any(len(end) not in (1, rows) for end in (low, high)):
         raise DataError(f"{target.label(column)}: each end of an interval is a number, or {rows} of them by row")
     if bool(low.isnan().any() | high.isnan().any()):
@@ -229,7 +230,7 @@ def _soft_values(target: Target, evidence: Evidence, column: int, at: int, large
     """The log-values of a column's units at one of its places, from a likelihood or an interval."""
     place = target.places[column][at]
     if column in evidence.likelihoods:
-        log_likelihood = evidence.likelihoods[column].log().clamp_min(LOG_ZERO)  # (S, N or 1)
+        log_likelihood = evidence.likelihoods[column].log().clamp_min(LOG_ZERO).to(target.dtype)  # (S, N or 1)
         terms = target.state_logs(column)[at].unsqueeze(-1) + log_likelihood  # (R, g, K, S, N or 1)
         found = terms.amax(-2) if largest else terms.logsumexp(-2)
         return found.clamp_min(LOG_ZERO).expand(*found.shape[:-1], evidence.size)
@@ -237,7 +238,7 @@ def _soft_values(target: Target, evidence: Evidence, column: int, at: int, large
     ends = tuple(end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
     if not largest:
         return place.family.log_mass(parameters, *ends)
-    return _highest_inside(place.family, parameters, *ends)
+    return _highest_inside(place.family, parameters.double(), *ends).to(parameters.dtype)
 
 
 def _highest_inside(family: Any, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:  # (R, g, K, N)

@@ -10,7 +10,8 @@ A data frame or an array gives values only. A column that is not named is not kn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -20,9 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.data import Table, align, as_table, log_unseen
-from circurve.data.convert import days_since
+from circurve.data.convert import days_since, moment_of
 from circurve.data.unseen import Unseen
-from circurve.errors import DataError
+from circurve.errors import Argument, DataError
 from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
@@ -61,15 +62,29 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
     ranges: dict[int, tuple[float, float]] = {}
     single, source = False, given
     if isinstance(given, Mapping):
-        values, soft, ranges = _sorted_out(given, schema)
+        values, soft, ranges = _sorted_out(given, schema, unseen)
         single = not any(_is_list(value) for value in values.values())
         source = _columns(values, schema)
-    table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
+    with _own_advice():
+        table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
     return Given(make_evidence(target, table, soft, ranges), single, given, table, log_unseen(table))
 
 
+@contextmanager
+def _own_advice() -> Iterator[None]:
+    """A context in which errors do not speak of `unseen=` and `missing=`, which most questions do not have."""
+    try:
+        yield
+    except DataError as error:
+        named = {part.name for part in error.parts if isinstance(part, Argument)}
+        if not named & {"unseen", "missing"}:
+            raise
+        problem = str(error.parts[0]).removesuffix("; pass ")
+        raise DataError(problem, "; leave the cell empty to treat it as missing") from None
+
+
 def _sorted_out(
-    given: Mapping[Any, Any], schema: Schema
+    given: Mapping[Any, Any], schema: Schema, unseen: Unseen
 ) -> tuple[dict[int, Any], dict[int, list[float]], dict[int, tuple[float, float]]]:
     """Values, likelihoods and intervals by the number of the column."""
     values: dict[int, Any] = {}
@@ -83,7 +98,8 @@ def _sorted_out(
         elif isinstance(value, tuple):
             ranges[number] = _interval(column, number, value)
         else:
-            _check_category(column, number, value)
+            if unseen == "error":
+                _check_category(column, number, value)
             values[number] = value
     return values, soft, ranges
 
@@ -92,6 +108,8 @@ def _check_category(column: Column, number: int, value: object) -> None:
     """Refuse text that is none of the categories of a column, with the one that was probably meant."""
     categories = column.categories or ()
     if isinstance(value, str) and categories and value not in categories:
+        if not any(isinstance(category, str) for category in categories):
+            raise DataError(f"{_name(column, number)}: {value!r} is text, but its categories are numbers")
         raise DataError(
             f"{_name(column, number)}: {value!r} was not seen in training{nearest(value, map(str, categories))}"
         )
@@ -128,10 +146,17 @@ def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> list[f
         if value not in known:
             hint = nearest(str(value), map(str, known))
             raise DataError(f"{what}: {value!r} was not seen in training{hint}")
-        found[known[value]] = float(likelihood)
+        found[known[value]] = _number(likelihood, what)
     if not any(found):
         raise DataError(f"{what}: all likelihoods are zero")
     return found
+
+
+def _number(likelihood: Any, what: str) -> float:
+    try:
+        return float(likelihood)
+    except (ValueError, TypeError):
+        raise DataError(f"{what}: a likelihood must be a number, not {likelihood!r}") from None
 
 
 def _originals(column: Column, support: Sequence[int]) -> list[Value]:
@@ -155,8 +180,9 @@ def _end(column: Column, what: str, end: Any) -> float | None:
         return None
     if column.kind == "date":
         try:
-            moment = np.array([np.datetime64(end.isoformat() if isinstance(end, date) else end, "us")])
-        except (ValueError, TypeError):
+            text = end.isoformat() if isinstance(end, date) else end
+            moment = np.array([text if isinstance(text, np.datetime64) else moment_of(text)])
+        except (ValueError, AttributeError):  # numbers are no texts
             raise DataError(f"{what}: {end!r} is not a date such as '2024-01-31'") from None
         return float(days_since(moment, str(column.origin))[0])
     try:

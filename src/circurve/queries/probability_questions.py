@@ -11,7 +11,7 @@ from torch import Tensor
 
 from circurve import queries
 from circurve.data import answer_in_pieces, is_streamed
-from circurve.errors import DataError
+from circurve.errors import DataError, OptionError
 from circurve.queries.asked import Asked
 from circurve.queries.given import Given
 
@@ -195,7 +195,7 @@ class ProbabilityQuestions(Asked):
         DataError
             If the column holds categories, which have no order.
         OptionError
-            If a level is not between 0 and 1.
+            If a level is not above 0 and below 1, or there is none.
 
         Examples
         --------
@@ -207,12 +207,27 @@ class ProbabilityQuestions(Asked):
             name = self._writer.name(number)
             raise DataError(f"column {name!r} holds categories, which have no order and no quantiles")
         found = queries.distribution(self._target, number, known.evidence)
-        wanted = [float(levels)] if isinstance(levels, int | float) else [float(level) for level in levels]
-        table = np.stack([found.quantile(level).cpu().numpy() for level in wanted], axis=2)  # (R, N, levels)
+        wanted = _levels(levels)
+        table = np.stack(
+            [found.quantile(level).cpu().numpy() for level in wanted.ravel().tolist()], axis=2
+        )  # (R, N, levels)
         values = self._writer.decoded(number, table.ravel()).reshape(table.shape)
         values = values[:, 0] if known.single else values
-        values = values[..., 0] if isinstance(levels, int | float) else values
+        values = values if wanted.ndim else values[..., 0]
         return self._by_run(lambda run: values[run])
+
+
+def _levels(given: Any) -> NDArray[np.float64]:  # () or (levels,)
+    wrong = OptionError(f"levels must be a number above 0 and below 1, or a list of them, not {given!r}")
+    if isinstance(given, str):
+        raise wrong
+    try:
+        levels = np.asarray(given, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise wrong from None
+    if levels.ndim > 1 or not levels.size:
+        raise wrong
+    return levels
 
 
 def _with_share(log_prob: Tensor, asked: Given) -> Tensor:  # (R, N)

@@ -77,7 +77,7 @@ class _Random:
     """A stream of generators from one seed, each of its own for one block of rows."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
-        self._seeds, self._device = torch.Generator().manual_seed(seed), device
+        self._seeds, self._device = torch.Generator().manual_seed(seed % (1 << 63)), device
 
     def next_seed(self) -> int:
         return int(torch.randint(2**62, (), generator=self._seeds))

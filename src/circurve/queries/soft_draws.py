@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from circurve.inputs import Family
+from circurve.inputs import LOG_ZERO, Family
 from circurve.queries.draws import uniform_numbers
 from circurve.queries.evidence import Evidence, Interval, Likelihood
 from circurve.queries.target import Target
@@ -46,8 +46,8 @@ def draw_inside(
 
 def _state(logs: Tensor, likelihood: Likelihood, units: Tensor, level: Tensor) -> Tensor:
     """States drawn from p_u(s) l_s: (R, K, S), (S, N or 1), (R, N), (1, N) -> (R, N)."""
-    share = logs.double().exp().gather(1, units.unsqueeze(-1).expand(-1, -1, logs.shape[-1]))  # (R, N, S)
-    sums = (share * likelihood.double().T).cumsum(-1)
+    own = logs.double().gather(1, units.unsqueeze(-1).expand(-1, -1, logs.shape[-1]))  # (R, N, S)
+    sums = (own + likelihood.T.log().clamp_min(LOG_ZERO)).softmax(-1).cumsum(-1)
     return (sums <= (level * sums[..., -1]).unsqueeze(-1)).sum(-1).clamp_max(logs.shape[-1] - 1)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from circurve.inputs import LOG_ZERO
 from circurve.queries.evidence import Evidence
 from circurve.queries.target import Place, Target
 
@@ -35,10 +35,9 @@ def _soft_moments(target: Target, evidence: Evidence, column: int, at: int) -> t
     if column in evidence.intervals:
         ends = (end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
         return place.family.interval_moments(target.parameters(place), *ends)
-    likelihood = evidence.likelihoods[column].double()  # (S, N or 1)
-    states = likelihood.new_tensor(target.states[column]).unsqueeze(-1)  # (S, 1)
-    share = target.state_logs(column)[at].double().exp().unsqueeze(-1) * likelihood  # (R, g, K, S, N or 1)
-    share = share / share.sum(-2, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    log_likelihood = evidence.likelihoods[column].log().clamp_min(LOG_ZERO)  # (S, N or 1)
+    states = log_likelihood.new_tensor(target.states[column]).unsqueeze(-1)  # (S, 1)
+    share = (target.state_logs(column)[at].double().unsqueeze(-1) + log_likelihood).softmax(-2)  # (R, g, K, S, N or 1)
     mean = (states * share).sum(-2)
     variance = ((states - mean.unsqueeze(-2)).square() * share).sum(-2)
     shape = (*mean.shape[:3], evidence.size)
