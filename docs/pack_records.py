@@ -4,7 +4,7 @@ python docs/pack_records.py docs/reproduction/paper/records.jsonl.gz FOLDER [FOL
 
 Each folder is one that `circurve reproduce --out FOLDER` wrote. A run that several of them hold is kept once. Of a
 history every tenth epoch and the last one stay, but for runs of studies that stop by it; all else stays as it is.
-Scores of Chow-Liu trees, to which tables compare, are written beside the records.
+Scores of Chow-Liu trees, to which tables compare, are written next to the records.
 """
 
 from __future__ import annotations

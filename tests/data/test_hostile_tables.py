@@ -114,7 +114,7 @@ def declared(shape: str, held: bytes) -> bytes:
 HEADERS = {
     "more rows than there are": (declared("(1000000000, 8)", bytes(64)), "declares 64,000,000,000 bytes"),
     "more than a number holds": (declared("(10**40, 8)", bytes(64)), "damaged"),
-    "a negative number of rows": (declared("(-1, 8)", bytes(64)), "damaged"),
+    "a negative number of rows": (declared("(-1, 8)", bytes(64)), "declares a negative size"),
     "a header without an end": (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31), "its header has 2,147,483,650 bytes"),
     "no header": (b"PK", "damaged"),
 }

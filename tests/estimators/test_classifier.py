@@ -117,3 +117,10 @@ def test_sample_weight_is_routed():
         classifier = cc.CircuitClassifier(**FAST).set_fit_request(sample_weight=True)
         routed = make_pipeline(classifier).fit(x, y, sample_weight=weights)
     np.testing.assert_allclose(routed[-1].class_prior_, [0.5, 0.25, 0.25])
+
+
+def test_a_class_of_which_nothing_is_known_is_named():
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    values[20:] = np.nan
+    with pytest.raises(cc.DataError, match=r"^class 'b': train data: every value is missing"):
+        cc.CircuitClassifier(n_units=2).fit(values, ["a"] * 20 + ["b"] * 20)

@@ -393,3 +393,8 @@ def test_a_strength_without_validation_rows_is_refused_in_words_of_the_estimator
     estimator = cc.DensityEstimator(method="gated", validation_fraction=None)
     with pytest.raises(cc.OptionError, match="mu='auto' needs a validation_fraction; or pass a number"):
         estimator.fit(np.zeros((5, 2)))
+
+
+def test_an_unknown_way_with_unseen_values_is_refused_in_training():
+    with pytest.raises(cc.OptionError, match="unseen must be one of 'impossible', 'missing', 'error', not 'zz'"):
+        cc.DensityEstimator(**FAST, unseen="zz").fit(people())

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from learning_helpers import binary_rows, quick, quick_fleet, small_circuit
 
+import circurve as cc
 from circurve import Gated, Global, Run, Vanilla, schedules
 from circurve.errors import OptionError
 
@@ -56,3 +57,18 @@ def test_without_pandas_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(OptionError, match=r"to_frame needs pandas: pip install 'circurve\[pandas\]'"):
         result.to_frame()
+
+
+def test_training_rows_with_a_value_that_the_circuit_lacks_are_told_what_helps():
+    frame = pd.DataFrame({"town": ["a", "b"] * 20, "x": np.linspace(0, 1, 40)})
+    circuit = cc.hclt(frame, units=2)
+    frame.loc[3, "town"] = "new"
+    for unseen in ("missing", "error"):
+        with pytest.raises(cc.DataError) as caught:
+            cc.fit(circuit, frame, epochs=1, valid=False, unseen=unseen)
+        assert str(caught.value) == (
+            "train data: column 1 ('town'), row 4: 'new' was not seen in training ('a', 'b'); make the circuit from "
+            "rows that have it, or leave the cell empty"
+        )
+    with pytest.raises(cc.DataError, match="pass missing=-1"):
+        cc.fit(cc.hclt([[0, 1], [1, 0]] * 9, units=2), [[0, -1]] * 9, epochs=1, valid=False)

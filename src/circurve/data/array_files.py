@@ -161,4 +161,6 @@ def _declared(head: io.BytesIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(head)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(head, max_header_size=MAX_HEADER)
+    if any(size < 0 for size in shape):  # numpy 2.0 reads as many as there are
+        raise ValueError(f"its header declares a negative size, {shape}")
     return shape, dtype

@@ -161,7 +161,7 @@ def _messages(raw: bytes | mmap) -> Iterator[Any]:
 
 def check_table(table: Any, size: int, trust: bool) -> None:
     """Refuse a table of pyarrow that takes too much once its columns are numbers and Python's texts."""
-    check_expansion(table.nbytes + cost_of(table.schema, table.num_rows), size, trust, DataError)
+    check_expansion(table.get_total_buffer_size() + cost_of(table.schema, table.num_rows), size, trust, DataError)
     _check_texts(table.schema, size, trust)
     columns = table.num_columns
     pieces = table.column(0).num_chunks if columns else 0

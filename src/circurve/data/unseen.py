@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -16,7 +17,7 @@ from circurve.inputs import Family
 from circurve.inputs.family import counts_from_zero
 from circurve.schema import Column, Schema, Value
 
-__all__ = ["LARGEST", "Misfit", "Unseen", "check_unseen", "find_misfits", "misfit_reason", "report"]
+__all__ = ["LARGEST", "Misfit", "Unseen", "advising", "check_unseen", "find_misfits", "misfit_reason", "report"]
 
 Unseen: TypeAlias = Literal["impossible", "missing", "error"]
 """What to do with a value that was not seen in training."""
@@ -51,6 +52,20 @@ def check_unseen(unseen: object) -> None:
     """Refuse what is none of the three ways."""
     if unseen not in get_args(Unseen):
         raise OptionError(f"unseen must be one of {', '.join(map(repr, get_args(Unseen)))}, not {unseen!r}")
+
+
+@contextmanager
+def advising(advice: str, *refused: str) -> Iterator[None]:
+    """A context in which errors about values give this advice, where theirs is to pass one of `refused`."""
+    try:
+        yield
+    except DataError as error:
+        parts = error.parts
+        ours = [n for n, part in enumerate(parts) if isinstance(part, Argument) and part.name in refused]
+        if not ours:
+            raise
+        problem = "".join(map(str, parts[: ours[0]])).removesuffix("pass ")
+        raise DataError(f"{problem.removesuffix('; ')}; {advice}") from None
 
 
 def misfit_reason(family: Family, values: Array) -> str | None:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from circurve.data import Table, align, as_table, infer_schema
 from circurve.data.frames import as_narwhals
 from circurve.data.need import check_data
+from circurve.data.unseen import check_unseen
 from circurve.errors import DataError, OptionError
 from circurve.estimators.compat import check_columns, check_numbers
 from circurve.estimators.training import Recipe
@@ -91,6 +92,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
 
         `reset` finds the schema first.
         """
+        check_unseen(self.unseen)
         raw, used = _weighted(self._raw(x, reset=reset), sample_weight)
         if reset:
             self.schema_ = self._find_schema(raw)

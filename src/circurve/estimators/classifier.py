@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from circurve.data import Table
+from circurve.data.convert import about
 from circurve.errors import DataError
 from circurve.estimators.base import CircuitEstimator
 from circurve.estimators.compat import check_target
@@ -107,7 +108,10 @@ class CircuitClassifier(ClassifierMixin, CircuitEstimator):  # type: ignore[misc
         claim(
             recipe.checkpoint, type(self).__name__, lambda: {"classes": str(self.classes_.tolist()), **recipe.facts()}
         )
-        results = [learn(recipe.part(f"class-{n}"), part, self.schema_, seed) for n, part in enumerate(parts)]
+        results = []
+        for number, (label, part) in enumerate(zip(self.classes_.tolist(), parts, strict=True)):
+            with about(f"class {label!r}"):
+                results.append(learn(recipe.part(f"class-{number}"), part, self.schema_, seed))
         self.models_: list[Model | Circuit] = [result.model for result in results]
         self.ensembles_ = [result.ensemble for result in results]
         self.n_units_ = [result.units for result in results]

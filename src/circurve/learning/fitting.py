@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from circurve.data import RowSource, Stream, Table, prepare_source, warn_of_lost_digits
 from circurve.data.need import check_data
-from circurve.data.unseen import Unseen, check_unseen
+from circurve.data.unseen import Unseen, advising, check_unseen
 from circurve.engine import Params, Program, compile, stack
 from circurve.engine.memory import free_memory
 from circurve.errors import OptionError, warn_user
@@ -205,7 +205,8 @@ def fit_fleet(  # noqa: PLR0913 - the one call behind all trainings; everything 
     check_unseen(unseen)
     check_validation(runs, settings, refit, possible=valid is not False)
     check_data("training", settings.memory_budget, train, *(part for part in (valid, test) if part is not None))
-    rows = prepare_source(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
+    with advising("make the circuit from rows that have it, or leave the cell empty", "unseen"):
+        rows = prepare_source(train, circuit, "train", schema=schema, weights=weights, labels=labels, missing=missing)
     if refit and isinstance(rows, Stream):
         raise OptionError("refit joins training and validation rows, which must be in memory; it cannot use a stream")
     held = hold_out(rows, circuit, runs, settings, valid)

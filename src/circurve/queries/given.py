@@ -10,8 +10,7 @@ A data frame or an array gives values only. A column that is not named is not kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -22,8 +21,8 @@ from torch import Tensor
 
 from circurve.data import Table, align, as_table, log_unseen
 from circurve.data.convert import days_since, moment_of
-from circurve.data.unseen import Unseen
-from circurve.errors import Argument, DataError
+from circurve.data.unseen import Unseen, advising
+from circurve.errors import DataError
 from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
@@ -65,22 +64,9 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
         values, soft, ranges = _sorted_out(given, schema, unseen)
         single = not any(_is_list(value) for value in values.values())
         source = _columns(values, schema)
-    with _own_advice():
+    with advising("leave the cell empty to treat it as missing", "unseen", "missing"):
         table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
     return Given(make_evidence(target, table, soft, ranges), single, given, table, log_unseen(table))
-
-
-@contextmanager
-def _own_advice() -> Iterator[None]:
-    """A context in which errors do not speak of `unseen=` and `missing=`, which most questions do not have."""
-    try:
-        yield
-    except DataError as error:
-        named = {part.name for part in error.parts if isinstance(part, Argument)}
-        if not named & {"unseen", "missing"}:
-            raise
-        problem = str(error.parts[0]).removesuffix("; pass ")
-        raise DataError(problem, "; leave the cell empty to treat it as missing") from None
 
 
 def _sorted_out(
