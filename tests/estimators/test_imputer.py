@@ -112,7 +112,8 @@ def test_indicators_and_their_inverse_with_text():
     filled = imputer.transform(frame)
     np.testing.assert_array_equal(filled[:, 2:].astype(bool), frame.isna())
     back = pd.DataFrame(imputer.inverse_transform(filled), columns=["city", "age"])
-    pd.testing.assert_frame_equal(back.astype({"age": float, "city": "str"}), frame.astype({"city": "str"}))
+    np.testing.assert_array_equal(back["age"].astype(float), frame["age"])
+    assert back["city"].where(back["city"].notna(), None).tolist() == frame["city"].tolist()
 
 
 @pytest.mark.parametrize("zone", [None, "America/New_York"])
