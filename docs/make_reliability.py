@@ -17,6 +17,7 @@ from pages import table
 ROOT = Path(__file__).resolve().parents[1]
 FUZZING = ROOT / "stress" / "results" / "fuzzing.json"
 HOSTILE = ROOT / "stress" / "results" / "hostile_files.json"
+SERVERS = ROOT / "stress" / "results" / "servers.json"
 EQUALITY = ROOT / "stress" / "results" / "equality.json"
 STREAMS = ROOT / "benchmarks" / "results" / "streams.json"
 FAULTS = ROOT / "benchmarks" / "results" / "kill_resume.json"
@@ -168,7 +169,7 @@ that is not a `CircurveError`, a message longer than 2,000 characters, or more m
 
 {table(heads, rows)}
 
-{record["seconds"]:,.0f} seconds in all, at least {least:.0f} for each loader; `make stress` takes an hour.
+{record["seconds"]:,.0f} seconds in all, at least {least:.0f} for each loader; `make stress` spends an hour on them.
 {origin(record["environment"])}{note(record)}"""
 
 
@@ -203,6 +204,31 @@ first asked a question.
 {joined}
 
 Memory is the growth of a new process, the largest of three runs; CPU time is the median of three.
+{origin(record["environment"])}{note(record)}"""
+
+
+def server_part(record: Record) -> str:
+    """Downloads that fail."""
+    rows = [
+        [
+            case["server"],
+            str(case["struck"]),
+            str(case["messages"]),
+            str(case["files left"]),
+            str(case["works afterwards"]),
+            f"{case['slowest_seconds']:.2f} s",
+            f"{case['grown_mib']:.1f} MiB",
+        ]
+        for case in record["cases"]
+    ]
+    heads = ["the server sends", "downloads", "one message", "files left", "works afterwards", "slowest", "memory"]
+    return f"""## Download servers that fail
+
+Each answer in place of each of the three files of a data set. "Works afterwards" counts the downloads of the same data
+set from a server that works, which must give the rows of the collection. Server and reader share a process.
+
+{table(heads, rows)}
+
 {origin(record["environment"])}{note(record)}"""
 
 
@@ -268,7 +294,14 @@ log-probabilities.
 
 def page() -> str:
     """The whole page."""
-    files = {"fuzzing": FUZZING, "hostile": HOSTILE, "faults": FAULTS, "equality": EQUALITY, "streams": STREAMS}
+    files = {
+        "fuzzing": FUZZING,
+        "hostile": HOSTILE,
+        "faults": FAULTS,
+        "equality": EQUALITY,
+        "streams": STREAMS,
+        "servers": SERVERS,
+    }
     records = {name: read(path) for name, path in files.items()}
     made = [
         (fault_part, records["faults"]),
@@ -276,6 +309,7 @@ def page() -> str:
         (stream_part, records["streams"]),
         (hostile_part, records["hostile"]),
         (fuzzing_part, records["fuzzing"]),
+        (server_part, records["servers"]),
     ]
     parts = "\n\n".join(part(record) for part, record in made if record is not None)
     lines = "\n".join(f"- {line}" for line in findings(records))
