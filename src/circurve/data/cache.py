@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -205,4 +205,6 @@ def _progress() -> Any:
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    shown = sys.stderr.isatty()
+    progress = Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown)
+    return progress if shown else nullcontext(progress)  # rich before 15 ends what it has not shown with an empty line
