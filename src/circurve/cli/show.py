@@ -19,6 +19,7 @@ from circurve.data import Dataset
 from circurve.inputs import Family
 
 __all__ = [
+    "NOTES",
     "document",
     "family_label",
     "measured",
@@ -36,6 +37,9 @@ __all__ = [
     "wide",
 ]
 
+NOTES = "notes"
+"""The field of a report that says why numbers are missing."""
+
 WIDTH, WIDE = 80, 110
 FOLDED = 12
 """Text in tables may be folded to this width, so that numbers need not be."""
@@ -48,8 +52,8 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 def document(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields as plain JSON values. JSON has no infinity: such a number is null, and `notes` says what it was."""
-    notes: list[str] = []
-    return {**{key: _plain(value, key, notes) for key, value in fields.items()}, "notes": notes}
+    notes: list[str] = list(fields.get(NOTES, ()))
+    return {**{key: _plain(value, key, notes) for key, value in fields.items() if key != NOTES}, NOTES: notes}
 
 
 def _plain(value: Any, name: str, notes: list[str]) -> Any:
@@ -121,6 +125,7 @@ def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
         "degree of overfitting": None if report["dof"] is None else number(report["dof"]),
         "sharpness": None if report["sharpness"] is None else significant(report["sharpness"]),
         "parameters": f"{report['parameters']:,}",
+        "note": "; ".join(report.get(NOTES, ())) or None,
     }
 
 

@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from circurve.data import Table
+from circurve.graph import Circuit
 from circurve.learning.ensemble_options import EnsembleOptions
 from circurve.learning.fitting import fit
 from circurve.learning.history import FitResult
@@ -78,6 +79,18 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
     result = _fit(circuit, plan, weighted.part(f"grown-{plan.number}-round-1"))
     if result.stopped == "interrupted" or result.failed:
         return result
+    try:
+        return _second_round(plan, circuit, result, known, rows)
+    except KeyboardInterrupt:  # the first round is kept
+        return replace(result, stopped="interrupted")
+
+
+def _second_round(plan: Plan, circuit: Circuit, result: FitResult, known: dict[str, Floats], rows: Rows) -> FitResult:
+    """The member of the first round trained further on new weights, if the mixture is better with that.
+
+    known: log-likelihoods under the mixture without the member.
+    """
+    assert rows.valid is not None
     own = {name: _log_prob(result.model, table) for name, table in (("train", rows.train), ("valid", rows.valid))}
     held = Scores(np.stack([known["valid"], own["valid"]]), _weights(rows.valid))
     share = float(find_weights(held, "em")[1])
@@ -92,11 +105,11 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
     return again if better and not again.failed else replace(result, stopped=again.stopped)
 
 
-def _fit(circuit: object, plan: Plan, rows: Rows, start: Model | None = None) -> FitResult:
+def _fit(circuit: Circuit, plan: Plan, rows: Rows, start: Model | None = None) -> FitResult:
     """`fit` on weighted rows; the epoch is chosen by held-out rows weighted in the same way."""
     run = plan.run
     result = fit(
-        circuit,  # type: ignore[arg-type]
+        circuit,
         rows.train,
         method=run.method,
         seed=run.seed,

@@ -95,6 +95,8 @@ class Failure:
 class FitResult(_Scored):
     """A trained model with its history; the scores are those of this very model, computed exactly.
 
+    If an interrupt stopped the computation of the scores, those that were not known yet are NaN.
+
     Examples
     --------
     >>> import circurve as cc
@@ -224,7 +226,8 @@ class FleetResult(Sequence[FitResult]):
             raise OptionError(f"by={by!r}, but the fleet was trained without these rows")
         self.check_any_left()
         whole = [result for result in self.results if not result.failed]
-        return max(whole, key=lambda result: float(getattr(result, by)))
+        scores = [float(getattr(result, by)) for result in whole]  # NaN where an interrupt left them out
+        return whole[max(range(len(whole)), key=lambda place: (not math.isnan(scores[place]), scores[place]))]
 
     def ensemble(
         self, valid: Any = None, weights: Weighting = "em", size: int | None = None, missing: int | None = None

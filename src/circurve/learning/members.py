@@ -134,8 +134,13 @@ def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -
     done = Trained()
     for place, ((tree, units), group) in enumerate(groups.items()):
         note(f"fleet {place + 1} of {len(groups)}: tree {tree}, {units} units, {len(group)} runs", rows.progress)
-        circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
-        results = train_fleet(circuit, [plan.run for plan in group], rows.part(f"tree-{tree}-units-{units}"))
+        try:
+            circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
+            results = train_fleet(circuit, [plan.run for plan in group], rows.part(f"tree-{tree}-units-{units}"))
+        except KeyboardInterrupt:  # before the training of this fleet
+            if not done.results:
+                raise
+            return replace(done, interrupted=True)
         kept = {group[place].number: result for place, result in results.items() if not result.failed}
         interrupted = any(result.stopped == "interrupted" for result in results.values())
         if interrupted and done.results:  # a run without a complete epoch is untrained
@@ -173,6 +178,10 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
         except TrainingError as error:
             failure = error
             continue
+        except KeyboardInterrupt:  # before the training of this fleet
+            if not results:
+                raise
+            return {place: replace(result, stopped="interrupted") for place, result in results.items()}
         results |= dict(enumerate(fleet, start))
         if any(result.stopped == "interrupted" for result in fleet):
             break
