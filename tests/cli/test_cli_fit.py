@@ -279,6 +279,15 @@ def test_ctrl_c_before_training_says_so(invoke, table, monkeypatch):
     assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")
 
 
+def test_ctrl_c_while_the_command_line_is_read_says_so(invoke, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("circurve.cli.program.TyperGroup.make_context", interrupt)
+    result = invoke("fit digits")
+    assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")
+
+
 def test_training_can_start_around_rows_of_the_data(answer, table):
     words = f"fit {table} --units 3 --epochs 2"
     random, again, prototypes = (answer(words + more) for more in ("", " --init random", " --init prototypes"))

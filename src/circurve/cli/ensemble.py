@@ -132,7 +132,7 @@ class EnsembleJob:
 def train_ensemble(asked: EnsembleJob, data: Dataset) -> Ensemble:
     """`fit_ensemble` on the parts of a data set; without validation rows, weights are found by cross-validation."""
     settings = asked.job.settings
-    progress(f"{sizes(data)}\n{asked.mixture.members} members, {settings.device}, {settings.precision}")
+    progress(f"{sizes(data)}\n{counted(asked.mixture.members, 'member')}, {settings.device}, {settings.precision}")
     schema = data.train.schema or common_schema(data, {})
     valid = False if data.valid is None else data.valid
     return fit_ensemble(data.train, valid=valid, schema=schema, **asked.options())

@@ -253,7 +253,7 @@ def _print(report: dict[str, Any]) -> None:
         _print_history(report["history"])
     if "path" in report:
         _print_path(report["path"])
-    title = f"{report['dataset']}: {report['structure']}, {report['units']} units, {method_label(report)}"
+    title = f"{report['dataset']}: {report['structure']}, {counted(report['units'], 'unit')}, {method_label(report)}"
     print_scores(title, report)
     print_facts(
         {

@@ -17,6 +17,7 @@ from rich.text import Text
 from circurve.cli.safe_text import visible
 from circurve.data import Dataset
 from circurve.inputs import Family
+from circurve.words import counted
 
 __all__ = [
     "NOTES",
@@ -145,7 +146,7 @@ def sizes(data: Dataset) -> str:
     """`digits: 64 columns; 1,257 training, 270 validation, 270 test rows`."""
     parts = {"training": data.train, "validation": data.valid, "test": data.test}
     rows = ", ".join(f"{len(part):,} {name}" for name, part in parts.items() if part is not None)
-    return f"{data.name}: {data.train.shape[1]:,} columns; {rows} rows"
+    return f"{data.name}: {counted(data.train.shape[1], 'column')}; {rows} rows"
 
 
 def progress(text: str) -> None:

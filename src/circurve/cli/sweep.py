@@ -28,6 +28,7 @@ from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
 from circurve.learning.gates import top_fraction
 from circurve.model import Model
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +70,9 @@ def sweep(typed: Sweep) -> None:
     parts, record = load_for(job, source, held)
     if typed.ensemble and parts.valid is None:
         raise OptionError("--ensemble finds its weights on validation rows: pass --valid FILE or a share in --split")
-    progress(f"{len(settings)} settings x {typed.seeds} seeds = {len(runs)} runs at once")
+    progress(
+        f"{counted(len(settings), 'setting')} x {counted(typed.seeds, 'seed')} = {counted(len(runs), 'run')} at once"
+    )
     outputs = Outputs(typed.csv, typed.out_dir, typed.plot, record, typed.ensemble, typed.training.overwrite)
     finish(job, parts, train(job, parts, typed.engine.value), outputs, typed.as_json)
 
@@ -269,12 +272,13 @@ def _print(report: dict[str, Any]) -> None:
         for setting in settings
     ]
     count = len(report["seeds"])
-    seeds = "1 seed" if count == 1 else f"mean and standard deviation over {count} seeds"
-    title = f"{report['dataset']}: {report['structure']}, {report['units']} units; {seeds}"
+    seeds = "1 seed" if count == 1 else f"mean and standard deviation over {counted(count, 'seed')}"
+    title = f"{report['dataset']}: {report['structure']}, {counted(report['units'], 'unit')}; {seeds}"
     print_table(("method", "mu", "train", "valid", "test", "DoF", "sharpness"), rows, title)
     mixed = report["ensemble"]
     if mixed is not None:
         print_members(mixed)
+    together = counted(len(report["runs"]), "run")
     marked = any(setting["chosen"] for setting in settings)
     print_facts(
         {
@@ -283,7 +287,7 @@ def _print(report: dict[str, Any]) -> None:
             "mixture": None if mixed is None else _mixture_in_words(mixed),
             "parameters": f"{report['parameters']:,}",
             "note": "; ".join(report.get(NOTES, ())) or None,
-            "time": f"{report['seconds']:.1f} s on {report['device']} for {len(report['runs'])} runs at once",
+            "time": f"{report['seconds']:.1f} s on {report['device']} for {together} at once",
             "runs in": report["csv"],
             "models in": report["out_dir"],
             "picture": report["plot"],

@@ -25,6 +25,7 @@ from circurve.learning.fingerprint import option_facts
 from circurve.learning.options import Settings
 from circurve.learning.ray_engine import Engine
 from circurve.learning.units import Tried, choose_units
+from circurve.words import counted
 
 __all__ = [
     "STOPPED",
@@ -91,7 +92,9 @@ def train(job: Job, data: Dataset, engine: Engine = "local") -> FleetResult:
     """Build the circuit and train all runs side by side."""
     circuit = build_circuit(job.shape, data, job.runs[0].seed, job.settings.memory_budget)
     settings = job.settings
-    progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
+    progress(
+        f"{sizes(data)}\n{counted(circuit.describe().parameters, 'parameter')}, {settings.device}, {settings.precision}"
+    )
     return train_fleet(circuit, data, job.runs, settings, engine)
 
 

@@ -35,6 +35,7 @@ from circurve.learning.methods import Method, Vanilla
 from circurve.learning.plan import Plan
 from circurve.model import Model
 from circurve.whole_files import replace_file
+from circurve.words import counted
 
 __all__ = ["ShardStatistics", "load_statistics", "merge_files", "merge_statistics", "shard_rows", "statistics"]
 
@@ -171,7 +172,7 @@ def shard_rows(rows: int, number: int, shards: int) -> slice:
     if not 1 <= number <= shards:
         raise OptionError(f"shard must be i/n with 1 <= i <= n, not {number}/{shards}")
     if shards > rows:
-        raise OptionError(f"shard {number}/{shards}: there are only {rows} rows")
+        raise OptionError(f"shard {number}/{shards}: the table has only {counted(rows, 'row')}")
     return slice(rows * (number - 1) // shards, rows * number // shards)
 
 

@@ -36,6 +36,7 @@ from circurve.learning.progress import note
 from circurve.learning.schedules import cosine
 from circurve.model import Model
 from circurve.structures import chow_liu_tree, hclt
+from circurve.words import counted
 
 __all__ = ["grow", "responsibilities"]
 
@@ -63,7 +64,7 @@ def responsibilities(mixture: Floats, member: Floats | float, share: float) -> F
 def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: EnsembleOptions) -> FitResult:
     """One more member for a mixture of `members` members; two rounds of EM, each stopped by the held-out rows."""
     assert rows.valid is not None
-    note(f"member {plan.number}: grown on weighted rows, {plan.units} units", rows.progress)
+    note(f"member {plan.number}: grown on weighted rows, {counted(plan.units, 'unit')}", rows.progress)
     known = {name: _log_prob(mixture, table) for name, table in (("train", rows.train), ("valid", rows.valid))}
     level = float(_average(known["train"], rows.train))
     first = {name: responsibilities(known[name], level, 1 / (members + 1)) for name in known}

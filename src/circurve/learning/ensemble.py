@@ -24,6 +24,7 @@ from circurve.learning.mixture_weights import (
 )
 from circurve.model import Model
 from circurve.schema import Schema
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -158,7 +159,7 @@ class Ensemble:
 
     def __repr__(self) -> str:
         score = "" if self.valid_ll is None else f", valid_ll {self.valid_ll:.4f}"
-        lines = [f"<Ensemble: {len(self.members)} members, weights {self.weighting}{score}>"]
+        lines = [f"<Ensemble: {counted(len(self.members), 'member')}, weights {self.weighting}{score}>"]
         for member in self.members:
             own = "" if member.valid_ll is None else f", valid_ll {member.valid_ll:.4f}"
             adds = "" if member.adds is None else f", adds {member.adds:.4f}"

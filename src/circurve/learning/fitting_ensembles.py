@@ -38,6 +38,7 @@ from circurve.learning.recipe import BEST_STEP, JOINT, JointRecipe
 from circurve.learning.validation import say
 from circurve.model import Model
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["fit_ensemble", "train_ensemble", "train_jointly"]
 
@@ -254,7 +255,8 @@ def _weighted_in_turns(rows: Rows, options: EnsembleOptions, known: list[Candida
     """The ensemble of `_cross_validated`. known: is filled with the members that are trained last."""
     plans, count = plan_members(options), len(rows.train)
     if count < 2 * options.folds:
-        raise OptionError(f"{count} training rows are too few for folds={options.folds}: pass valid=, or fewer folds")
+        rows_there = counted(count, "training row is", "training rows are")
+        raise OptionError(f"{rows_there} too few for folds={options.folds}: pass valid=, or fewer folds")
     parts = np.array_split(np.random.default_rng(options.seed).permutation(count), options.folds)
     log_prob = np.full((len(plans), count), -np.inf)
     epochs: dict[tuple[int, int], list[int]] = {}

@@ -21,6 +21,7 @@ from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
 from circurve.models import Models
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -355,12 +356,12 @@ class FleetResult(Sequence[FitResult]):
         ]
         more = len(self.results) - len(rows)
         heads = ("run", *(split.removesuffix("_ll") for split in scored), "epoch")
-        title = f"FleetResult: {len(self.results):,} runs, {len(self.failed):,} failed"
+        title = f"FleetResult: {counted(len(self.results), 'run')}, {len(self.failed):,} failed"
         return card(title, rows_table(heads, rows), f"<p>and {more:,} more: to_frame()</p>" if more else "")
 
     def __repr__(self) -> str:
         lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]
-        return "\n".join([f"<FleetResult: {len(self.results)} runs, {len(self.failed)} failed>", *lines])
+        return "\n".join([f"<FleetResult: {counted(len(self.results), 'run')}, {len(self.failed)} failed>", *lines])
 
 
 def _row(number: int, result: FitResult) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from circurve.learning.state import TrainerState
 from circurve.learning.steps import Batches, EpochSums, Steps
 from circurve.learning.steps_choice import scorer_for, steps_for
 from circurve.model import Model, as_device
+from circurve.words import counted
 
 __all__ = ["Trainer"]
 
@@ -291,7 +292,8 @@ class Trainer:
     def _warn(self, most: int) -> None:
         if most and not self.warned:
             self.warned = True
-            warn_user(f"{most} training rows have probability zero under the current parameters; EM ignores them")
+            rows = counted(most, "training row has", "training rows have")
+            warn_user(f"{rows} probability zero under the current parameters; EM ignores such rows")
 
     def _sharpness(self, params: Params, backend: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""

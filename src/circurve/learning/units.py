@@ -32,6 +32,7 @@ from circurve.learning.validation import say
 from circurve.model import Model
 from circurve.schema import Schema
 from circurve.structures import chow_liu_tree, hclt
+from circurve.words import counted
 
 __all__ = ["Tried", "Units", "UnitsChoice", "choose_units", "fit_units", "train_units", "units_grid"]
 
@@ -134,7 +135,7 @@ def train_units(
     ]
 
     def train(units: int) -> list[FitResult]:
-        note(f"{units} units, {len(runs)} runs", rows.progress)
+        note(f"{counted(units, 'unit')}, {counted(len(runs), 'run')}", rows.progress)
         circuit = hclt(rows.train, units, schema=rows.schema, tree=tree)
         return list(train_fleet(circuit, runs, rows.part(f"units-{units}")).values())
 
