@@ -284,7 +284,7 @@ def test_a_value_must_fit_every_family_of_its_variable():
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        ([[0.0]], "data has 1 columns, the circuit has 2 variables"),
+        ([[0.0]], "data has 1 column, the circuit has 2 variables"),
         ([[np.inf, 1.0]], "column 1, row 1: inf is not finite"),
         ([0.0, 1.0], "data has 1 dimension"),
     ],
@@ -380,7 +380,7 @@ def test_a_cuda_device_that_is_not_there_is_refused():
 
 
 def test_repr_and_public_names():
-    assert repr(model()) == "<Model: <Circuit: 2 variables, 4 nodes, 1 outputs>, torch.float64, cpu>"
+    assert repr(model()) == "<Model: <Circuit: 2 variables, 4 nodes, 1 output>, torch.float64, cpu>"
     assert cc.Model is Model
 
 

@@ -72,7 +72,7 @@ def test_models_that_differ_in_more_than_parameters_are_refused(coins: Models) -
         Models([coins[0], coins[1].to(dtype=torch.float32)])
     with pytest.raises(OptionError, match="at least one Model"):
         Models([])
-    with pytest.raises(OptionError, match="2 labels for 1 models"):
+    with pytest.raises(OptionError, match="2 labels do not fit 1 model"):
         Models([coins[0]], ["a", "b"])
     with pytest.raises(OptionError, match="model 1 is a int"):
         Models([coins[0], 3])

@@ -132,7 +132,7 @@ def test_a_circuit_keeps_a_schema_that_fits_it():
     assert cc.random_binary_trees(PEOPLE, 2, 1).schema == PEOPLE
     assert cc.mixture((cc.Bernoulli(), 2), 2).schema is None
     assert cc.mixture(Schema.of([cc.Bernoulli()]), 2).schema is None
-    with pytest.raises(StructureError, match="the schema has 4 columns, the circuit has 1 variables"):
+    with pytest.raises(StructureError, match="the schema has 4 columns, the circuit has 1 variable"):
         cc.Circuit(cc.Input(0, cc.Bernoulli()), schema=PEOPLE)
     with pytest.raises(StructureError, match=r"variable 0 \('age'\) is Gaussian.* in the schema, Bernoulli\(\) in the"):
         cc.Circuit(cc.fully_factorized(4).roots, schema=PEOPLE)

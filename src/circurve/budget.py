@@ -10,6 +10,7 @@ import numpy as np
 
 from circurve.errors import Argument, MemoryLimitError, OptionError
 from circurve.host_memory import available_memory
+from circurve.words import counted
 
 __all__ = ["Need", "check_budget", "readable"]
 
@@ -63,4 +64,4 @@ def check_budget(memory_budget: object) -> None:
 def readable(size: int) -> str:
     """`1.5 GB`, in powers of 1000."""
     power = min(len(UNITS) - 1, int(math.log(max(size, 1), 1000)))
-    return f"{size} bytes" if power == 0 else f"{size / 1000**power:.3g} {UNITS[power]}"
+    return f"{counted(size, 'byte')}" if power == 0 else f"{size / 1000**power:.3g} {UNITS[power]}"

@@ -24,6 +24,7 @@ from circurve.errors import DataError, OptionError, ParameterError
 from circurve.graph import Circuit
 from circurve.inputs.common import SMALLEST_FREE
 from circurve.model import Model
+from circurve.words import counted
 
 __all__ = ["CircuitModule", "torch_module"]
 
@@ -67,7 +68,7 @@ def torch_module(model: Model, *, memory_budget: int | None = None) -> CircuitMo
     >>> loss.backward()
     >>> optimizer.step()
     >>> layer.to_model()
-    <Model: <Circuit: 2 variables, 5 nodes, 1 outputs>, torch.float32, cpu>
+    <Model: <Circuit: 2 variables, 5 nodes, 1 output>, torch.float32, cpu>
     """
     given: object = model
     if not isinstance(given, Model):
@@ -199,12 +200,13 @@ class CircuitModule(nn.Module):
         kinds = [family.discrete for family in self.circuit.families]
         for name, given, width in (("x", x, kinds.count(False)), ("discrete", codes, kinds.count(True))):
             if given.ndim != 2 or given.shape[1] != width:
+                continuous = counted(kinds.count(False), "column is", "columns are")
                 raise DataError(
                     f"{name} has shape {tuple(given.shape)}, expected (rows, {width}): "
-                    f"{kinds.count(False)} columns are continuous, {kinds.count(True)} discrete"
+                    f"{continuous} continuous, {kinds.count(True)} discrete"
                 )
         if len(x) != len(codes):
-            raise DataError(f"x has {len(x)} rows, discrete has {len(codes)}")
+            raise DataError(f"x has {counted(len(x), 'row')}, discrete has {len(codes)}")
         order = sorted(range(len(kinds)), key=lambda v: kinds[v])  # where the columns of both, side by side, belong
         back = torch.tensor(order, device=x.device).argsort()
         return torch.cat([x, codes.to(x.dtype)], dim=1)[:, back]
@@ -227,7 +229,7 @@ class CircuitModule(nn.Module):
         Examples
         --------
         >>> layer.to_model()
-        <Model: <Circuit: 3 variables, 5 nodes, 1 outputs>, torch.float32, cpu>
+        <Model: <Circuit: 3 variables, 5 nodes, 1 output>, torch.float32, cpu>
         """
         with torch.no_grad():
             return Model(self.circuit, self.params.clone(), self.program)

@@ -29,6 +29,7 @@ from circurve.persistence import read_model, write_model
 from circurve.queries.questions import Questions
 from circurve.schema import Schema
 from circurve.scoring import RowScores
+from circurve.words import counted
 
 __all__ = ["Model", "as_device", "load"]
 
@@ -80,7 +81,7 @@ class Model(Questions, RowScores):
     >>> weather = {name: values * 10 for name, values in days.items()} | {"degrees": [4.5, 7.5, 19.5, 24.5] * 10}
     >>> model = cc.fit(cc.hclt(weather, units=4), weather, epochs=30, seed=0, init="prototypes").model
     >>> model
-    <Model: <Circuit: 3 variables, 7 nodes, 1 outputs>, torch.float32, cpu>
+    <Model: <Circuit: 3 variables, 7 nodes, 1 output>, torch.float32, cpu>
     >>> round(model.conditional({"rain": True}, given={"city": "Oslo"}), 2)
     0.48
     """
@@ -304,7 +305,7 @@ class Model(Questions, RowScores):
         more = f" and {len(self.schema) - SHOWN_COLUMNS:,} more" if len(self.schema) > SHOWN_COLUMNS else ""
         facts = {
             "columns": f"{counts.variables:,}: {shown}{more}",
-            "sum nodes": f"{counts.sum_units:,} in {len(self.program.sums):,} layers",
+            "sum nodes": f"{counts.sum_units:,} in {counted(len(self.program.sums), 'layer')}",
             "parameters": f"{counts.parameters:,}",
             "outputs": f"{self.circuit.outputs:,}" if self.circuit.outputs > 1 else None,
             "computes in": f"{str(self.dtype).removeprefix('torch.')} on {self.device}",

@@ -17,6 +17,7 @@ from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.queries.questions import Questions
 from circurve.scoring import finish_scores, score_rows
+from circurve.words import counted
 
 __all__ = ["Models"]
 
@@ -48,7 +49,7 @@ class Models(Questions, Sequence[Model]):
     >>> runs = [cc.Run(seed=seed) for seed in range(3)]
     >>> fleet = cc.fit_fleet(cc.hclt(data.train, units=4), data.train, runs, epochs=2, valid=False)
     >>> fleet.models
-    <Models: 3 of <Circuit: 64 variables, 164 nodes, 1 outputs>>
+    <Models: 3 of <Circuit: 64 variables, 164 nodes, 1 output>>
     >>> fleet.models.log_prob(data.test).shape
     (3, 270)
     """
@@ -61,7 +62,7 @@ class Models(Questions, Sequence[Model]):
         for number, model in enumerate(self._models):
             _refuse_difference(first, model, number)
         if labels is not None and len(labels) != len(self._models):
-            raise OptionError(f"there are {len(labels)} labels for {len(self._models)} models")
+            raise OptionError(f"{len(labels)} labels do not fit {counted(len(self._models), 'model')}")
         self.labels = None if labels is None else tuple(labels)
         """What answers call the models; None: their numbers, from 0 on."""
 

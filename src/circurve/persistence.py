@@ -44,6 +44,7 @@ from circurve.model_checks import check_cost, check_memory, check_parts
 from circurve.schema import Schema
 from circurve.tensor_files import read_arrays
 from circurve.whole_files import reason_of, refuse_special, replace_file
+from circurve.words import counted
 
 __all__ = ["FORMAT_VERSION", "read_metadata", "read_model", "write_model"]
 
@@ -149,7 +150,9 @@ def _file_content(arrays: Mapping[str, Array], metadata: Mapping[str, str], circ
     head += (b"," if tensors != b"}" else b"") + tensors
     head += b" " * (-len(head) % 8)  # tensors begin at a multiple of 8
     if len(head) > MAX_HEADER:
-        raise StructureError(f"{circuit!r} does not fit into a safetensors file: its header has {len(head):,} bytes")
+        raise StructureError(
+            f"{circuit!r} does not fit into a safetensors file: its header has {counted(len(head), 'byte')}"
+        )
     return b"".join((len(head).to_bytes(8, "little"), head, memoryview(plain)[8 + length :]))
 
 

@@ -109,7 +109,7 @@ class RowScores(Asked):
         Examples
         --------
         >>> model.align({"degrees": [5.0], "rain": [True], "city": ["Rome"]})
-        <Table: 1 rows x 3 columns; float64; columns city, rain, degrees>
+        <Table: 1 row x 3 columns; float64; columns city, rain, degrees>
         """
         table = as_table(x, missing=missing).bare()
         if unseen == "impossible" and self._mixed:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from circurve.bounds import parse_json
 from circurve.errors import FileFormatError
+from circurve.words import counted
 
 __all__ = ["read_arrays"]
 
@@ -82,7 +83,7 @@ def _arrays(wanted: Mapping[str, Sequence[str]], header: Mapping[str, Any], cont
             raise FileFormatError(f"the tensor {name!r} has dtype {dtype}, expected {' or '.join(allowed)}")
         kind, width = DTYPES[dtype]
         if end > size or math.prod(shape) * width != end - begin:
-            raise ValueError(f"the tensor {name!r} has {end - begin} bytes for shape {shape}")
+            raise ValueError(f"the tensor {name!r} has {counted(end - begin, 'byte')} for shape {shape}")
         if native and begin % width == 0 and begin < end:
             arrays[name] = view(shape, kind, content, begin)
         else:

@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from importlib import import_module
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,44 @@ def _program(folder: Path, words: Sequence[str], fault: str | None, moment: int,
     if fault is not None:
         _arm(fault, moment, where)
     _main(words)
+
+
+def struck(folder: Path, words: Sequence[str], strikes: Sequence[tuple[str, str]]) -> int:
+    """The exit code of `circurve WORDS`. Strikes: a signal and the function at whose first call it comes, in turn.
+
+    A function is `module:name` or `module:Class.name`; each is only watched once the strike before it has come.
+    """
+    child = CONTEXT.Process(target=_struck, args=(folder, tuple(words), tuple(strikes)))
+    child.start()
+    child.join(PATIENCE)
+    if child.exitcode is None:
+        child.kill()
+        raise AssertionError("the program did not end")
+    return child.exitcode
+
+
+def _struck(folder: Path, words: Sequence[str], strikes: Sequence[tuple[str, str]]) -> None:
+    _start_as_from_a_shell(folder, os.open(folder / "stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+    _arm_strikes(list(strikes))
+    _main(words)
+
+
+def _arm_strikes(strikes: list[tuple[str, str]]) -> None:
+    if not strikes:
+        return
+    (name, place), *rest = strikes
+    module, _, path = place.partition(":")
+    *owners, last = path.split(".")
+    owner = reduce(getattr, owners, import_module(module))
+    function = getattr(owner, last)
+
+    def striking(*arguments: Any, **options: Any) -> Any:
+        setattr(owner, last, function)
+        _arm_strikes(rest)
+        os.kill(os.getpid(), getattr(signal, name))
+        return function(*arguments, **options)
+
+    setattr(owner, last, striking)
 
 
 def _start_as_from_a_shell(folder: Path, output: int) -> None:

@@ -126,7 +126,7 @@ def test_rows_of_probability_zero_are_counted_and_pointed_out(answer, invoke, fo
     report = answer("curvature certain.safetensors rows.npy")
     assert (report["samples"], report["impossible"], report["trace"]) == (2, 1, pytest.approx(2.0))
     result = invoke("curvature certain.safetensors rows.npy")
-    assert result.stderr.startswith("circurve: warning: 1 rows have probability zero")
+    assert result.stderr.startswith("circurve: warning: 1 row has probability zero")
     assert "1 of probability zero left out" in result.stdout
     np.save("rows.npy", np.array([[0]]))
     assert "rows.npy: curvature data: every row has probability zero" in error_line(

@@ -19,6 +19,7 @@ from circurve.data import split_rows
 from circurve.learning import FleetResult
 from circurve.learning.loop import Trainer
 from circurve.persistence import read_metadata
+from circurve.words import counted
 
 TINY = "--units 3 --epochs 2"
 
@@ -248,8 +249,8 @@ def test_ctrl_c_keeps_what_was_learned(invoke, table, monkeypatch):
     report = strict_json(result.stdout)
     assert report["stopped"] == "interrupted"
     assert result.stderr == (
-        f"circurve: interrupted after {report['epochs']} complete epochs; the model trained so far is saved in "
-        f"m.safetensors\n"
+        f"circurve: interrupted after {counted(report['epochs'], 'complete epoch')}; "
+        f"the model trained so far is saved in m.safetensors\n"
     )
     assert cc.load("m.safetensors").circuit.variables == 5
 
@@ -275,6 +276,15 @@ def test_ctrl_c_before_training_says_so(invoke, table, monkeypatch):
 
     monkeypatch.setattr("circurve.cli.fit.load_for", interrupt)
     result = invoke(f"fit {table} {TINY} --out m")
+    assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")
+
+
+def test_ctrl_c_while_the_command_line_is_read_says_so(invoke, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("circurve.cli.program.TyperGroup.make_context", interrupt)
+    result = invoke("fit digits")
     assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")
 
 

@@ -198,3 +198,14 @@ def test_an_interrupted_demo_shows_what_it_has(invoke, monkeypatch):
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
     assert np.isfinite(float(result.stdout.split('"train_ll": ')[1].split(",")[0]))
+
+
+def test_a_demo_whose_scores_were_interrupted_shows_nothing(invoke, monkeypatch):
+    def interrupted(circuit, data, runs, settings):
+        results = train(circuit, data, runs, replace(settings, epochs=1))
+        return cc.learning.FleetResult(tuple(replace(r, stopped="interrupted", train_ll=float("nan")) for r in results))
+
+    train = demo.train_fleet
+    monkeypatch.setattr(demo, "train_fleet", interrupted)
+    result = invoke("demo")
+    assert (result.exit_code, result.stderr, result.stdout) == (130, "circurve: interrupted\n", "")

@@ -58,3 +58,25 @@ def test_what_cannot_be_merged_gets_one_line(invoke: Callable[[str], Result]) ->
     for words, message in lines.items():
         assert message in error_line(invoke(words)), words
     assert not Path("x.npz").exists()
+
+
+def test_all_parts_of_a_data_set_are_measured_together(answer: Answer) -> None:
+    answer("fit digits --units 2 --epochs 1 --device cpu --out m")
+    found = {
+        part: answer(f"statistics m digits --split {part} --out {part}.npz")
+        for part in ("all", "train", "valid", "test")
+    }
+    merged = answer("merge train.npz valid.npz test.npz")
+    assert found["all"]["rows"] == merged["rows"] == 1797
+    assert found["all"]["mean_ll"] == pytest.approx(merged["mean_ll"], rel=1e-12)
+    assert answer("statistics m digits --split all --shard 2/3 --out x.npz")["rows"] == 599
+
+
+@pytest.mark.usefixtures("trained")
+def test_all_rows_and_a_shard_of_them_are_not_added_up(answer: Answer, invoke: Callable[[str], Result]) -> None:
+    whole = answer("statistics m t.csv --split all --out whole.npz")
+    answer("statistics m t.csv --shard 1/3 --out s1.npz")
+    assert whole["rows"] == 100
+    message = "all rows of a table and its shard 1/3 are given (whole.npz and s1.npz), so rows would count twice"
+    assert message in error_line(invoke("merge whole.npz s1.npz --out all.npz"))
+    assert not Path("all.npz").exists()

@@ -309,7 +309,7 @@ def test_rows_of_probability_zero_are_counted_and_left_out(measure):
 
 @MEASURES
 def test_wrong_data_is_named(measure):
-    with pytest.raises(DataError, match="3 columns, the circuit has 1 variables"):
+    with pytest.raises(DataError, match="3 columns, the circuit has 1 variable"):
         measure(two_values(), [[0, 1, 0]])
     with pytest.raises(DataError, match="3 outputs: pass labels="):
         measure(two_values(3), [[0]])

@@ -304,7 +304,7 @@ def test_a_unit_of_probability_zero_in_a_possible_row_has_no_curvature():
 @pytest.mark.parametrize("measure", [hessian_trace, per_sample, curvature])
 def test_wrong_input_names_the_culprit(measure):
     model = mixture([0.25, 0.75])
-    with pytest.raises(DataError, match="2 columns, the circuit has 1 variables"):
+    with pytest.raises(DataError, match="2 columns, the circuit has 1 variable"):
         measure(model, [[0, 1]])
     with pytest.raises(DataError, match="every value is missing"):
         measure(model, [[np.nan]])

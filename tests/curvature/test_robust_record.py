@@ -90,7 +90,7 @@ def test_edges_at_the_floor_and_their_share_of_t_are_counted():
     assert record.nodes[0].name == "middle"
     assert record.floor_edges.tolist() == [1, 0, 0]
     assert record.floor_share == pytest.approx(1, abs=1e-6)
-    assert str(record).endswith("1 edges make up 100.0% of t; they do not move `geometric`")
+    assert str(record).endswith("1 edge makes up 100.0% of t; they do not move `geometric`")
     assert record.local[0] == pytest.approx(record.floor_local[0], rel=1e-6)
     assert record.local[0] > 1e20
     assert record.local_geometric[0] == pytest.approx(1, rel=1e-6)

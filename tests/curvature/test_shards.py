@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 import circurve as cc
 from circurve import bounds
 from circurve.curvature import ShardStatistics, load_statistics, merge_statistics, statistics
-from circurve.curvature.shards import _tensors, shard_rows
+from circurve.curvature.shards import _tensors, merge_files, shard_rows
 from circurve.errors import FileAccessError, FileFormatError, OptionError
 from circurve.learning.plan import Plan
 
@@ -124,7 +125,7 @@ def test_what_does_not_add_up_is_refused(model: cc.Model, rows: np.ndarray) -> N
         "there are no statistics": [],
         "shard 1/3 is given twice": [parts[0], parts[1], parts[0]],
         "measured with different models": [parts[0], other],
-        "shards of different splits are mixed \\(2, 3\\)": [parts[0], statistics(model, rows, shard=(2, 2))],
+        "mixed \\(2 in statistics 2, 3 in statistics 1\\)": [parts[0], statistics(model, rows, shard=(2, 2))],
     }
     for message, given in refused.items():
         with pytest.raises(OptionError, match=message):
@@ -145,6 +146,57 @@ def test_rows_of_ones_own_are_told_apart_by_their_values(model: cc.Model, rows: 
     assert_close(merged, statistics(model, rows), 1e-12)
     with pytest.raises(OptionError, match="is given twice"):
         merge_statistics([mine, statistics(model, rows[:40])])
+
+
+def test_rows_that_would_count_twice_are_refused_with_the_names_of_the_files(
+    model: cc.Model, rows: np.ndarray, tmp_path: Path
+) -> None:
+    def save(name: str, found: ShardStatistics) -> Path:
+        found.save(tmp_path / name)
+        return tmp_path / name
+
+    whole, first, *rest = (statistics(model, rows), *shards(model, rows, 3))
+    everything, third = save("all.npz", whole), save("third.npz", first)
+    copied = save("copy.npz", statistics(model, rows[:33]))  # the rows of the first shard as a table of their own
+    others = save("others.npz", merge_statistics(rest))
+    refused = {
+        "all rows of a table and its shard 1/3 are given": [everything, third],
+        "all rows of a table and its shard 2/3 are given": [others, everything],
+        "the same rows are given twice": [copied, third],
+        f"shard {whole.shards[0]} is given twice": [everything, everything],
+    }
+    for message, paths in refused.items():
+        for given in (paths, paths[::-1]):
+            wanted = (
+                rf"{message} \({re.escape(str(given[0]))} and {re.escape(str(given[1]))}\), so rows would count twice"
+            )
+            with pytest.raises(OptionError, match=wanted):
+                merge_files(given)
+    assert merge_files([third, others]).rows == 101
+
+
+def test_equal_rows_in_different_shards_of_a_table_are_no_mistake(model: cc.Model) -> None:
+    repeated = np.zeros((20, 5))
+    assert merge_statistics(shards(model, repeated, 2)).rows == 20
+
+
+def test_a_table_is_the_same_whatever_type_it_was_read_as(model: cc.Model, rows: np.ndarray) -> None:
+    known = np.nan_to_num(rows)
+    known[:, 0] = 0  # no row is without a value below
+    names = {statistics(model, known.astype(dtype)).shards for dtype in ("float64", "float32", "int16")}
+    assert len(names) == 1
+    assert statistics(model, known, missing=2).shards not in names
+    assert statistics(model, cc.Examples(known, np.full(101, 2.0))).shards not in names
+
+
+def test_files_without_digests_are_still_merged(model: cc.Model, rows: np.ndarray, tmp_path: Path) -> None:
+    paths = []
+    for number, part in enumerate(shards(model, rows, 2)):
+        paths.append(tmp_path / f"{number}.npz")
+        part.save(paths[-1])
+        with np.load(paths[-1]) as stored:
+            np.savez(paths[-1], **{name: stored[name] for name in stored.files if name != "digests"})
+    assert merge_files(paths).rows == 101
 
 
 def test_damaged_files_are_refused(

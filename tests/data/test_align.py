@@ -132,7 +132,7 @@ class TestUnseenValues:
         assert len(caught) == 1
         message = str(caught[0].message)
         assert message.startswith(
-            "column 3 ('city'): 'Bonn' and 1 more values were not seen in training ('Oslo', 'Rome')"
+            "column 3 ('city'): 'Bonn' and 1 more value were not seen in training ('Oslo', 'Rome')"
         )
         assert (
             "also in column 6 ('visits'); 4 rows in all, first in row 1 (index 'a'): rows with such a value" in message

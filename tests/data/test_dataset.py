@@ -253,7 +253,7 @@ class TestSplits:
 
 
 def test_names_must_be_as_many_as_columns() -> None:
-    with pytest.raises(DataError, match="x: train has 2 columns, but there are 1 names"):
+    with pytest.raises(DataError, match="x: train has 2 columns, but columns= has 1 name"):
         Dataset("x", np.zeros((1, 2)), columns=("a",))
 
 

@@ -224,7 +224,7 @@ class TestWhatBelongsToRows:
 
     def test_the_description_is_for_people(self) -> None:
         assert repr(as_table(WHOLE)) == "<Table: 4 rows x 3 columns; int8>"
-        expected = "<Table: 4 rows x 3 columns; int8; columns a, b, c; 1 values missing; weights; labels>"
+        expected = "<Table: 4 rows x 3 columns; int8; columns a, b, c; 1 value missing; weights; labels>"
         assert repr(full_table()) == expected
         wide = as_table(pd.DataFrame(np.zeros((1, 7)), columns=list("abcdefg")))
         assert "columns a, b, c, d, e, ...>" in repr(wide)

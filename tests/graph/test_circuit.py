@@ -150,7 +150,7 @@ def test_a_described_circuit_reads_as_text():
         "variables   3",
         "roots       1",
         "inputs      3 nodes, 120 units",
-        "products    1 nodes, 40 units",
+        "products    1 node, 40 units",
         "sums        4 nodes, 121 units",
         "sum edges   4,840",
         "parameters  4,960",
@@ -160,7 +160,7 @@ def test_a_described_circuit_reads_as_text():
 
 def test_a_circuit_is_frozen_and_its_repr_short():
     circuit = Circuit(Sum(binary(0, 2), 3))
-    assert repr(circuit) == "<Circuit: 1 variables, 2 nodes, 3 outputs>"
+    assert repr(circuit) == "<Circuit: 1 variable, 2 nodes, 3 outputs>"
     with pytest.raises(FrozenInstanceError):
         circuit.variables = 2
 

@@ -130,7 +130,7 @@ def test_numpy_numbers_are_taken_as_numbers():
     ("node", "text"),
     [
         (Input(3, Gaussian(), 2, name="i"), "<Input 'i': variable 3, Gaussian(min_variance=0.0001), 2 units>"),
-        (Input(0, Bernoulli()), "<Input: variable 0, Bernoulli(), 1 units>"),
+        (Input(0, Bernoulli()), "<Input: variable 0, Bernoulli(), 1 unit>"),
         (Sum([a, c], 4, name="s"), "<Sum 's': 2 children, 4 x 5 weights>"),
         (Product([a, b]), "<Product: 2 children, 2 units>"),
     ],
@@ -143,4 +143,4 @@ def test_repr_of_a_deep_node_does_not_recurse():
     node = Sum(Input(0, Bernoulli()))
     for _ in range(5_000):
         node = Sum(node)
-    assert repr(node) == "<Sum: 1 children, 1 x 1 weights>"
+    assert repr(node) == "<Sum: 1 child, 1 x 1 weights>"

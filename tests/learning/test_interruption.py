@@ -1,12 +1,18 @@
 """Ctrl-C ends a training at any moment, and what was learned comes back."""
 
+import math
+from dataclasses import replace
+
 import pytest
 from learning_helpers import assert_same_model, binary_rows, quick, quick_fleet, same_parameters, small_circuit
 
-from circurve import Grid, Run
+from circurve import Grid, Run, fit_ensemble
 from circurve.engine import Params
-from circurve.learning import Global
+from circurve.learning import FleetResult, Global, auto, boost, fitting, fitting_ensembles, members, units
+from circurve.learning.checkpoints import Checkpoints
+from circurve.learning.loop import Trainer
 from circurve.learning.plan import Plan
+from circurve.learning.score import Scorer
 
 TRAIN, VALID = binary_rows(60), binary_rows(120)[60:]
 CIRCUIT = small_circuit(TRAIN)
@@ -107,3 +113,138 @@ def test_an_interruption_while_the_fleet_shrinks_mixes_up_no_runs(monkeypatch, c
     for found, run, other in zip(fleet, runs, wanted, strict=True):
         assert found.run == run
         assert_same_model(found, other, 1e-12)
+
+
+def interrupt_call(monkeypatch, owner: object, name: str, number: int = 0) -> None:
+    """Ctrl-C as the call of that number of a function begins, from 0; the other calls are as ever."""
+    calls, function = iter(range(10**6)), getattr(owner, name)
+
+    def interrupted(*arguments, **options):
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+@pytest.mark.parametrize(("call", "known"), [(0, ()), (1, ("train_ll",)), (2, ("train_ll",))])
+def test_an_interruption_of_the_final_scores_leaves_only_them_out(monkeypatch, call, known):
+    """Held-out rows were scored after the epoch."""
+    options = {"valid": VALID, "test": VALID[:30], "epochs": 2, "track": True}
+    whole = quick(CIRCUIT, TRAIN, **options)
+    interrupt_call(monkeypatch, Scorer, "score", 4 + call)
+    result = quick(CIRCUIT, TRAIN, **options)
+    assert (result.stopped, result.epoch, len(result.history), result.sharpness) == ("interrupted", 2, 2, None)
+    assert same_parameters(result, whole)
+    assert math.isnan(result.train_ll) == ("train_ll" not in known)
+    assert (result.valid_ll, result.test_ll) == pytest.approx((whole.valid_ll, whole.test_ll), rel=1e-12)
+    assert result.dof is None or known
+    assert "nan" in result._repr_html_() or known
+
+
+def test_an_interruption_of_the_sharpness_keeps_the_scores(monkeypatch):
+    interrupt_call(monkeypatch, Trainer, "_sharpness")
+    result = quick(CIRCUIT, TRAIN, epochs=2, track=True)
+    assert (result.stopped, result.sharpness) == ("interrupted", None)
+    assert result.train_ll == quick(CIRCUIT, TRAIN, epochs=2).train_ll
+
+
+def test_a_second_interruption_leaves_the_scores_out_too(monkeypatch):
+    interrupt_call(monkeypatch, Scorer, "score")
+    fleet = quick_fleet(CIRCUIT, TRAIN, [Run(), Run(seed=1)], epochs=20, callbacks=[interrupt_at(2)])
+    assert [(result.stopped, result.epoch) for result in fleet] == [("interrupted", 2)] * 2
+    assert all(math.isnan(result.train_ll) for result in fleet)
+    assert same_parameters(fleet[0], quick_fleet(CIRCUIT, TRAIN, [Run(), Run(seed=1)], epochs=2)[0])
+
+
+def test_a_second_interruption_while_the_training_ends_loses_nothing(monkeypatch, tmp_path):
+    interrupt_call(monkeypatch, Checkpoints, "save")
+    interrupt_call(monkeypatch, Trainer, "_interrupt")
+    result = quick(CIRCUIT, TRAIN, epochs=20, callbacks=[interrupt_at(3)], checkpoint=tmp_path / "runs")
+    assert (result.stopped, result.epoch) == ("interrupted", 3)
+    assert_same_model(result, quick(CIRCUIT, TRAIN, epochs=3))
+
+
+def test_an_interruption_while_the_last_checkpoint_is_written_is_told(monkeypatch, tmp_path):
+    interrupt_call(monkeypatch, Checkpoints, "save")
+    result = quick(CIRCUIT, TRAIN, epochs=3, checkpoint=tmp_path / "runs")
+    assert (result.stopped, result.epoch) == ("interrupted", 3)
+    assert quick(CIRCUIT, TRAIN, epochs=3, checkpoint=tmp_path / "runs").stopped == "epochs"
+
+
+def test_an_interrupted_choice_takes_a_run_whose_score_is_known(monkeypatch):
+    results = quick_fleet(CIRCUIT, TRAIN, [Run(seed=seed) for seed in range(3)], valid=VALID, epochs=2)
+    unknown = replace(results[0], valid_ll=math.nan)
+    assert FleetResult((unknown, *results[1:])).best() is max(results[1:], key=lambda result: result.valid_ll)
+    assert FleetResult((unknown,)).best() is unknown
+
+
+def test_an_interruption_of_the_comparison_with_plain_em_keeps_the_best(monkeypatch):
+    options = {"valid": VALID, "method": Global("auto"), "epochs": 2}
+    interrupt_call(monkeypatch, auto, "_simplest")
+    result = quick(CIRCUIT, TRAIN, **options, refit=True)
+    assert result.stopped == "interrupted"
+    assert result.valid_ll == max(candidate.valid_ll for candidate in result.path)
+
+
+def test_an_interruption_before_a_refit_keeps_the_winners(monkeypatch):
+    runs = [Run(Global(Grid((0.01, 0.1))), seed=seed) for seed in range(2)]
+    options = {"valid": VALID, "epochs": 2}
+    chosen = quick_fleet(CIRCUIT, TRAIN, runs, **options)
+    interrupt_call(monkeypatch, fitting, "_refit", 1)
+    fleet = quick_fleet(CIRCUIT, TRAIN, runs, **options, refit=True)
+    assert [result.stopped for result in fleet] == ["epochs", "interrupted"]
+    assert not same_parameters(fleet[0], chosen[0])
+    assert same_parameters(fleet[1], chosen[1])
+
+
+def test_an_interruption_between_two_sizes_takes_the_best_so_far(monkeypatch):
+    interrupt_call(monkeypatch, units, "train_fleet", 1)
+    choice = units.fit_units(TRAIN, (2, 3), valid=VALID, epochs=2, device="cpu")
+    assert ([tried.units for tried in choice.path], choice.result.stopped) == ([2], "interrupted")
+    interrupt_call(monkeypatch, units, "train_fleet", 0)
+    with pytest.raises(KeyboardInterrupt):  # nothing was trained
+        units.fit_units(TRAIN, (2, 3), valid=VALID, epochs=2, device="cpu")
+
+
+ENSEMBLE = {"members": 3, "units": (2, 3), "pseudocounts": (0.01,), "epochs": 2, "device": "cpu", "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "number", "members"),
+    [
+        (members, "train_fleet", 1, 2),
+        (fitting_ensembles, "held_out_scores", 0, 3),
+        (fitting_ensembles, "weigh", 0, 3),
+    ],
+)
+def test_an_interruption_of_an_ensemble_mixes_the_members_that_exist(monkeypatch, owner, name, number, members):
+    interrupt_call(monkeypatch, owner, name, number)
+    found = fit_ensemble(TRAIN, valid=VALID, trees="same", **ENSEMBLE)
+    assert found.stopped == "interrupted"
+    assert len(found.members) + len(found.left_out) == members
+    assert found.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_interruption_while_a_member_is_grown_mixes_the_others(monkeypatch, number):
+    """Before its first round, and between its rounds."""
+    interrupt_call(monkeypatch, boost, "_log_prob", 2 * number)
+    found = fit_ensemble(TRAIN, valid=VALID, **ENSEMBLE, boosted=1)
+    assert found.stopped == "interrupted"
+    assert len(found.members) + len(found.left_out) == 2 + number
+
+
+def test_an_interruption_after_joint_training_keeps_the_mixture_before_it(monkeypatch):
+    before = fit_ensemble(TRAIN, valid=VALID, **ENSEMBLE)
+    interrupt_call(monkeypatch, fitting_ensembles, "_parts")
+    found = fit_ensemble(TRAIN, valid=VALID, **ENSEMBLE, joint_epochs=2)
+    assert (found.stopped, found.valid_ll) == ("interrupted", before.valid_ll)
+
+
+@pytest.mark.parametrize(("name", "number"), [("held_out_scores", 1), ("train_members", 1), ("train_members", 4)])
+def test_an_interruption_of_a_cross_validated_ensemble_keeps_what_was_trained_last(monkeypatch, name, number):
+    interrupt_call(monkeypatch, fitting_ensembles, name, number)
+    found = fit_ensemble(TRAIN, valid=False, folds=3, **ENSEMBLE)
+    assert found.stopped == "interrupted"
+    assert found.members

@@ -16,6 +16,7 @@ import circurve as cc
 from circurve.errors import DataError, MissingPackageError, OptionError, TrainingError
 from circurve.learning import FleetResult, ray_engine
 from circurve.learning.ray_engine import _cuts, run_on_ray
+from circurve.whole_files import LOCK_NAME, lock_file
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'circurve[ray]'")
 
@@ -92,6 +93,53 @@ def test_a_part_whose_worker_is_killed_is_trained_again(rows: np.ndarray, tmp_pa
     assert os.path.exists(marker)
     alone = [*train(rows, runs[:1], "local"), *train(rows, runs[1:], "local")]
     assert_same(found, FleetResult(tuple(alone)))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_of_another_size_continues_what_was_trained(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [cc.Run(seed=seed) for seed in range(3)]
+    monkeypatch.chdir(tmp_path)
+    first = train(rows, runs, "ray", checkpoint="runs")
+    before = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("epoch-*")}
+    assert {path.parent.name for path in before} == {"part-0-1", "part-1-3"}
+    monkeypatch.setattr(ray_engine, "slots", lambda device: 3)
+    again = train(rows, runs, "ray", checkpoint="runs")
+    assert_same(again, first)
+    assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("epoch-*")} == before
+    for path in before:
+        if path.parent.name == "part-1-3":  # as if it had been killed before its first checkpoint
+            path.unlink()
+    assert_same(train(rows, runs, "ray", checkpoint="runs"), first)
+
+
+def test_the_folder_of_a_fleet_on_ray_is_for_one_training(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, folder = [cc.Run(seed=seed) for seed in range(2)], tmp_path / "runs"
+    monkeypatch.setattr(ray_engine, "slots", lambda device: 2)
+    monkeypatch.setattr(
+        ray_engine, "run_on_ray", lambda train, parts, device: [(n, train(part)) for n, part in enumerate(parts)]
+    )
+    train(rows, runs, "ray", checkpoint=folder)
+    for options, message in (
+        ({"epochs": 4}, "epochs: was 3, is 4"),
+        ({"valid": rows[:10]}, "valid rows: not the same"),
+    ):
+        with pytest.raises(OptionError, match=f"belongs to another training .*{message}"):
+            train(rows, runs, "ray", checkpoint=folder, **options)
+    with pytest.raises(OptionError, match="number of runs: was 2, is 1"):
+        train(rows, runs[:1], "ray", checkpoint=folder)
+    with pytest.raises(OptionError, match="function: was fit_fleet with engine='ray', is fit_fleet"):
+        train(rows, runs, "local", checkpoint=folder)
+    train(rows, runs, "local", checkpoint=tmp_path / "other")
+    with pytest.raises(OptionError, match="function: was fit_fleet, is fit_fleet with engine='ray'"):
+        train(rows, runs, "ray", checkpoint=tmp_path / "other")
+    with open(folder / LOCK_NAME, "rb+") as file:
+        assert lock_file(file.fileno())
+        with pytest.raises(OptionError, match="another training is using this folder"):
+            train(rows, runs, "ray", checkpoint=folder)
 
 
 @pytest.mark.usefixtures("cluster")

@@ -290,7 +290,7 @@ def test_impossible_samples_are_counted_once_and_left_out():
     with pytest.warns(CircurveWarning) as caught:
         result = quick(circuit, x, batch_size=None, epochs=3)
     assert [str(w.message) for w in caught] == [
-        "2 training rows have probability zero under the current parameters; EM ignores them"
+        "2 training rows have probability zero under the current parameters; EM ignores such rows"
     ]
     np.testing.assert_allclose(result.model.weights(root), [[0.25, 0.75]], rtol=1e-12)
     assert result.train_ll == -math.inf

@@ -85,6 +85,6 @@ def test_a_first_look_trains_on_the_embedded_data(protocol: str) -> None:
     data = round_trip(FIGURES["fig-6"], [], options)
     assert data["dataset"] == "digits"
     assert len(data["parents"]) == latents
-    assert "1 epochs" in data["notes"][0]
+    assert "1 epoch" in data["notes"][0]
     assert "seed 0" in data["notes"][1]
     assert data["notes"][2].startswith("Marked units: A F^2")

@@ -39,6 +39,7 @@ from circurve.model import Model
 from circurve.model import load as load_model
 from circurve.report import ReportOptions, conclusion, sentences
 from circurve.report import report as write_page
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -262,10 +263,11 @@ def _print(report: dict[str, Any], model: Model) -> None:
     print_text(*report["findings"])
     left_out = f", {report['impossible']:,} of probability zero left out" if report["impossible"] else ""
     layers = len(model.program.sums)
+    over, deep = counted(report["samples"], "row"), counted(layers, "layer")
     print_facts(
         {
-            "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {report['samples']:,} rows{left_out}",
-            "sum nodes": f"{report['sum_nodes']:,} in {layers:,} layers; T = F^2 t in each row, the tables show means",
+            "trace (sharpness)": f"{significant(report['trace'], 6)}, mean over {over}{left_out}",
+            "sum nodes": f"{report['sum_nodes']:,} in {deep}; T = F^2 t in each row, the tables show means",
             "t": IN_WORDS[report["estimator"]],
             "at the floor": _floor_text(report["floor"]),
             "reversals": "{disagree:,} of {pairs:,} pairs ({share:.2%}) have a different order by T and by t; "
@@ -348,7 +350,7 @@ def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
 
 def _below(node: dict[str, Any]) -> str:
     """The columns below a node: their names, or their number if there are many."""
-    return f"{node['scope_size']:,} columns" if node["columns"] is None else ", ".join(node["columns"])
+    return f"{counted(node['scope_size'], 'column')}" if node["columns"] is None else ", ".join(node["columns"])
 
 
 def _label(node: dict[str, Any]) -> str:

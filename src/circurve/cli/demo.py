@@ -16,7 +16,7 @@ from circurve.cli.loading import parts_of, rows_of
 from circurve.cli.methods import describe_method
 from circurve.cli.parse import parse_bytes
 from circurve.cli.show import number, print_facts, print_json, print_table, print_text, progress, significant, sizes
-from circurve.cli.training import train_fleet
+from circurve.cli.training import known, train_fleet
 from circurve.curvature import concentration, curvature
 from circurve.data import Dataset, load_dataset
 from circurve.errors import CircurveError
@@ -53,6 +53,8 @@ def demo(typed: Demo) -> None:
     progress(f"{sizes(data)}\n{len(METHODS)} methods at once: hclt, {UNITS} units, {EPOCHS} epochs")
     settings = Settings(epochs=EPOCHS, batch_size=100, step_size=0.2, select="last", memory_budget=budget)
     results = train_fleet(circuit, data, [Run(method, typed.seed) for method in METHODS], settings)
+    if any(known(result.train_ll) is None for result in results):  # there is nothing to compare, and no model to save
+        raise KeyboardInterrupt
     methods = [_describe(result, data, budget) for result in results]
     page, failure = _write_page(results, data, typed.report, budget)
     facts: dict[str, Any] = {

@@ -17,8 +17,19 @@ from circurve.cli.measures import degree_of_overfitting, log_likelihoods, sharpn
 from circurve.cli.methods import describe_method
 from circurve.cli.options import Structure
 from circurve.cli.saving import Target
-from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, progress, sizes
-from circurve.cli.training import Job, describe_job
+from circurve.cli.show import (
+    NOTES,
+    measured,
+    number,
+    print_facts,
+    print_json,
+    print_scores,
+    print_table,
+    progress,
+    sizes,
+)
+from circurve.cli.signals import hold_signals, release_signals
+from circurve.cli.training import Job, describe_job, missing_scores
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.learning import Ensemble, Vanilla, fit_ensemble
@@ -26,6 +37,7 @@ from circurve.learning.ensemble_options import EnsembleKeywords, split_options
 from circurve.learning.members import plan_members
 from circurve.learning.recipe import BEST_STEP
 from circurve.model import Model
+from circurve.words import counted
 
 __all__ = [
     "EnsembleJob",
@@ -120,23 +132,34 @@ class EnsembleJob:
 def train_ensemble(asked: EnsembleJob, data: Dataset) -> Ensemble:
     """`fit_ensemble` on the parts of a data set; without validation rows, weights are found by cross-validation."""
     settings = asked.job.settings
-    progress(f"{sizes(data)}\n{asked.mixture.members} members, {settings.device}, {settings.precision}")
+    progress(f"{sizes(data)}\n{counted(asked.mixture.members, 'member')}, {settings.device}, {settings.precision}")
     schema = data.train.schema or common_schema(data, {})
     valid = False if data.valid is None else data.valid
     return fit_ensemble(data.train, valid=valid, schema=schema, **asked.options())
 
 
 def describe_scores(model: Model, data: Dataset, memory_budget: int | None = None) -> dict[str, Any]:
-    """The log-likelihoods of a model on the parts of a data set, its sharpness and its degree of overfitting."""
-    parts = parts_of(data).items()
-    means = {part: float(log_likelihoods(model, table, part, memory_budget).mean()) for part, table in parts}
+    """The log-likelihoods of a model on the parts of a data set, its sharpness and its degree of overfitting.
+
+    A signal leaves out those that are not known yet, and `notes` says so.
+    """
+    parts, means, trace = parts_of(data), dict[str, float](), None
+    missing: list[str] = []
+    try:
+        with release_signals():
+            for part, table in parts.items():
+                means[part] = float(log_likelihoods(model, table, part, memory_budget).mean())
+            trace = sharpness(model, data.train, memory_budget)
+    except KeyboardInterrupt:
+        missing = [*(f"{part}_ll" for part in parts if part not in means), "sharpness"]
     train, valid, test = (means.get(part) for part in ("train", "valid", "test"))
     return {
         "train_ll": train,
         "valid_ll": valid,
         "test_ll": test,
-        "sharpness": sharpness(model, data.train, memory_budget),
+        "sharpness": trace,
         "dof": degree_of_overfitting(train, valid),
+        **({NOTES: [missing_scores(missing)]} if missing else {}),
     }
 
 
@@ -163,6 +186,7 @@ def describe_ensemble(asked: EnsembleJob, parts: Parts, made: Ensemble) -> dict[
         {**asdict(member), "units": plan.units, "pseudocount": plan.run.method.pseudocount, "seed": plan.run.seed}
         for member, plan in zip(made.members, own, strict=True)
     ]
+    scores = describe_scores(made.model, data, job.settings.memory_budget)
     chosen = {name: value for name, value in asdict(asked.mixture).items() if name != "members"}
     falling = {} if "step_size" in asked.typed else {"step_size": f"cosine:{BEST_STEP.start:g}:{BEST_STEP.end:g}"}
     return {
@@ -174,8 +198,8 @@ def describe_ensemble(asked: EnsembleJob, parts: Parts, made: Ensemble) -> dict[
         "seed": job.runs[0].seed,
         "epochs": max(member.epochs or 0 for member in made.members),
         "epoch": None,
-        "stopped": made.stopped,
-        **describe_scores(made.model, data, job.settings.memory_budget),
+        **scores,
+        "stopped": "interrupted" if NOTES in scores else made.stopped,
         "failure": None,
         "ensemble": {**describe_members(made), "members": members, **chosen},
         "parameters": made.model.circuit.describe().parameters,
@@ -188,18 +212,19 @@ def finish_ensemble(asked: EnsembleJob, parts: Parts, target: Target, as_json: b
     """Train, write the model, print the report, and say how it ended."""
     started = time.perf_counter()
     made = train_ensemble(asked, parts[0])
-    report = describe_ensemble(asked, parts, made)
-    report["seconds"] = round(time.perf_counter() - started, 3)
     out, failure = None, None
-    try:
-        out = target.save(made.model, report)
-    except NotSavedError as error:
-        failure = error
+    with hold_signals() as held:
+        report = describe_ensemble(asked, parts, made)
+        report["seconds"] = round(time.perf_counter() - started, 3)
+        try:
+            out = target.save(made.model, report)
+        except NotSavedError as error:
+            failure = error
     report["out"] = None if out is None else str(out)
     print_json(report) if as_json else _print(report)
     if failure is not None:
         raise failure
-    if made.stopped == "interrupted":
+    if held.came or report["stopped"] == "interrupted":
         kept = target.in_words("the mixture trained so far", out, "there is no --out")
         print(f"circurve: interrupted; {kept}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
@@ -227,7 +252,7 @@ def _print(report: dict[str, Any]) -> None:
     print_facts(
         {
             **measured(report),
-            "left out": f"{left} {'member' if left == 1 else 'members'} of negligible weight" if left else None,
+            "left out": f"{counted(left, 'member')} of negligible weight" if left else None,
             "held-out rows": number(report["ensemble"]["held_out_ll"]) if report["valid_ll"] is None else None,
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],

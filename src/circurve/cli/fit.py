@@ -33,13 +33,26 @@ from circurve.cli.methods import (
 from circurve.cli.models import WITHOUT_UNITS, Shape
 from circurve.cli.parse import parse_units
 from circurve.cli.saving import Target
-from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.training import STOPPED, Job, Sized, describe_job, describe_run, load_for, train, train_sizes
+from circurve.cli.show import NOTES, measured, number, print_facts, print_json, print_scores, print_table, significant
+from circurve.cli.signals import hold_signals, release_signals
+from circurve.cli.training import (
+    SCORES,
+    STOPPED,
+    Job,
+    Sized,
+    describe_job,
+    describe_run,
+    known,
+    load_for,
+    train,
+    train_sizes,
+)
 from circurve.cli.workers import join_workers
 from circurve.data import Dataset, is_streamed
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, Run
 from circurve.learning.units import Tried
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,11 +112,13 @@ def fit(typed: Fit) -> None:
             EnsembleJob(mixture, job, typed_options(typed.context)), (parts, record), target, typed.as_json
         )
     sized = train_sizes(job, sizes, parts) if len(sizes) > 1 else Sized(job, train(job, parts)[0], ())
-    facts = describe(sized.job, parts, sized.result, record)
-    if sized.path:
-        facts["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
-    page = None if typed.report is None else partial(_write_page, sized.result, parts, typed.report)
-    finish(sized.result, facts, Outputs(target, typed.plot, typed.report, page), typed.as_json)
+    with hold_signals() as signals:
+        facts = describe(sized.job, parts, sized.result, record)
+        if sized.path:
+            facts["units_path"] = [_size(tried, sized.job.shape.units) for tried in sized.path]
+        page = None if typed.report is None else partial(_write_page, sized.result, parts, typed.report)
+        written = write(sized.result, facts, Outputs(target, typed.plot, typed.report, page))
+    finish(written, target, signals.came, typed.as_json)
 
 
 @dataclass(frozen=True)
@@ -133,28 +148,21 @@ def describe(job: Job, data: Dataset, result: FitResult, split: SplitRecord | No
     return report
 
 
-def finish(result: FitResult, report: dict[str, Any], outputs: Outputs, as_json: bool) -> None:
-    """Write the files, print the report, and say how it ended; the report is printed even if a file cannot be
-    written."""
-    learned = result.stopped != "interrupted" or bool(result.history)
-    if not learned:  # an earlier model is better than an untrained one
+@dataclass(frozen=True)
+class Written:
+    """The report with the files that were written, and the first error of those that were not."""
+
+    report: dict[str, Any]
+    failure: Exception | None
+    learned: bool
+    """Whether there is anything to save; an earlier model is better than an untrained one."""
+
+
+def write(result: FitResult, report: dict[str, Any], outputs: Outputs) -> Written:
+    """Write the files of a training. A signal only stops the page of the report."""
+    learned = report["stopped"] != "interrupted" or bool(result.history)
+    if not learned:
         outputs = Outputs(replace(outputs.model, out=None), None)
-    files, failure = _write(result, report, outputs)
-    report = {**report, **{name: None if path is None else str(path) for name, path in files.items()}}
-    print_json(report) if as_json else _print(report)
-    if failure is not None:
-        raise NotSavedError(str(failure)) from failure
-    if result.stopped == "interrupted":
-        reason = "there is no --out" if learned else "nothing was learned"
-        kept = outputs.model.in_words("the model trained so far", files["out"], reason)
-        print(f"circurve: interrupted after {report['epochs']} complete epochs; {kept}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
-
-
-def _write(
-    result: FitResult, report: dict[str, Any], outputs: Outputs
-) -> tuple[dict[str, Path | None], Exception | None]:
-    """What was written, and why the first of the others was not."""
     out, plot, page, failures = None, outputs.plot, outputs.report, list[Exception]()
     try:
         out = outputs.model.save(result.model, report)
@@ -166,11 +174,32 @@ def _write(
     except (CircurveError, OSError) as error:
         plot, failures = None, [*failures, error]
     try:
-        if outputs.write_page is not None:
-            outputs.write_page()
+        if outputs.write_page is not None and NOTES in report:  # what it would show is not known
+            page = None
+        elif outputs.write_page is not None:
+            with release_signals():
+                outputs.write_page()
     except (CircurveError, OSError) as error:
         page, failures = None, [*failures, error]
-    return {"out": out, "plot": plot, "report": page}, next(iter(failures), None)
+    except KeyboardInterrupt:
+        page, report = None, {**report, "stopped": "interrupted"}
+    files = {"out": out, "plot": plot, "report": page}
+    report = {**report, **{name: None if path is None else str(path) for name, path in files.items()}}
+    return Written(report, next(iter(failures), None), learned)
+
+
+def finish(written: Written, target: Target, interrupted: bool, as_json: bool) -> None:
+    """Print the report, and say how the training ended; interrupted: by a signal while files were written."""
+    report, learned = written.report, written.learned
+    print_json(report) if as_json else _print(report)
+    if written.failure is not None:
+        raise NotSavedError(str(written.failure)) from written.failure
+    if interrupted or report["stopped"] == "interrupted":
+        out, reason = report["out"], "there is no --out" if learned else "nothing was learned"
+        kept = target.in_words("the model trained so far", None if out is None else Path(out), reason)
+        epochs = counted(report["epochs"], "complete epoch")
+        print(f"circurve: interrupted after {epochs}; {kept}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _write_page(result: FitResult, data: Dataset, path: Path) -> None:
@@ -189,9 +218,7 @@ def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
     method = describe_method(candidate.run.method)
     return {
         **{name: method[name] for name in ("mu", "gate")},
-        **{
-            name: None if candidate.failed else getattr(candidate, name) for name in ("train_ll", "valid_ll", "test_ll")
-        },
+        **{name: None if candidate.failed else known(getattr(candidate, name)) for name in SCORES},
         "epoch": candidate.epoch,
         "chosen": candidate.model is chosen.model,
         "stopped": candidate.stopped,
@@ -200,8 +227,9 @@ def _candidate(candidate: FitResult, chosen: FitResult) -> dict[str, Any]:
 
 def _size(tried: Tried, chosen: int) -> dict[str, Any]:
     """One of several numbers of units; its scores are None if it failed."""
-    scores = {name: getattr(tried.best, name, None) for name in ("train_ll", "valid_ll", "test_ll", "epoch")}
-    return {"units": tried.units, **scores, "chosen": tried.units == chosen}
+    scores = {name: known(getattr(tried.best, name, None)) for name in SCORES}
+    epoch = None if tried.best is None else tried.best.epoch
+    return {"units": tried.units, **scores, "epoch": epoch, "chosen": tried.units == chosen}
 
 
 def _print_sizes(path: list[dict[str, Any]]) -> None:
@@ -225,7 +253,7 @@ def _print(report: dict[str, Any]) -> None:
         _print_history(report["history"])
     if "path" in report:
         _print_path(report["path"])
-    title = f"{report['dataset']}: {report['structure']}, {report['units']} units, {method_label(report)}"
+    title = f"{report['dataset']}: {report['structure']}, {counted(report['units'], 'unit')}, {method_label(report)}"
     print_scores(title, report)
     print_facts(
         {

@@ -14,6 +14,7 @@ from circurve.learning.mixing import member_weights
 from circurve.model import load as load_model
 from circurve.persistence import FORMAT_VERSION
 from circurve.schema import Column, Schema
+from circurve.words import counted
 
 __all__ = ["info", "print_schema"]
 
@@ -53,7 +54,7 @@ def info(typed: Info) -> None:
         print_schema(loaded.schema)
     print_facts(
         {
-            "format": f"{report['format']} {report['format_version']}, {report['bytes']:,} bytes",
+            "format": f"{report['format']} {report['format_version']}, {counted(report['bytes'], 'byte')}",
             "dtype": report["dtype"],
             "families": ", ".join(f"{count:,} x {name}" for name, count in families.items()),
             "mixture": None if shares is None else _mixture(shares.tolist()),

@@ -77,6 +77,14 @@ class Program(Group):
                 code = INTERRUPTED
         sys.exit(code if isinstance(code, int) else 0)
 
+    def make_context(self, *words: Any, **options: Any) -> Any:
+        """Read the words of the command line."""
+        try:
+            return super().make_context(*words, **options)
+        except KeyboardInterrupt:  # typer would end without a line
+            print("circurve: interrupted", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command; Ctrl-C is handled here unless the command handles it."""
         try:

@@ -18,6 +18,7 @@ from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.model import load as load_model
 from circurve.queries import limited
+from circurve.words import counted
 
 __all__ = ["query"]
 
@@ -121,7 +122,7 @@ def _print_values(name: str, table: dict[str, list[Any]]) -> None:
     rows = [(str(values[at]), f"{probability[at]:.4f}") for at in order[:SHOWN]]
     if len(order) > SHOWN:
         rest = float(np.asarray(probability)[order[SHOWN:]].sum())
-        rows.append((f"{len(order) - SHOWN} more values", f"{rest:.4f}"))
+        rows.append((f"{counted(len(order) - SHOWN, 'more value')}", f"{rest:.4f}"))
     print_table((name, "probability"), rows)
 
 

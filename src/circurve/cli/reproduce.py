@@ -27,6 +27,7 @@ from circurve.reproduction.outputs import (
 from circurve.reproduction.plan import portable_command
 from circurve.reproduction.records import FILE_NAME, read_records
 from circurve.reproduction.table import Report, print_report
+from circurve.words import counted
 
 __all__ = ["reproduce_command"]
 
@@ -57,9 +58,9 @@ def reproduce_command(typed: Reproduce) -> None:
     try:
         outputs = reproduce(chosen, asked, resume=typed.resume, command=command, tell=tell, progress=progress)
     except KeyboardInterrupt:
-        known = len(read_records(typed.out / _file(chosen)))
+        runs = counted(len(read_records(typed.out / _file(chosen))), "run is", "runs are")
         print(
-            f"circurve: interrupted; {known} runs are recorded in {typed.out}; to continue, add {RESUME}",
+            f"circurve: interrupted; {runs} recorded in {typed.out}; to continue, add {RESUME}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED) from None

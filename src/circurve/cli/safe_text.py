@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from circurve.errors import warn_user
+from circurve.words import counted
 
 __all__ = ["harmless_rows", "visible"]
 
@@ -33,9 +34,10 @@ def harmless_rows(rows: Iterable[Sequence[object]]) -> Iterator[list[object]]:
         changed += sum(new is not old for new, old in zip(cells, row, strict=True))
         yield cells
     if changed:
+        cells_start = counted(changed, "cell starts", "cells start")
         warn_user(
-            f"{changed:,} cells start like a formula (=, +, -, @) and got an apostrophe in front, so that no "
-            f"spreadsheet runs them; write .parquet to keep them unchanged"
+            f"{cells_start} like a formula (=, +, -, @): each got an apostrophe in front, so that no spreadsheet "
+            f"runs it; write .parquet to keep cells unchanged"
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from functools import reduce
 from typing import Any
 
 from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.files import check_target, read_training
 from circurve.cli.loading import Source, files_of, load, parts_for, source_for
-from circurve.cli.options import Part
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_json, significant
 from circurve.curvature.shards import ShardStatistics, merge_files
@@ -38,14 +39,12 @@ def statistics(typed: Statistics) -> None:
     check_target("--out", typed.out, (typed.model, *files_of(source)))
     loaded = load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget)
     dataset = load(source_for(loaded, source))
-    if typed.split is Part.all:
-        raise OptionError("--split all: statistics are measured on one part; choose train, valid or test")
     training = {
         "columns": read_training(typed.model, typed.trust).get("columns")
     }  # a file is measured whole, however it was split
-    part = next(iter(parts_for(loaded, dataset, typed.split, training, typed.data).values()))
+    rows = reduce(operator.add, parts_for(loaded, dataset, typed.split, training, typed.data).values())
     with about(typed.data):
-        found = measure(loaded, part, shard=place, memory_budget=budget)
+        found = measure(loaded, rows, shard=place, memory_budget=budget)
     found.save(typed.out)
     report = {
         "command": "statistics",

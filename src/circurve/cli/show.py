@@ -17,8 +17,10 @@ from rich.text import Text
 from circurve.cli.safe_text import visible
 from circurve.data import Dataset
 from circurve.inputs import Family
+from circurve.words import counted
 
 __all__ = [
+    "NOTES",
     "document",
     "family_label",
     "measured",
@@ -36,6 +38,9 @@ __all__ = [
     "wide",
 ]
 
+NOTES = "notes"
+"""The field of a report that says why numbers are missing."""
+
 WIDTH, WIDE = 80, 110
 FOLDED = 12
 """Text in tables may be folded to this width, so that numbers need not be."""
@@ -48,8 +53,8 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 def document(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields as plain JSON values. JSON has no infinity: such a number is null, and `notes` says what it was."""
-    notes: list[str] = []
-    return {**{key: _plain(value, key, notes) for key, value in fields.items()}, "notes": notes}
+    notes: list[str] = list(fields.get(NOTES, ()))
+    return {**{key: _plain(value, key, notes) for key, value in fields.items() if key != NOTES}, NOTES: notes}
 
 
 def _plain(value: Any, name: str, notes: list[str]) -> Any:
@@ -121,6 +126,7 @@ def measured(report: Mapping[str, Any]) -> dict[str, str | None]:
         "degree of overfitting": None if report["dof"] is None else number(report["dof"]),
         "sharpness": None if report["sharpness"] is None else significant(report["sharpness"]),
         "parameters": f"{report['parameters']:,}",
+        "note": "; ".join(report.get(NOTES, ())) or None,
     }
 
 
@@ -140,7 +146,7 @@ def sizes(data: Dataset) -> str:
     """`digits: 64 columns; 1,257 training, 270 validation, 270 test rows`."""
     parts = {"training": data.train, "validation": data.valid, "test": data.test}
     rows = ", ".join(f"{len(part):,} {name}" for name, part in parts.items() if part is not None)
-    return f"{data.name}: {data.train.shape[1]:,} columns; {rows} rows"
+    return f"{data.name}: {counted(data.train.shape[1], 'column')}; {rows} rows"
 
 
 def progress(text: str) -> None:

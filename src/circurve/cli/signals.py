@@ -18,7 +18,15 @@ from typing import TypeAlias
 
 from circurve import early
 
-__all__ = ["exit_code", "ignore_signals", "leave_at_once", "listen", "without_signals"]
+__all__ = [
+    "exit_code",
+    "hold_signals",
+    "ignore_signals",
+    "leave_at_once",
+    "listen",
+    "release_signals",
+    "without_signals",
+]
 
 Action: TypeAlias = Callable[[int, FrameType | None], object] | signal.Handlers
 
@@ -42,18 +50,70 @@ def listen() -> Sequence[int]:
     return handler.received
 
 
-@dataclass(frozen=True)
+@dataclass
+class Held:
+    """Whether a signal came that waits."""
+
+    came: bool = False
+
+
+@dataclass(eq=False)
 class Handler:
-    """Notes a signal and raises KeyboardInterrupt."""
+    """Notes a signal and raises KeyboardInterrupt, unless signals are held."""
 
     terminals: Sequence[int]
     received: list[int] = field(default_factory=list)
+    held: Held | None = None
 
     def __call__(self, number: int, _: FrameType | None) -> None:
         self.received.append(number)
         if number == getattr(signal, "SIGHUP", None):
             _leave_terminal(self.terminals)
-        raise KeyboardInterrupt
+        if self.held is None:
+            raise KeyboardInterrupt
+        self.held.came = True
+
+
+@contextmanager
+def hold_signals() -> Iterator[Held]:
+    """A context between a training and the end of writing its files: no signal ends it early.
+
+    It gives a record that says whether one came. Where `listen` was not called, it has no effect.
+    """
+    held, handler = Held(), _handler()
+    if handler is not None:
+        handler.held = held
+    try:
+        yield held
+    finally:
+        if handler is not None:
+            handler.held = None
+
+
+@contextmanager
+def release_signals() -> Iterator[None]:
+    """A context inside `hold_signals`, for scores that are worth less than the model: a signal raises again.
+
+    One that came before raises at once.
+    """
+    handler = _handler()
+    held = None if handler is None else handler.held
+    if handler is None or held is None:
+        yield
+        return
+    try:
+        handler.held = None
+        if held.came:
+            raise KeyboardInterrupt
+        yield
+    finally:
+        handler.held = held
+
+
+def _handler() -> Handler | None:
+    """That of `listen`; None where it was not called."""
+    current = (signal.getsignal(known) for known in _known())
+    return next((handler for handler in current if isinstance(handler, Handler)), None)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from circurve.data.open_stream import READERS
 from circurve.data.unseen import Unseen
 from circurve.errors import OptionError
 from circurve.model import Model
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from circurve.cli.loading import Source
@@ -57,7 +58,7 @@ class StreamedDataset:
     def __repr__(self) -> str:
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         sizes = ", ".join(f"{len(part)} {split}" for split, part in parts.items() if part is not None)
-        return f"<Dataset {self.name}: {self.train.shape[1]} variables, rows: {sizes}, read piece by piece>"
+        return f"<Dataset {self.name}: {counted(self.train.shape[1], 'variable')}, rows: {sizes}, read piece by piece>"
 
 
 def streamed(source: Source) -> Stream | None:

@@ -19,14 +19,16 @@ from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape
 from circurve.cli.saving import elsewhere, not_saved, place_for
-from circurve.cli.show import number, print_facts, print_json, print_table, progress, significant, wide
-from circurve.cli.training import Job, describe_job, describe_run, load_for, train
+from circurve.cli.show import NOTES, number, print_facts, print_json, print_table, progress, significant, wide
+from circurve.cli.signals import hold_signals, release_signals
+from circurve.cli.training import Job, describe_job, describe_runs, load_for, missing_scores, train
 from circurve.cli.workers import join_workers
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
 from circurve.learning import FitResult, FleetResult, Gated, Run, Vanilla
 from circurve.learning.gates import top_fraction
 from circurve.model import Model
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +70,9 @@ def sweep(typed: Sweep) -> None:
     parts, record = load_for(job, source, held)
     if typed.ensemble and parts.valid is None:
         raise OptionError("--ensemble finds its weights on validation rows: pass --valid FILE or a share in --split")
-    progress(f"{len(settings)} settings x {typed.seeds} seeds = {len(runs)} runs at once")
+    progress(
+        f"{counted(len(settings), 'setting')} x {counted(typed.seeds, 'seed')} = {counted(len(runs), 'run')} at once"
+    )
     outputs = Outputs(typed.csv, typed.out_dir, typed.plot, record, typed.ensemble, typed.training.overwrite)
     finish(job, parts, train(job, parts, typed.engine.value), outputs, typed.as_json)
 
@@ -93,12 +97,37 @@ class Outputs:
 def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_json: bool) -> None:
     """Write the files, print the report, and say how it ended; the report is printed even if a file cannot be
     written."""
+    with hold_signals() as held:
+        report, failure = _write(job, data, results, outputs)
+    print_json(report) if as_json else _print(report)
+    if failure is not None:
+        raise failure if isinstance(failure, NotSavedError) else NotSavedError(str(failure)) from failure
+    if held.came or NOTES in report or any(run["stopped"] == "interrupted" for run in report["runs"]):
+        again = job.settings.checkpoint
+        more = "" if again is None else f"; run the same command again to continue from the checkpoint {again}"
+        print(f"circurve: interrupted; the numbers are those of the models trained so far{more}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _write(
+    job: Job, data: Dataset, results: FleetResult, outputs: Outputs
+) -> tuple[dict[str, Any], CircurveError | OSError | NotSavedError | None]:
+    """The report, with the files that were written, and why the others were not."""
     shared = describe_job(job, data, outputs.split)
-    budget = job.settings.memory_budget
-    described = [describe_run(result, data, budget) for result in results]
+    described = describe_runs(results, data, job.settings.memory_budget)
+    notes = list(dict.fromkeys(note for record in described for note in record.pop(NOTES, ())))
     records = [{**record, "name": results.name(number)} for number, record in enumerate(described)]
-    failure: Exception | None = None
-    mixed = _mixed(results, data) if outputs.ensemble else None
+    failure: CircurveError | OSError | NotSavedError | None = None
+    mixed: Mixed | None = None
+    if outputs.ensemble:
+        try:
+            with release_signals():
+                if notes:
+                    raise KeyboardInterrupt
+                mixed = _mixed(results, data)
+                notes = mixed[1].pop(NOTES, [])
+        except KeyboardInterrupt:
+            notes = [*notes, missing_scores(["ensemble"])]
     try:
         if outputs.folder is not None:
             trained = Trained(results, records, mixed, shared)
@@ -123,15 +152,9 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
         "csv": None if outputs.csv is None else str(outputs.csv),
         "plot": None if outputs.plot is None else str(outputs.plot),
         "out_dir": None if outputs.folder is None else str(outputs.folder),
+        **({NOTES: notes} if notes else {}),
     }
-    print_json(report) if as_json else _print(report)
-    if failure is not None:
-        raise failure if isinstance(failure, NotSavedError) else NotSavedError(str(failure)) from failure
-    if any(result.stopped == "interrupted" for result in results):
-        again = job.settings.checkpoint
-        more = "" if again is None else f"; run the same command again to continue from the checkpoint {again}"
-        print(f"circurve: interrupted; the numbers are those of the models trained so far{more}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
+    return report, failure
 
 
 @dataclass(frozen=True)
@@ -249,12 +272,13 @@ def _print(report: dict[str, Any]) -> None:
         for setting in settings
     ]
     count = len(report["seeds"])
-    seeds = "1 seed" if count == 1 else f"mean and standard deviation over {count} seeds"
-    title = f"{report['dataset']}: {report['structure']}, {report['units']} units; {seeds}"
+    seeds = "1 seed" if count == 1 else f"mean and standard deviation over {counted(count, 'seed')}"
+    title = f"{report['dataset']}: {report['structure']}, {counted(report['units'], 'unit')}; {seeds}"
     print_table(("method", "mu", "train", "valid", "test", "DoF", "sharpness"), rows, title)
     mixed = report["ensemble"]
     if mixed is not None:
         print_members(mixed)
+    together = counted(len(report["runs"]), "run")
     marked = any(setting["chosen"] for setting in settings)
     print_facts(
         {
@@ -262,7 +286,8 @@ def _print(report: dict[str, Any]) -> None:
             "failed": _failures(report["runs"]),
             "mixture": None if mixed is None else _mixture_in_words(mixed),
             "parameters": f"{report['parameters']:,}",
-            "time": f"{report['seconds']:.1f} s on {report['device']} for {len(report['runs'])} runs at once",
+            "note": "; ".join(report.get(NOTES, ())) or None,
+            "time": f"{report['seconds']:.1f} s on {report['device']} for {together} at once",
             "runs in": report["csv"],
             "models in": report["out_dir"],
             "picture": report["plot"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -12,7 +13,8 @@ from circurve.cli.measures import sharpness
 from circurve.cli.methods import describe_method
 from circurve.cli.models import Shape, build_circuit
 from circurve.cli.option_records import TrainingOptions
-from circurve.cli.show import progress, sizes
+from circurve.cli.show import NOTES, progress, sizes
+from circurve.cli.signals import release_signals
 from circurve.data import Dataset
 from circurve.errors import OptionError
 from circurve.graph import Circuit
@@ -23,6 +25,7 @@ from circurve.learning.fingerprint import option_facts
 from circurve.learning.options import Settings
 from circurve.learning.ray_engine import Engine
 from circurve.learning.units import Tried, choose_units
+from circurve.words import counted
 
 __all__ = [
     "STOPPED",
@@ -30,11 +33,16 @@ __all__ = [
     "Sized",
     "describe_job",
     "describe_run",
+    "describe_runs",
+    "known",
     "load_for",
+    "missing_scores",
     "train",
     "train_fleet",
     "train_sizes",
 ]
+
+SCORES = ("train_ll", "valid_ll", "test_ll")
 
 STOPPED = {
     "epochs": "all epochs done",
@@ -84,7 +92,9 @@ def train(job: Job, data: Dataset, engine: Engine = "local") -> FleetResult:
     """Build the circuit and train all runs side by side."""
     circuit = build_circuit(job.shape, data, job.runs[0].seed, job.settings.memory_budget)
     settings = job.settings
-    progress(f"{sizes(data)}\n{circuit.describe().parameters:,} parameters, {settings.device}, {settings.precision}")
+    progress(
+        f"{sizes(data)}\n{counted(circuit.describe().parameters, 'parameter')}, {settings.device}, {settings.precision}"
+    )
     return train_fleet(circuit, data, job.runs, settings, engine)
 
 
@@ -141,26 +151,55 @@ def describe_job(job: Job, data: Dataset, split: SplitRecord | None = None) -> d
     }
 
 
-def describe_run(result: FitResult, data: Dataset, memory_budget: int | None = None) -> dict[str, Any]:
+def describe_runs(
+    results: Sequence[FitResult], data: Dataset, memory_budget: int | None = None
+) -> list[dict[str, Any]]:
+    """`describe_run` of each; after a signal, the sharpness of the others is not measured."""
+    described: list[dict[str, Any]] = []
+    for result in results:
+        stop = any(NOTES in record for record in described)
+        described.append(describe_run(result, data, memory_budget, measure=not stop))
+    return described
+
+
+def describe_run(
+    result: FitResult, data: Dataset, memory_budget: int | None = None, measure: bool = True
+) -> dict[str, Any]:
     """The fields of a report about one run: its method, how far it got, its scores; those of a failed run are None.
 
-    memory_budget: bytes to measure the sharpness.
+    A signal leaves out the scores that are not known yet, and `notes` says so. memory_budget: bytes to measure the
+    sharpness; measure: False leaves it out too.
     """
-    failure = result.failure
-    scores = {
-        "train_ll": result.train_ll,
-        "valid_ll": result.valid_ll,
-        "test_ll": result.test_ll,
-        "sharpness": None if result.failed else sharpness(result.model, data.train, memory_budget),
-        "dof": result.dof,
-    }
+    failure, stopped, trace = result.failure, result.stopped, None
+    scores = {name: getattr(result, name) for name in SCORES}
+    missing = [name for name, score in scores.items() if score is not None and known(score) is None]
+    if not result.failed:
+        try:
+            if missing or not measure:
+                raise KeyboardInterrupt
+            with release_signals():
+                trace = sharpness(result.model, data.train, memory_budget)
+        except KeyboardInterrupt:
+            stopped, missing = "interrupted", [*missing, "sharpness"]
+    scores = {**{name: known(score) for name, score in scores.items()}, "sharpness": trace, "dof": result.dof}
     return {
         **describe_method(result.run.method),
         "seed": result.run.seed,
         "init": result.run.init,
         "epochs": len(result.history),
         "epoch": result.epoch,
-        "stopped": result.stopped,
+        "stopped": stopped,
         **(dict.fromkeys(scores) if result.failed else scores),
         "failure": None if failure is None else f"in epoch {failure.epoch}: {failure.reason}",
+        **({NOTES: [missing_scores(missing)]} if missing and not result.failed else {}),
     }
+
+
+def known(score: float | None) -> float | None:
+    """A score; None for NaN, which stands for a score that an interrupt left out."""
+    return None if score is None or math.isnan(score) else score
+
+
+def missing_scores(names: Sequence[str]) -> str:
+    """Which scores a report does not have, and why."""
+    return f"{', '.join(names)}: not computed, because the command was interrupted"

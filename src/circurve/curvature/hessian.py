@@ -26,6 +26,7 @@ from circurve.engine.memory import CPU_CHUNK
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.scoring import score_rows
+from circurve.words import counted
 
 __all__ = ["Edge", "Hessian", "hessian", "top_eigenvalues"]
 
@@ -182,7 +183,7 @@ def top_eigenvalues(
     """
     size = int(_existing(model).sum())
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= size:
-        raise OptionError(f"k must be a whole number from 1 to the {size} edges of the circuit, not {k!r}")
+        raise OptionError(f"k must be a whole number from 1 to the {counted(size, 'edge')} of the circuit, not {k!r}")
     whole = size <= SMALL or k >= size - 1
     if whole:
         _check_size(size)

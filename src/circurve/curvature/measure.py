@@ -27,6 +27,7 @@ from circurve.graph import Sum
 from circurve.learning.finite import finite_runs, first_broken_node
 from circurve.learning.local_curvature import RATIO_FLOOR, by_flow, clipped
 from circurve.model import Model
+from circurve.words import counted
 
 __all__ = ["DOMINANT_FLOOR_SHARE", "PerSample", "curvature", "hessian_trace", "node_refs", "per_sample"]
 
@@ -360,7 +361,8 @@ def samples_of(model: Model, x: Any, weights: Any = None, labels: Any = None, mi
     if isinstance(table, Table) and table.impossible is not None:
         rows = int(table.impossible.any(1).sum())
         raise DataError(
-            f"curvature data: {rows} rows have a value that was not seen in training; remove these rows first"
+            f"curvature data: {counted(rows, 'row has', 'rows have')} a value that was not seen in training; "
+            "remove such rows first"
         )
     return table.to(model.device)
 
@@ -387,4 +389,5 @@ def report_impossible(impossible: int, weight: float) -> None:
     if weight == 0:
         raise DataError("curvature data: every row has probability zero under the model")
     if impossible:
-        warn_user(f"{impossible} rows have probability zero under the model; the curvature does not include them")
+        rows = counted(impossible, "row has", "rows have")
+        warn_user(f"{rows} probability zero under the model and no part in the curvature")

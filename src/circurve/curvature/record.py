@@ -19,6 +19,7 @@ from circurve.errors import CircurveError, FileFormatError, OptionError, needs
 from circurve.learning.checks import check_choice
 from circurve.learning.local_curvature import ESTIMATORS
 from circurve.whole_files import replace_file
+from circurve.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -299,7 +300,7 @@ class Curvature:
         facts = {
             "trace (sharpness)": f"{self.trace:,.4g}, mean over {self.weight:,.6g} rows",
             "sum nodes": f"{len(self):,}",
-            "left out": f"{self.impossible:,} rows of probability zero" if self.impossible else None,
+            "left out": f"{counted(self.impossible, 'row')} of probability zero" if self.impossible else None,
         }
         heads = ("largest contributions", "F\u00b2", "t", "T", "of the trace")
         return card("Curvature", facts_table(facts), rows_table(heads, rows))
@@ -320,10 +321,8 @@ class Curvature:
             f"largest shares      {', '.join(shares) or 'none'}",
         ]
         if self.floor_share and self.floor_edges is not None:
-            edges = f"{int(self.floor_edges.sum()):,} edges"
-            lines.append(
-                f"weights near zero   {edges} make up {self.floor_share:.1%} of t; they do not move `geometric`"
-            )
+            edges = counted(int(self.floor_edges.sum()), "edge makes", "edges make")
+            lines.append(f"weights near zero   {edges} up {self.floor_share:.1%} of t; they do not move `geometric`")
         return "\n".join(lines)
 
 

@@ -26,7 +26,7 @@ from circurve.bounds import cut, parse_json
 from circurve.budget import Need
 from circurve.curvature.measure import curvature, samples_of
 from circurve.curvature.record import Curvature, curvature_from_bytes
-from circurve.data import as_table
+from circurve.data import Table, as_table
 from circurve.data.array_files import read_npz, read_record, record_bytes
 from circurve.engine import CurvatureSums, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
@@ -35,6 +35,7 @@ from circurve.learning.methods import Method, Vanilla
 from circurve.learning.plan import Plan
 from circurve.model import Model
 from circurve.whole_files import replace_file
+from circurve.words import counted
 
 __all__ = ["ShardStatistics", "load_statistics", "merge_files", "merge_statistics", "shard_rows", "statistics"]
 
@@ -42,6 +43,29 @@ FORMAT = "circurve statistics 1"
 
 EVERYTHING = Request(curvature=True, mean_ratio=True, second_moment=True, flow_weighted=True, squared_ratio=True)
 """What an M-step of any method reads."""
+
+
+BLOCK_VALUES = 1 << 22
+"""How many values are digested at a time."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Rows that statistics were measured on, as far as it takes to see that some would count twice."""
+
+    name: str
+    """`2/4`, or `rows` and their digest for rows that were not cut."""
+
+    table: str = ""
+    """The digest of the table that they are a share of; empty where it is not known."""
+
+    rows: str = ""
+    """The digest of the rows themselves; empty where it is not known."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows of the table."""
+        return "/" not in self.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +78,19 @@ class ShardStatistics:
     model: str
     """The fingerprint of the model: statistics of different models do not add up."""
 
-    shards: tuple[str, ...]
-    """Which shares of the rows are in it, as `2/4` or, for rows that were not cut, as the fingerprint of the rows."""
+    shares: tuple[Share, ...]
+    """Which rows are in it."""
 
     rows: int
     sums: Statistics
     """On the CPU, in float64, for one run."""
 
     curvature: Curvature
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """The names of the shares, as `2/4` or, for rows that were not cut, as the digest of the rows."""
+        return tuple(share.name for share in self.shares)
 
     @property
     def mean_log_likelihood(self) -> float:
@@ -95,6 +124,7 @@ class ShardStatistics:
             "format": FORMAT,
             "model": self.model,
             "shards": json.dumps(self.shards),
+            "digests": json.dumps([[share.table, share.rows] for share in self.shares]),
             "rows": self.rows,
             "curvature": np.frombuffer(self.curvature.to_bytes(), np.uint8),
             **{name: values.numpy() for name, values in _tensors(self.sums).items()},
@@ -118,8 +148,11 @@ def statistics(
     float64. `memory_budget` in bytes covers data, results and buffers.
     """
     table = as_table(x, missing=missing)
-    name = f"rows {_hash(table.values)}" if shard is None else f"{shard[0]}/{shard[1]}"
-    part = table if shard is None else table[shard_rows(len(table), *shard)]
+    digest, part = _digest(table), table
+    share = Share(f"rows {digest}", digest, digest)
+    if shard is not None:
+        part = table[shard_rows(len(table), *shard)]
+        share = Share(f"{shard[0]}/{shard[1]}", digest, _digest(part))
     exact = model.to(dtype=torch.float64)
     samples = samples_of(exact, part)
     record = curvature(exact, part, memory_budget=memory_budget)
@@ -131,7 +164,7 @@ def statistics(
     sums = within_memory(
         backend, min(len(samples), chunk_size(backend, backward=True, memory_budget=memory_budget)), measured
     )
-    return ShardStatistics(fingerprint(model), (name,), len(samples), _on_cpu(sums), record)
+    return ShardStatistics(fingerprint(model), (share,), len(samples), _on_cpu(sums), record)
 
 
 def shard_rows(rows: int, number: int, shards: int) -> slice:
@@ -139,17 +172,17 @@ def shard_rows(rows: int, number: int, shards: int) -> slice:
     if not 1 <= number <= shards:
         raise OptionError(f"shard must be i/n with 1 <= i <= n, not {number}/{shards}")
     if shards > rows:
-        raise OptionError(f"shard {number}/{shards}: there are only {rows} rows")
+        raise OptionError(f"shard {number}/{shards}: the table has only {counted(rows, 'row')}")
     return slice(rows * (number - 1) // shards, rows * number // shards)
 
 
 def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
     """The statistics of all parts together; in the order of their shards, so that the order of files does not matter.
 
-    OptionError for no parts, for parts of different models, and for a shard that is given twice.
+    OptionError for no parts, for parts of different models, and where rows would visibly count twice.
     """
-    _check_parts([(part.model, part.shards) for part in parts])
-    return reduce(_added, sorted(parts, key=lambda part: _first(part.shards)))
+    _check_parts([_Part(f"statistics {place}", part.model, part.shares) for place, part in enumerate(parts, 1)])
+    return reduce(_added, sorted(parts, key=lambda part: _first(part.shares)))
 
 
 def merge_files(
@@ -162,50 +195,95 @@ def merge_files(
     if memory_budget is not None:
         largest = max((record_bytes(path) for path in paths), default=0)
         Need("merge", {"two files and their sum": 3 * largest}, "merge files of a smaller model").left(memory_budget)
-    labels = {place: _label(path, trust) for place, path in enumerate(paths)}
-    _check_parts(list(labels.values()))
-    order = sorted(labels, key=lambda place: _first(labels[place][1]))
+    parts = [_read_part(path, trust) for path in paths]
+    _check_parts(parts)
+    order = sorted(range(len(parts)), key=lambda place: _first(parts[place].shares))
     return reduce(_added, (load_statistics(paths[place], trust=trust) for place in order))
 
 
-def _first(shards: Sequence[str]) -> list[tuple[int, str]]:
-    return [_order(name) for name in shards]
+@dataclass(frozen=True)
+class _Part:
+    """What decides whether statistics can be merged, and what messages call them."""
+
+    where: str
+    model: str
+    shares: tuple[Share, ...]
 
 
-def _label(path: str | PathLike[str], trust: bool) -> tuple[str, tuple[str, ...]]:
-    """The model and the shards of a file, without its sums; a damaged file is refused."""
+def _read_part(path: str | PathLike[str], trust: bool) -> _Part:
+    """That of a file, without its sums; a damaged file is refused."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            stored = read_npz(file, size, trust, as_table=False, only=("model", "shards"))
-        return str(stored["model"]), tuple(map(str, parse_json(str(stored["shards"]), size, trust)))
+            stored = read_npz(file, size, trust, as_table=False, only=("model", "shards", "digests"))
+        return _Part(str(path), str(stored["model"]), _shares(stored, size, trust))
     except Exception:  # the reader of the whole file says what is wrong
         found = load_statistics(path, trust=trust)
-        return found.model, found.shards
+        return _Part(str(path), found.model, found.shares)
 
 
-def _check_parts(parts: Sequence[tuple[str, tuple[str, ...]]]) -> None:
-    """Refuse no parts, parts of different models, and shards that count some rows twice."""
+def _shares(stored: dict[str, Any], size: int, trust: bool) -> tuple[Share, ...]:
+    """The shares of a file, which are taken out of what is stored."""
+    names = parse_json(str(stored.pop("shards")), size, trust)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its shards are not a list of names")
+    digests = parse_json(str(stored.pop("digests", "[]")), size, trust) or [["", ""]] * len(names)
+    if not isinstance(digests, list) or len(digests) != len(names):
+        raise ValueError("its digests do not fit its shards")
+    return tuple(Share(name, str(table), str(rows)) for name, (table, rows) in zip(names, digests, strict=True))
+
+
+def _first(shares: Sequence[Share]) -> list[tuple[int, str]]:
+    return [_order(share.name) for share in shares]
+
+
+def _check_parts(parts: Sequence[_Part]) -> None:
+    """Refuse no parts, parts of different models, and shares that count some rows twice."""
     if not parts:
         raise OptionError("there are no statistics to merge; give at least one")
-    if len({model for model, _ in parts}) > 1:
+    if len({part.model for part in parts}) > 1:
         raise OptionError("the statistics were measured with different models; measure all shards with the same model")
-    names = [name for _, shards in parts for name in shards]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise OptionError(f"shard {twice} is given twice; give it once")
-    counts = {name.partition("/")[2] for name in names if "/" in name}
+    _check_overlap([(part.where, share) for part in parts for share in part.shares])
+    counts = {share.name.partition("/")[2]: part.where for part in parts for share in part.shares if not share.whole}
     if len(counts) > 1:
+        (one_count, one_place), (other_count, other_place), *_ = sorted(counts.items())
         raise OptionError(
-            f"shards of different splits are mixed ({', '.join(sorted(counts))}), so some rows would count twice; "
-            f"use one split"
+            f"shards of different splits are mixed ({one_count} in {one_place}, {other_count} in {other_place}), "
+            f"so some rows would count twice; use one split"
         )
+
+
+def _check_overlap(placed: Sequence[tuple[str, Share]]) -> None:
+    """Refuse shares that have rows in common, where names and digests tell; placed: where each share is."""
+    names: dict[str, str] = {}
+    wholes: dict[str, str] = {}
+    cut: dict[str, tuple[str, str]] = {}
+    contents: dict[str, tuple[str, str]] = {}
+    for where, share in placed:
+        before, why = names.get(share.name), f"shard {share.name} is given twice"
+        if before is None and share.table:
+            if share.whole and share.table in cut:
+                before, name = cut[share.table]
+                why = f"all rows of a table and its shard {name} are given"
+            elif not share.whole and share.table in wholes:
+                before, why = wholes[share.table], f"all rows of a table and its shard {share.name} are given"
+            elif share.rows in contents and contents[share.rows][1] != share.table:
+                before, why = contents[share.rows][0], "the same rows are given twice"
+        if before is not None:
+            raise OptionError(f"{why} ({before} and {where}), so rows would count twice; leave one of them out")
+        names[share.name] = where
+        if share.table:
+            contents.setdefault(share.rows, (where, share.table))
+            if share.whole:
+                wholes[share.table] = where
+            else:
+                cut.setdefault(share.table, (where, share.name))
 
 
 def _added(one: ShardStatistics, other: ShardStatistics) -> ShardStatistics:
     return ShardStatistics(
         one.model,
-        tuple(sorted((*one.shards, *other.shards), key=_order)),
+        tuple(sorted((*one.shares, *other.shares), key=lambda share: _order(share.name))),
         one.rows + other.rows,
         one.sums + other.sums,
         one.curvature + other.curvature,
@@ -222,6 +300,23 @@ def fingerprint(model: Model) -> str:
     found = hashlib.sha256(model.program.describe().encode())
     for values in (*model.params.weights, *model.params.inputs):
         found.update(_hash(values).encode())
+    return found.hexdigest()[:20]
+
+
+def _digest(table: Table) -> str:
+    """The hash of values, gaps, weights and labels: the same for every kind of file that they were read from."""
+    found = hashlib.sha256(f"{table.shape}".encode())
+    texts = [str((c.kind, c.categories, c.origin)) for c in table.codings or () if c.kind != "number"]
+    found.update("\n".join(texts).encode())
+    step = max(1, BLOCK_VALUES // max(1, table.shape[1]))
+    for start in range(0, len(table), step):
+        values = table.values[start : start + step].double().cpu() + 0.0  # -0.0 is 0.0
+        if table.observed is not None:
+            values = values.masked_fill(~table.observed[start : start + step].cpu(), torch.nan)
+        found.update(np.ascontiguousarray(values.numpy()).data)
+    for more in (table.weights, table.labels):
+        if more is not None:
+            found.update(np.ascontiguousarray(more.double().cpu().numpy()).data)
     return found.hexdigest()[:20]
 
 
@@ -271,9 +366,7 @@ def load_statistics(
         stored = read_npz(io.BytesIO(content), len(content), trust, as_table=False)
         if str(stored.pop("format", "")) != FORMAT:
             raise FileFormatError("not a statistics file of this version")
-        shards = parse_json(str(stored.pop("shards")), len(content), trust)
-        if not isinstance(shards, list) or not all(isinstance(name, str) for name in shards):
-            raise ValueError("its shards are not a list of names")
+        shares = _shares(stored, len(content), trust)
         record = curvature_from_bytes(stored.pop("curvature").tobytes(), path, trust)
         model, rows = str(stored.pop("model")), int(stored.pop("rows"))
         if any(values.dtype.kind not in "fi" or not np.isfinite(values).all() for values in stored.values()):
@@ -281,7 +374,7 @@ def load_statistics(
         sums = _statistics({name: torch.from_numpy(values) for name, values in stored.items()})
         if any(values.shape != (1,) for values in (sums.log_likelihood, sums.weight, sums.impossible, sums.broken)):
             raise ValueError("its sums do not fit together")
-        return ShardStatistics(model, tuple(shards), rows, sums, record)
+        return ShardStatistics(model, shares, rows, sums, record)
     except CircurveError as error:
         raise FileFormatError(f"{path}: ", *error.parts) from error
     except Exception as error:

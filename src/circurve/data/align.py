@@ -23,6 +23,7 @@ from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.graph import Circuit
 from circurve.inputs import Family
 from circurve.schema import Coding, Schema, nearest
+from circurve.words import counted
 
 __all__ = ["MissingColumns", "align", "decode", "in_order", "log_unseen", "prepare", "warn_of_lost_digits"]
 
@@ -169,7 +170,8 @@ def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> T
     if table.columns is None or names is None:
         if table.shape[1] != len(schema):
             hint = "" if names is None else "; to leave columns out, pass a data frame with named columns"
-            raise DataError(f"data has {table.shape[1]} columns, the circuit has {len(schema)} variables{hint}")
+            given, wanted = counted(table.shape[1], "column"), counted(len(schema), "variable")
+            raise DataError(f"data has {given}, the circuit has {wanted}{hint}")
         return table
     if table.columns == names:
         return table

@@ -21,6 +21,7 @@ from circurve.errors import Argument, DataError
 from circurve.inputs import Family
 from circurve.inputs.family import counts_from_zero
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["QuickCheck", "check", "check_weights", "encode"]
 
@@ -48,7 +49,7 @@ def check(table: Table, families: Sequence[Family], outputs: int = 1) -> Table:
     """
     width = table.shape[1]
     if width != len(families):
-        raise DataError(f"data has {width} columns, the circuit has {len(families)} variables")
+        raise DataError(f"data has {counted(width, 'column')}, the circuit has {counted(len(families), 'variable')}")
     if table.schema is None or table.schema.families != tuple(families):
         table = encode(table.to("cpu"), Schema.of(families, table.columns, table.codings))
     weights = None if table.weights is None else check_weights(table.weights)

@@ -17,6 +17,7 @@ from circurve.data.debd import SPLITS
 from circurve.data.entry import as_table
 from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError
+from circurve.words import counted
 
 __all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
 
@@ -67,10 +68,12 @@ class Dataset:
         width = tables["train"].shape[1]
         names = tables["train"].columns if columns is None else tuple(columns)
         if names is not None and len(names) != width:
-            raise DataError(f"{name}: train has {width} columns, but there are {len(names)} names")
+            raise DataError(
+                f"{name}: train has {counted(width, 'column')}, but columns= has {counted(len(names), 'name')}"
+            )
         for split, table in tables.items():
             if table.shape[1] != width:
-                raise DataError(f"{name}: train has {width} columns, {split} has {table.shape[1]}")
+                raise DataError(f"{name}: train has {counted(width, 'column')}, {split} has {table.shape[1]}")
             tables[split] = _named(table, names, f"{name}: {split}")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "columns", names)
@@ -80,7 +83,7 @@ class Dataset:
     def __repr__(self) -> str:
         parts = [(split, getattr(self, split)) for split in SPLITS]
         sizes = ", ".join(f"{len(part)} {split}" for split, part in parts if part is not None)
-        return f"<Dataset {self.name}: {self.train.shape[1]} variables, rows: {sizes}>"
+        return f"<Dataset {self.name}: {counted(self.train.shape[1], 'variable')}, rows: {sizes}>"
 
 
 def _named(table: Table, names: Names, what: str) -> Table:
@@ -113,7 +116,9 @@ def split_rows(
     count = len(source)
     held, tested = (max(1, round(count * share)) if share else 0 for share in (valid, test))
     if held + tested >= count:
-        raise DataError(f"{count} rows are too few for shares of {valid} for validation and {test} for test")
+        raise DataError(
+            f"{counted(count, 'row is', 'rows are')} too few for shares of {valid} for validation and {test} for test"
+        )
     parts = np.split(_shuffled(count, seed, SPLIT), [tested, tested + held])
     tests, valids, trains = (source[np.sort(part)] for part in parts)
     return trains, valids if held else None, tests if tested else None

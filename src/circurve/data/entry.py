@@ -24,6 +24,7 @@ from circurve.data.frames import as_narwhals, read_frame, read_mapping, read_rec
 from circurve.data.need import check_data
 from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError, OptionError
+from circurve.words import counted
 
 __all__ = ["Examples", "as_table"]
 
@@ -96,7 +97,7 @@ def Examples(  # noqa: N802 - it was a class, and reads like one where it is use
     >>> import circurve as cc
     >>> rows = cc.Examples([[0, 1], [1, -1]], weights=[2, 1], missing=-1)
     >>> rows
-    <Table: 2 rows x 2 columns; int64; 1 values missing; weights>
+    <Table: 2 rows x 2 columns; int64; 1 value missing; weights>
     >>> rows.observed
     tensor([[ True,  True],
             [ True, False]])
@@ -190,7 +191,7 @@ def _why_no_table(data: Any) -> str:
     lengths = [len(row) if hasattr(row, "__len__") else 0 for row in data] if isinstance(data, Sequence) else []
     for row, length in enumerate(lengths):
         if length != lengths[0]:
-            return f"rows differ in length: row 1 has {lengths[0]} values, row {row + 1} has {length}"
+            return f"rows differ in length: row 1 has {counted(lengths[0], 'value')}, row {row + 1} has {length}"
     return f"the {type(data).__name__} does not form rows x columns of numbers"
 
 

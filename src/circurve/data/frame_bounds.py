@@ -10,6 +10,7 @@ from typing import Any
 
 from circurve.bounds import check_expansion, check_seconds
 from circurve.errors import DataError
+from circurve.words import counted
 
 __all__ = [
     "Declared",
@@ -170,13 +171,13 @@ def check_table(table: Any, size: int, trust: bool) -> None:
 
 
 def _columns_in_parts(columns: int, parts: int, what: str) -> str:
-    counted = "column" if columns == 1 else f"{columns:,} columns"
-    return counted if parts <= 1 else f"{counted} in {parts:,} {what}"
+    several = "column" if columns == 1 else counted(columns, "column")
+    return several if parts <= 1 else f"{several} in {parts:,} {what}"
 
 
 def _check_texts(schema: Any, size: int, trust: bool) -> None:
     texts = sum(str(kind).startswith(TEXTS) for kind in schema.types)
-    check_seconds(SECONDS_PER_TEXT_COLUMN * texts, f"{texts:,} columns of text", size, trust, DataError)
+    check_seconds(SECONDS_PER_TEXT_COLUMN * texts, f"{counted(texts, 'column')} of text", size, trust, DataError)
 
 
 def cost_of(schema: Any, rows: int) -> int:

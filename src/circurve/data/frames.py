@@ -25,6 +25,7 @@ from circurve.data.convert import (
 from circurve.data.frame_bounds import TEXTS
 from circurve.data.table import Places
 from circurve.errors import DataError
+from circurve.words import counted
 
 __all__ = ["as_narwhals", "columns_of", "make_frame", "read_frame", "read_mapping", "read_records"]
 
@@ -104,7 +105,9 @@ def read_mapping(data: Mapping[Any, Any]) -> tuple[Names, list[Coded], Places | 
     wrong = next((name for name, length in lengths.items() if length != rows), None)
     if wrong is not None:
         first = next(iter(lengths))
-        raise DataError(f"columns differ in length: {first!r} has {rows} values, {wrong!r} has {lengths[wrong]}")
+        raise DataError(
+            f"columns differ in length: {first!r} has {counted(rows, 'value')}, {wrong!r} has {lengths[wrong]}"
+        )
     columns = []
     for v, (name, values) in enumerate(zip(names, data.values(), strict=True)):
         label = column_label(names, v)

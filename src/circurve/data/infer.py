@@ -21,6 +21,7 @@ from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Poisson
 from circurve.inputs.common import LARGEST_WHOLE
 from circurve.schema import Coding, Column, Schema
+from circurve.words import counted
 
 __all__ = ["DROP", "FEW_VALUES", "Types", "families_of", "infer_families", "infer_schema", "parse_type"]
 
@@ -234,7 +235,7 @@ def _by_rule(found: Found) -> Column:
         return found.numbers(distinct, "a single value")
     if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct) and counts.min() > 1:
         repeats = len(values) // len(distinct)
-        return found.numbers(distinct, f"{len(distinct)} whole numbers, each {repeats} times on average")
+        return found.numbers(distinct, f"{counted(len(distinct), 'whole number')}, each {repeats} times on average")
     with np.errstate(over="ignore"):  # squares of numbers above 1e154: such columns are no counts
         mean, variance = float(values.mean()), float(values.var())
     words = f"whole numbers from {low:.6g} to {high:.6g}, mean {mean:.3g}, variance {variance:.3g}"

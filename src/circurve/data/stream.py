@@ -20,6 +20,7 @@ from circurve.data.slots import Slots, slot_shape
 from circurve.data.source import block_order
 from circurve.data.table import Table
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["BUFFER", "Binding", "Stream", "sample_rows", "say_stream"]
 
@@ -371,7 +372,7 @@ class Stream:
 
     def __repr__(self) -> str:
         rows, width = self.shape
-        return f"<Stream {self.reader.name}: {rows:,} rows x {width} columns>"
+        return f"<Stream {self.reader.name}: {counted(rows, 'row')} x {counted(width, 'column')}>"
 
 
 def sample_rows(stream: Stream, most: int) -> list[Table]:

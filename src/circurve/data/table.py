@@ -16,6 +16,7 @@ from torch import Tensor
 from circurve.data.convert import Array, Coded, Names, column_label, first_true
 from circurve.errors import DataError
 from circurve.schema import Coding, Schema
+from circurve.words import counted
 
 __all__ = ["Places", "Table", "table_of", "with_codings"]
 
@@ -310,12 +311,12 @@ class Table(ArrayLike):
 
     def __repr__(self) -> str:
         rows, width = self.shape
-        parts = [f"{rows} rows x {width} columns", str(self.values.dtype).removeprefix("torch.")]
+        parts = [f"{counted(rows, 'row')} x {counted(width, 'column')}", str(self.values.dtype).removeprefix("torch.")]
         if self.columns is not None:
             more = ", ..." if width > SHOWN_NAMES else ""
             parts.append("columns " + ", ".join(self.columns[:SHOWN_NAMES]) + more)
         if self.observed is not None:
-            parts.append(f"{int((~self.observed).sum())} values missing")
+            parts.append(f"{counted(int((~self.observed).sum()), 'value')} missing")
         parts += [name for name in ("weights", "labels") if getattr(self, name) is not None]
         return f"<Table: {'; '.join(parts)}>"
 
@@ -366,7 +367,7 @@ def _as_index(index: Any, rows: int, device: torch.device) -> slice | Tensor:
 def _joined(first: Table, second: Table) -> Table:
     """The rows of both; a table without weights counts each of its rows once."""
     if first.shape[1] != second.shape[1]:
-        raise DataError(f"tables of {first.shape[1]} and {second.shape[1]} columns cannot be joined")
+        raise DataError(f"tables of {first.shape[1]} and {counted(second.shape[1], 'column')} cannot be joined")
     named = [table.columns for table in (first, second) if table.columns is not None]
     if len(named) == 2 and named[0] != named[1]:
         raise DataError(f"tables with different columns cannot be joined: {named[0]} and {named[1]}")

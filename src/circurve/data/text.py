@@ -29,6 +29,7 @@ from circurve.data.raw_files import read_bytes
 from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.data.text_layout import SEPARATORS, SNIFFED_BYTES, Layout, Rows, decoded, layout_of, rows_of
 from circurve.errors import Argument, DataError, warn_user
+from circurve.words import counted
 
 __all__ = ["digit_grid", "parse_text", "read_text"]
 
@@ -144,7 +145,7 @@ def _check_width(raw: bytes, path: Path, budget: int | None) -> None:
     """A column takes memory and time of its own, however short it is."""
     end = raw.find(b"\n") % (len(raw) + 1)
     width = 1 + max(raw.count(mark.encode(), 0, end) for mark in SEPARATORS)
-    _check_budget(BYTES_PER_COLUMN * width, budget, path, f": {width:,} columns")
+    _check_budget(BYTES_PER_COLUMN * width, budget, path, f": {counted(width, 'column')}")
 
 
 def check_distinct(count: int, layout: Layout) -> None:
@@ -239,7 +240,7 @@ def _by_csv(raw: bytes, layout: Layout) -> Table:
     """The table by Python's own reader, which records the line of every field."""
     decoded(raw, layout.path)  # an error for bytes that are not text
     rows, width = raw.count(b"\n"), layout.width
-    _check_time(rows * (SECONDS_PER_ROW + width * SECONDS_PER_FIELD), f"{rows:,} rows", layout)
+    _check_time(rows * (SECONDS_PER_ROW + width * SECONDS_PER_FIELD), f"{counted(rows, 'row')}", layout)
     found = _numbers(_body(raw, layout), layout)
     if found is None:
         found = _fields(_body(raw, layout), layout)
@@ -287,7 +288,7 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
         check_distinct(sum(map(len, places)), layout)
     texts = sum(number_of(next(iter(place), "")) is None for place in places)
     seconds = SECONDS_PER_COLUMN * layout.width + SECONDS_PER_TEXT_COLUMN * texts
-    _check_time(seconds, f"{layout.width:,} columns", layout)
+    _check_time(seconds, f"{counted(layout.width, 'column')}", layout)
     columns = []
     for v, place in enumerate(places):
         numbers = np.array(coded_fields[v], dtype=np.int64)

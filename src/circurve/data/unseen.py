@@ -16,6 +16,7 @@ from circurve.errors import Argument, DataError, OptionError, warn_user
 from circurve.inputs import Family
 from circurve.inputs.family import counts_from_zero
 from circurve.schema import Column, Schema, Value
+from circurve.words import counted
 
 __all__ = ["LARGEST", "Misfit", "Unseen", "advising", "check_unseen", "find_misfits", "misfit_reason", "report"]
 
@@ -115,15 +116,16 @@ def report(misfits: Sequence[Misfit], table: Table, schema: Schema, unseen: Unse
         problem = f"{place}: {example} was not seen in training ({known}); pass "
         raise DataError(problem, Argument("unseen", "missing"), " to treat it as missing")
     label = column_label(table.columns, first.column)
-    more = f" and {len(first.values) - 1} more values" if len(first.values) > 1 else ""
+    more = f" and {counted(len(first.values) - 1, 'more value')}" if len(first.values) > 1 else ""
     others = [column_label(table.columns, misfit.column) for misfit in told[1:]]
-    also = f"; also in {others[0]}{f' and {len(others) - 1} more columns' if len(others) > 1 else ''}" if others else ""
+    further = f" and {counted(len(others) - 1, 'more column')}" if len(others) > 1 else ""
+    also = f"; also in {others[0]}{further}" if others else ""
     rows = len({int(row) for misfit in told for row in misfit.rows})
     where = f"first in {table.cell(int(first.rows[0]), first.column).rpartition(', ')[2]}"
     hint = (Argument("missing", -1, "; if -1 marks missing values, pass "),) if -1 in first.values else ()
     were = "were" if more else "was"
     warn_user(
-        f"{label}: {example}{more} {were} not seen in training ({known}){also}; {rows} row{'s' * (rows != 1)} in all, "
+        f"{label}: {example}{more} {were} not seen in training ({known}){also}; {counted(rows, 'row')} in all, "
         f"{where}: ",
         *OUTCOMES[unseen],
         *hint,

@@ -11,6 +11,7 @@ from circurve.budget import check_budget
 from circurve.engine.backend import Backend
 from circurve.errors import warn_user
 from circurve.host_memory import available_memory
+from circurve.words import counted
 
 __all__ = [
     "CACHE_BYTES",
@@ -119,5 +120,5 @@ def halve(backend: Backend, chunk: int) -> int:
     if backend.device.type == "cuda":
         torch.cuda.empty_cache()
     fewer = max(1, chunk // 2)
-    warn_user(f"out of memory on {backend.device}: continuing with {fewer} samples at once")
+    warn_user(f"out of memory on {backend.device}: continuing with {counted(fewer, 'sample')} at once")
     return fewer

@@ -21,6 +21,7 @@ from circurve.errors import DataError, OptionError
 from circurve.estimators.compat import check_columns, check_numbers
 from circurve.estimators.training import Recipe
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["CircuitEstimator"]
 
@@ -125,7 +126,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
             return self.schema
         listed = self.types is not None and not isinstance(self.types, Mapping)
         if listed and len(self.types) != table.shape[1]:
-            raise OptionError(f"types has {len(self.types)} families for {table.shape[1]} columns")
+            raise OptionError(f"types has {len(self.types)} families for {counted(table.shape[1], 'column')}")
         return infer_schema(
             table,
             types=dict(enumerate(self.types)) if listed else self.types,

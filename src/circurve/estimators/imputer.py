@@ -23,6 +23,7 @@ from circurve.learning.checks import check_choice
 from circurve.model import Model
 from circurve.queries import IMPUTATIONS, Imputation, Target, impute, make_evidence
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["CircuitImputer"]
 
@@ -243,7 +244,7 @@ class CircuitImputer(TransformerMixin, CircuitEstimator):  # type: ignore[misc]
         expected = width + len(self.indicator_features_)
         if rows.ndim != 2 or rows.shape[1] != expected:
             raise DataError(
-                f"X has shape {rows.shape}, expected {expected} columns: {width} columns and the indicators"
+                f"X has shape {rows.shape}, expected {expected} columns: {counted(width, 'column')} and the indicators"
             )
         values, marks = rows[:, :width], rows[:, width:].astype(np.float64)
         values[:, self.indicator_features_] = np.where(marks > 0, np.nan, values[:, self.indicator_features_])

@@ -16,6 +16,7 @@ from circurve.graph.nodes import Input, Node, Product, Sum
 from circurve.inputs import Bernoulli, Binomial, Categorical, Family
 from circurve.inputs.common import LARGEST_WHOLE
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["Circuit", "Summary"]
 
@@ -45,12 +46,12 @@ class Summary:
         return {
             "variables": f"{self.variables:,}",
             "roots": f"{self.roots:,}",
-            "inputs": f"{self.inputs:,} nodes, {self.input_units:,} units",
-            "products": f"{self.products:,} nodes, {self.product_units:,} units",
-            "sums": f"{self.sums:,} nodes, {self.sum_units:,} units",
+            "inputs": f"{counted(self.inputs, 'node')}, {counted(self.input_units, 'unit')}",
+            "products": f"{counted(self.products, 'node')}, {counted(self.product_units, 'unit')}",
+            "sums": f"{counted(self.sums, 'node')}, {counted(self.sum_units, 'unit')}",
             "sum edges": f"{self.edges:,}",
             "parameters": f"{self.parameters:,}",
-            "depth": f"{self.depth:,} ({self.sum_depth:,} sums)",
+            "depth": f"{self.depth:,} ({counted(self.sum_depth, 'sum')})",
         }
 
     def __str__(self) -> str:
@@ -81,16 +82,16 @@ class Circuit:
     >>> rain, wind = (cc.Input(v, cc.Bernoulli(), units=2) for v in range(2))
     >>> circuit = cc.Circuit(cc.Sum(cc.Product([rain, wind])))
     >>> circuit
-    <Circuit: 2 variables, 4 nodes, 1 outputs>
+    <Circuit: 2 variables, 4 nodes, 1 output>
     >>> print(circuit.describe())
     variables   2
     roots       1
     inputs      2 nodes, 4 units
-    products    1 nodes, 2 units
-    sums        1 nodes, 1 units
+    products    1 node, 2 units
+    sums        1 node, 1 unit
     sum edges   2
     parameters  6
-    depth       2 (1 sums)
+    depth       2 (1 sum)
     """
 
     roots: tuple[Node, ...]
@@ -224,14 +225,15 @@ class Circuit:
         parts = [facts_table(self.describe().in_words())]
         if len(self.nodes) <= MAX_DRAWN:
             parts.append("<p>draw() gives a picture.</p>")
-        return card(f"Circuit over {self.variables:,} columns", *parts)
+        return card(f"Circuit over {counted(self.variables, 'column')}", *parts)
 
     def __reduce__(self) -> tuple[Callable[..., Circuit], tuple[tuple[Node, ...], tuple[Node, ...], Schema | None]]:
         """Pickled and copied node by node, children first: a deep circuit needs no deep recursion."""
         return _from_nodes, (self.nodes, self.roots, self.schema)
 
     def __repr__(self) -> str:
-        return f"<Circuit: {self.variables} variables, {len(self.nodes)} nodes, {self.outputs} outputs>"
+        counts = ((self.variables, "variable"), (len(self.nodes), "node"), (self.outputs, "output"))
+        return f"<Circuit: {', '.join(counted(number, noun) for number, noun in counts)}>"
 
 
 def _from_nodes(nodes: tuple[Node, ...], roots: tuple[Node, ...], schema: Schema | None = None) -> Circuit:
@@ -242,7 +244,9 @@ def _check_schema(schema: Schema, families: Sequence[Family]) -> None:
     if not isinstance(schema, Schema):
         raise StructureError(f"schema must be a Schema, not {type(schema).__name__}")
     if len(schema) != len(families):
-        raise StructureError(f"the schema has {len(schema)} columns, the circuit has {len(families)} variables")
+        raise StructureError(
+            f"the schema has {counted(len(schema), 'column')}, the circuit has {counted(len(families), 'variable')}"
+        )
     for variable, (column, family) in enumerate(zip(schema.columns, families, strict=True)):
         if column.family != family:
             name = f" ({column.name!r})" if column.name is not None else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from circurve.errors import StructureError
 from circurve.graph.nodes import Input, Node, Product, Sum
+from circurve.words import counted
 
 __all__ = ["MAX_DRAWN", "Drawing", "draw"]
 
@@ -147,7 +148,7 @@ def _edge(upper: tuple[float, float], lower: tuple[float, float]) -> str:
 def _shape(node: Node, place: tuple[float, float], label: str, width: float) -> str:
     x, y = place
     text = html.escape(label)
-    units = f"{node.units:,} unit" if node.units == 1 else f"{node.units:,} units"
+    units = counted(node.units, "unit")
     kind = type(node.family).__name__ if isinstance(node, Input) else type(node).__name__
     title = html.escape(f"{kind} {node.name or ''}: {units}".replace(" :", ":"))
     note = 'font-size="10" fill="#7a838c"'

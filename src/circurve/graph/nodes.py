@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from circurve.errors import StructureError
 from circurve.inputs import Family
+from circurve.words import counted
 
 __all__ = ["Input", "Node", "Product", "Sum"]
 
@@ -67,7 +68,7 @@ class Input:
         return ()
 
     def __repr__(self) -> str:
-        return f"<{_label(self)}: variable {self.variable}, {self.family!r}, {self.units} units>"
+        return f"<{_label(self)}: variable {self.variable}, {self.family!r}, {counted(self.units, 'unit')}>"
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
@@ -115,7 +116,7 @@ class Product:
         _set(self, "units", widths[0])
 
     def __repr__(self) -> str:
-        return f"<{_label(self)}: {len(self.children)} children, {self.units} units>"
+        return f"<{_label(self)}: {counted(len(self.children), 'child', 'children')}, {counted(self.units, 'unit')}>"
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
@@ -138,7 +139,7 @@ class Sum:
     >>> import circurve as cc
     >>> mixture = cc.Sum(cc.Input(0, cc.Gaussian(), units=3), units=2, name="mixture")
     >>> mixture
-    <Sum 'mixture': 1 children, 2 x 3 weights>
+    <Sum 'mixture': 1 child, 2 x 3 weights>
     >>> mixture.edges
     6
     """
@@ -171,7 +172,8 @@ class Sum:
         return self.units * self.child_units if self.mask is None else int(self.mask.sum())
 
     def __repr__(self) -> str:
-        return f"<{_label(self)}: {len(self.children)} children, {self.units} x {self.child_units} weights>"
+        children = counted(len(self.children), "child", "children")
+        return f"<{_label(self)}: {children}, {self.units} x {self.child_units} weights>"
 
 
 Node: TypeAlias = Input | Product | Sum
@@ -217,7 +219,7 @@ def _different_widths(parent: Product, widths: Sequence[int]) -> StructureError:
     first, wrong = parent.children[0], next(place for place, width in enumerate(widths) if width != widths[0])
     child = parent.children[wrong]
     return StructureError(
-        f"{_label(parent)}: child '{child.name or _kind(child)}' gives {widths[wrong]} units, "
+        f"{_label(parent)}: child '{child.name or _kind(child)}' gives {counted(widths[wrong], 'unit')}, "
         f"child '{first.name or _kind(first)}' gives {widths[0]}"
     )
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from circurve.errors import OptionError
 from circurve.inputs.common import check_whole, tensor_of, wrong_whole_value
 from circurve.inputs.family import LOG_ZERO, Family
+from circurve.words import counted
 
 __all__ = ["Indicator"]
 
@@ -57,7 +58,7 @@ class Indicator(Family):
     def check_units(self, units: int) -> str | None:
         """One unit for each value."""
         named = len(self.values)
-        return None if units == named else f"indicator values name {named} units, not {units}"
+        return None if units == named else f"indicator values name {counted(named, 'unit')}, not {units}"
 
     def check_values(self, column: np.ndarray) -> str | None:
         """Whole numbers; one that no unit names is impossible, not wrong."""

@@ -27,6 +27,7 @@ from circurve.errors import CircurveError, StructureError
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.interop.pyjuice_families import family_to
 from circurve.model import Model
+from circurve.words import counted
 
 __all__ = ["to_pyjuice"]
 
@@ -69,7 +70,7 @@ def to_pyjuice(model: Model) -> Any:
     """
     circuit = model.circuit
     if len(circuit.roots) != 1:
-        raise StructureError(f"the circuit has {len(circuit.roots)} roots; a PyJuice circuit has one")
+        raise StructureError(f"the circuit has {counted(len(circuit.roots), 'root')}; a PyJuice circuit has one")
     parameters = {node: values.double().cpu().numpy() for node, values in by_node(model.program, model.params).items()}
     return _Export(_pyjuice(), circuit, parameters).root()
 

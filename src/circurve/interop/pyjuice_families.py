@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from circurve.errors import ParameterError, StructureError
 from circurve.inputs import Bernoulli, Categorical, Family, Gaussian, Indicator
 from circurve.inputs.gaussian import SMALLEST_VARIANCE
+from circurve.words import counted
 
 __all__ = ["family_from", "family_to"]
 
@@ -41,7 +42,9 @@ def family_from(distribution: Any, units: int, parameters: Array | None, label: 
         raise ParameterError(f"{label}: no parameters yet; call init_parameters on the root, or compile the circuit")
     flat = np.empty(0) if parameters is None else parameters.reshape(-1)
     if flat.size != units * width:
-        raise ParameterError(f"{label}: {flat.size} parameters for {units} units of {name}, expected {units * width}")
+        raise ParameterError(
+            f"{label}: {counted(flat.size, 'parameter')} for {units} units of {name}, expected {units * width}"
+        )
     return READERS[name](distribution, flat.reshape(units, width), label)
 
 

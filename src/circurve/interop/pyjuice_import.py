@@ -26,6 +26,7 @@ from circurve.errors import CircurveError, OptionError, ParameterError, Structur
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.interop.pyjuice_families import family_from
 from circurve.model import Model
+from circurve.words import counted
 
 __all__ = ["from_pyjuice"]
 
@@ -176,7 +177,7 @@ def _product(node: Any, nodes: Mapping[Any, Node], label: str) -> Node:
         chosen = edges[:, place]
         if len(edges) != node.num_nodes:  # whole blocks
             if child.block_size != node.block_size:
-                sizes = f"{node.block_size} units, its child {place} of {child.block_size}"
+                sizes = f"{counted(node.block_size, 'unit')}, its child {place} of {child.block_size}"
                 raise StructureError(f"{label}: it has blocks of {sizes}")
             chosen = (chosen[:, None] * node.block_size + np.arange(node.block_size)).reshape(-1)
         select.append(None if np.array_equal(chosen, np.arange(child.num_nodes)) else chosen)

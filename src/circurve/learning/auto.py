@@ -70,8 +70,11 @@ def choose(
         left = tuple(candidate for candidate in path if not candidate.failed)
         best = FleetResult(left).best(by="valid_ll") if left else path[0]
         if left and valid is not None and not isinstance(run.method, Vanilla) and run.method.mu == "auto":
-            best = _simplest(best, left, valid)
-            _warn_of_edge(best, run.name(number))
+            try:
+                best = _simplest(best, left, valid)
+                _warn_of_edge(best, run.name(number))
+            except KeyboardInterrupt:  # what was trained is not lost for the comparison
+                best = replace(best, stopped="interrupted")
         chosen.append(replace(best, path=path))
     return FleetResult(tuple(chosen))
 

@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from circurve.data import Table
+from circurve.graph import Circuit
 from circurve.learning.ensemble_options import EnsembleOptions
 from circurve.learning.fitting import fit
 from circurve.learning.history import FitResult
@@ -35,6 +36,7 @@ from circurve.learning.progress import note
 from circurve.learning.schedules import cosine
 from circurve.model import Model
 from circurve.structures import chow_liu_tree, hclt
+from circurve.words import counted
 
 __all__ = ["grow", "responsibilities"]
 
@@ -62,7 +64,7 @@ def responsibilities(mixture: Floats, member: Floats | float, share: float) -> F
 def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: EnsembleOptions) -> FitResult:
     """One more member for a mixture of `members` members; two rounds of EM, each stopped by the held-out rows."""
     assert rows.valid is not None
-    note(f"member {plan.number}: grown on weighted rows, {plan.units} units", rows.progress)
+    note(f"member {plan.number}: grown on weighted rows, {counted(plan.units, 'unit')}", rows.progress)
     known = {name: _log_prob(mixture, table) for name, table in (("train", rows.train), ("valid", rows.valid))}
     level = float(_average(known["train"], rows.train))
     first = {name: responsibilities(known[name], level, 1 / (members + 1)) for name in known}
@@ -78,6 +80,18 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
     result = _fit(circuit, plan, weighted.part(f"grown-{plan.number}-round-1"))
     if result.stopped == "interrupted" or result.failed:
         return result
+    try:
+        return _second_round(plan, circuit, result, known, rows)
+    except KeyboardInterrupt:  # the first round is kept
+        return replace(result, stopped="interrupted")
+
+
+def _second_round(plan: Plan, circuit: Circuit, result: FitResult, known: dict[str, Floats], rows: Rows) -> FitResult:
+    """The member of the first round trained further on new weights, if the mixture is better with that.
+
+    known: log-likelihoods under the mixture without the member.
+    """
+    assert rows.valid is not None
     own = {name: _log_prob(result.model, table) for name, table in (("train", rows.train), ("valid", rows.valid))}
     held = Scores(np.stack([known["valid"], own["valid"]]), _weights(rows.valid))
     share = float(find_weights(held, "em")[1])
@@ -92,11 +106,11 @@ def grow(plan: Plan, mixture: Model, members: int, rows: Rows, options: Ensemble
     return again if better and not again.failed else replace(result, stopped=again.stopped)
 
 
-def _fit(circuit: object, plan: Plan, rows: Rows, start: Model | None = None) -> FitResult:
+def _fit(circuit: Circuit, plan: Plan, rows: Rows, start: Model | None = None) -> FitResult:
     """`fit` on weighted rows; the epoch is chosen by held-out rows weighted in the same way."""
     run = plan.run
     result = fit(
-        circuit,  # type: ignore[arg-type]
+        circuit,
         rows.train,
         method=run.method,
         seed=run.seed,

@@ -36,7 +36,7 @@ from circurve.learning.parallel import wait_for_workers, worker, workers
 from circurve.learning.state import Array, TrainerState, from_arrays, to_arrays
 from circurve.whole_files import LOCK_NAME, lock_file, replace_file
 
-__all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints"]
+__all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints", "open_parts"]
 
 FORMAT, VERSION = "circurve checkpoint", 1
 
@@ -44,6 +44,9 @@ KEPT = 2
 """How many checkpoints are kept: if the last one is damaged, the one before is used."""
 
 FACTS = "training.json"
+PARTS = "parts"
+"""The entry of a training's facts that says into which parts it is divided."""
+
 NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
 
 
@@ -69,6 +72,21 @@ def open_checkpoints(settings: Settings, facts: Facts) -> Iterator[Checkpoints |
     with _locked(folder) if worker() == 0 else nullcontext():
         _claim_together(folder, {"function": "fit_fleet", **facts})
         yield Checkpoints(folder, parse_every(settings.checkpoint_every))
+
+
+@contextmanager
+def open_parts(folder: str | os.PathLike[str], function: str, facts: Facts, divide: Callable[[], str]) -> Iterator[str]:
+    """Lock and reserve a folder for a training in parts, whose checkpoints are in subfolders; gives the parts as text.
+
+    They are those of the first call, where `divide` made them, so that every later call finds all checkpoints.
+    OptionError if the folder belongs to another training, or another process is using it.
+    """
+    place = Path(folder)
+    with _locked(place):
+        known = _read_facts(place)
+        parts = divide() if known is None else known.get(PARTS, "")
+        _claim(place, {"function": function, **facts, **({PARTS: parts} if parts else {})})
+        yield parts
 
 
 @contextmanager

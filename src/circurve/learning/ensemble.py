@@ -24,11 +24,21 @@ from circurve.learning.mixture_weights import (
 )
 from circurve.model import Model
 from circurve.schema import Schema
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Candidate", "Ensemble", "Member", "ensemble_of", "held_out_scores", "refuse_training_rows", "weigh"]
+__all__ = [
+    "Candidate",
+    "Ensemble",
+    "Member",
+    "ensemble_of",
+    "held_out_scores",
+    "refuse_training_rows",
+    "unscored",
+    "weigh",
+]
 
 Floats = NDArray[np.float64]
 
@@ -149,7 +159,7 @@ class Ensemble:
 
     def __repr__(self) -> str:
         score = "" if self.valid_ll is None else f", valid_ll {self.valid_ll:.4f}"
-        lines = [f"<Ensemble: {len(self.members)} members, weights {self.weighting}{score}>"]
+        lines = [f"<Ensemble: {counted(len(self.members), 'member')}, weights {self.weighting}{score}>"]
         for member in self.members:
             own = "" if member.valid_ll is None else f", valid_ll {member.valid_ll:.4f}"
             adds = "" if member.adds is None else f", adds {member.adds:.4f}"
@@ -176,7 +186,7 @@ def ensemble_of(
             raise OptionError(f"weights={weighting!r} must be found on held-out rows: {ADVICE}")
         if size is not None and size < len(candidates):
             raise OptionError(f"size={size} needs held-out rows to choose members: {ADVICE.partition(',')[0]}")
-        return _unscored(candidates)
+        return unscored(candidates)
     scores = held_out_scores([candidate.model for candidate in candidates], valid, missing)
     refuse_training_rows(scores, candidates)
     return weigh(candidates, scores, weighting, size)
@@ -217,7 +227,7 @@ def _member(candidate: Candidate, weight: float, valid_ll: float | None) -> Memb
     return Member(candidate.number, candidate.name, weight, valid_ll, None, candidate.epoch, candidate.epochs)
 
 
-def _unscored(candidates: Sequence[Candidate]) -> Ensemble:
+def unscored(candidates: Sequence[Candidate]) -> Ensemble:
     """Uniform weights, without held-out rows."""
     share = 1 / len(candidates)
     members = tuple(_member(one, share, None) for one in candidates)

@@ -12,6 +12,7 @@ from circurve.engine import Params, Program
 from circurve.engine.params import by_node
 from circurve.learning.methods import Gated, Method
 from circurve.learning.steps import EpochSums
+from circurve.words import counted
 
 __all__ = ["broken_parameter", "broken_scores", "broken_steps", "finite_runs", "first_broken_node"]
 
@@ -50,7 +51,7 @@ def broken_steps(program: Program, params: Params, sums: EpochSums, methods: Seq
         if not sums.finite[place]:
             found[place] = broken_parameter(program, params, place)
         elif count:
-            samples = "1 training sample has" if count == 1 else f"{count} training samples have"
+            samples = counted(count, "training sample has", "training samples have")
             found[place] = f"all parameters are finite, but {samples} a log-probability of NaN"
         elif isinstance(method, Gated) and math.isnan(sums.trace[place]):
             found[place] = "all parameters are finite, but the curvature that its gates follow is NaN"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from inspect import signature
@@ -64,7 +64,8 @@ def fit(
 ) -> FitResult:
     """Train a circuit by EM.
 
-    Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`).
+    Ctrl-C ends the training and returns what was learned so far (`result.stopped == "interrupted"`). Another one ends
+    the computation of the final scores: those that are not known then are NaN.
 
     Parameters
     ----------
@@ -248,11 +249,9 @@ def train_task(
         results = Trainer(program, fleet, settings, samples).train(begin, [*callbacks, *bar], checkpoints)
     results = FleetResult(tuple(replace(result, rows=task.rows) for result in results))
     chosen = choose(runs, groups, results, prepared.get("valid"))
-    if not refit or any(result.stopped == "interrupted" for result in results):
+    if not refit or any(result.stopped == "interrupted" for result in (*results, *chosen)):
         return chosen
-    params = begin()
-    starts = [params.select([fleet.index(result.run)]) for result in chosen]
-    return FleetResult(tuple(_refit(n, r, settings, starts[n], samples) for n, r in enumerate(chosen)))
+    return _refit_all(chosen, lambda: begin().select([fleet.index(result.run) for result in chosen]), settings, samples)
 
 
 @contextmanager
@@ -270,6 +269,22 @@ def _checkpoints(training: Training, progress: bool | None) -> Iterator[Checkpoi
         if found is not None and found.newest is not None and progress is not False and worker() == 0:
             print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
         yield found
+
+
+def _refit_all(
+    chosen: FleetResult, begin: Callable[[], Params], settings: Settings, samples: Mapping[str, RowSource]
+) -> FleetResult:
+    """Every winner of a choice trained again. After an interrupt, those that were not are as they were chosen."""
+    results, number = list(chosen), 0
+    try:
+        starts = begin()
+        for number, winner in enumerate(chosen):
+            results[number] = _refit(number, winner, settings, starts.select([number]), samples)
+            if results[number].stopped == "interrupted":
+                break
+    except KeyboardInterrupt:
+        results[number] = replace(chosen[number], stopped="interrupted")
+    return FleetResult(tuple(results))
 
 
 def _refit(

@@ -14,7 +14,15 @@ from circurve.data.need import check_data
 from circurve.errors import OptionError, TrainingError
 from circurve.learning.boost import grow
 from circurve.learning.checkpoints import claim
-from circurve.learning.ensemble import Candidate, Ensemble, ensemble_of, held_out_scores, refuse_training_rows, weigh
+from circurve.learning.ensemble import (
+    Candidate,
+    Ensemble,
+    ensemble_of,
+    held_out_scores,
+    refuse_training_rows,
+    unscored,
+    weigh,
+)
 from circurve.learning.ensemble_options import EnsembleKeywords, EnsembleOptions, split_options
 from circurve.learning.fingerprint import option_facts
 from circurve.learning.fitting import fit
@@ -30,6 +38,7 @@ from circurve.learning.recipe import BEST_STEP, JOINT, JointRecipe
 from circurve.learning.validation import say
 from circurve.model import Model
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["fit_ensemble", "train_ensemble", "train_jointly"]
 
@@ -120,7 +129,10 @@ def fit_ensemble(  # noqa: PLR0913 - the data and what belongs to them; all othe
     claim(rows.settings.checkpoint, "fit_ensemble", lambda: {**rows.facts(), **option_facts(chosen)})
     made = train_ensemble(rows, chosen)
     if chosen.joint_epochs and made.stopped != "interrupted":
-        made = _best_of_both(made, train_jointly(made, rows, _joint_recipe(rows, chosen), chosen))
+        try:
+            made = _best_of_both(made, train_jointly(made, rows, _joint_recipe(rows, chosen), chosen))
+        except KeyboardInterrupt:  # before or after the training itself
+            made = replace(made, stopped="interrupted")
     return replace(made, rows=held.rows)
 
 
@@ -133,20 +145,29 @@ def train_ensemble(rows: Rows, options: EnsembleOptions, pool: Sequence[Candidat
     at_once = options.members - options.boosted
     trained = train_members(plans[:at_once], rows, options)
     candidates = [*_any(trained), *pool]
-    scores = held_out_scores([candidate.model for candidate in candidates], rows.valid)
-    refuse_training_rows(scores, candidates)
-    for plan in plans[at_once:]:
-        if trained.interrupted:
-            break
-        mixture = weigh(candidates, scores, options.weighting)
-        result = grow(plan, mixture.model, len(candidates), rows, options)
-        trained = Trained({plan.number: result}, result.stopped == "interrupted")
-        if not result.failed and result.history:
-            candidates = [*candidates, *trained.candidates()]
-            new = held_out_scores([result.model], rows.valid)
-            scores = Scores(np.concatenate([scores.log_prob, new.log_prob]), scores.row_weights)
-    made = weigh(candidates, scores, options.weighting, options.size)
-    return replace(made, stopped="interrupted") if trained.interrupted else made
+    try:
+        scores = held_out_scores([candidate.model for candidate in candidates], rows.valid)
+        refuse_training_rows(scores, candidates)
+        interrupted = trained.interrupted
+        for plan in plans[at_once:]:
+            if interrupted:
+                break
+            mixture = weigh(candidates, scores, options.weighting)
+            result = grow(plan, mixture.model, len(candidates), rows, options)
+            interrupted = result.stopped == "interrupted"
+            if not result.failed and result.history:
+                candidates = [*candidates, *Trained({plan.number: result}).candidates()]
+                new = held_out_scores([result.model], rows.valid)
+                scores = Scores(np.concatenate([scores.log_prob, new.log_prob]), scores.row_weights)
+        made = weigh(candidates, scores, options.weighting, options.size)
+    except KeyboardInterrupt:
+        return _without_weights(candidates, options)
+    return replace(made, stopped="interrupted") if interrupted else made
+
+
+def _without_weights(candidates: Sequence[Candidate], options: EnsembleOptions) -> Ensemble:
+    """The mixture of members whose weights an interrupt prevented: all have the same."""
+    return replace(unscored(candidates[: options.size]), stopped="interrupted")
 
 
 def _any(trained: Trained) -> list[Candidate]:
@@ -221,9 +242,21 @@ def _parts(made: Ensemble, model: Model, remark: str = "") -> list[Candidate]:
 
 def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
     """Weights from rows that were held out in turn; then all members are trained again on all rows."""
+    known: list[Candidate] = []
+    try:
+        return _weighted_in_turns(rows, options, known)
+    except KeyboardInterrupt:
+        if not known:
+            raise
+        return _without_weights(known, options)
+
+
+def _weighted_in_turns(rows: Rows, options: EnsembleOptions, known: list[Candidate]) -> Ensemble:
+    """The ensemble of `_cross_validated`. known: is filled with the members that are trained last."""
     plans, count = plan_members(options), len(rows.train)
     if count < 2 * options.folds:
-        raise OptionError(f"{count} training rows are too few for folds={options.folds}: pass valid=, or fewer folds")
+        rows_there = counted(count, "training row is", "training rows are")
+        raise OptionError(f"{rows_there} too few for folds={options.folds}: pass valid=, or fewer folds")
     parts = np.array_split(np.random.default_rng(options.seed).permutation(count), options.folds)
     log_prob = np.full((len(plans), count), -np.inf)
     epochs: dict[tuple[int, int], list[int]] = {}
@@ -232,7 +265,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
         rest = np.sort(np.concatenate([other for other in parts if other is not part]))
         inside = replace(rows, train=rows.train.rows(rest), valid=rows.train.rows(part)).part(f"fold-{number + 1}")
         trained = train_members(plans, inside, options)
-        candidates = _any(trained)
+        known[:] = candidates = _any(trained)
         scores = held_out_scores([candidate.model for candidate in candidates], inside.valid)
         if trained.interrupted:
             return replace(weigh(candidates, scores, options.weighting, options.size), stopped="interrupted")
@@ -247,6 +280,7 @@ def _cross_validated(rows: Rows, options: EnsembleOptions) -> Ensemble:
         callbacks = (*rows.callbacks, _until(max(1, int(np.median(found)))))
         more = train_members(group, replace(rows, settings=settings, callbacks=callbacks).part("all-rows"), options)
         trained = Trained({**trained.results, **more.results}, more.interrupted)
+        known[:] = trained.candidates() or known
         if more.interrupted:
             break
     final = _any(trained)

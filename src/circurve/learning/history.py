@@ -21,6 +21,7 @@ from circurve.learning.options import Run
 from circurve.learning.plan import GateSummary
 from circurve.model import Model
 from circurve.models import Models
+from circurve.words import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -94,6 +95,8 @@ class Failure:
 @dataclass(frozen=True)
 class FitResult(_Scored):
     """A trained model with its history; the scores are those of this very model, computed exactly.
+
+    If an interrupt stopped the computation of the scores, those that were not known yet are NaN.
 
     Examples
     --------
@@ -224,7 +227,8 @@ class FleetResult(Sequence[FitResult]):
             raise OptionError(f"by={by!r}, but the fleet was trained without these rows")
         self.check_any_left()
         whole = [result for result in self.results if not result.failed]
-        return max(whole, key=lambda result: float(getattr(result, by)))
+        scores = [float(getattr(result, by)) for result in whole]  # NaN where an interrupt left them out
+        return whole[max(range(len(whole)), key=lambda place: (not math.isnan(scores[place]), scores[place]))]
 
     def ensemble(
         self, valid: Any = None, weights: Weighting = "em", size: int | None = None, missing: int | None = None
@@ -352,12 +356,12 @@ class FleetResult(Sequence[FitResult]):
         ]
         more = len(self.results) - len(rows)
         heads = ("run", *(split.removesuffix("_ll") for split in scored), "epoch")
-        title = f"FleetResult: {len(self.results):,} runs, {len(self.failed):,} failed"
+        title = f"FleetResult: {counted(len(self.results), 'run')}, {len(self.failed):,} failed"
         return card(title, rows_table(heads, rows), f"<p>and {more:,} more: to_frame()</p>" if more else "")
 
     def __repr__(self) -> str:
         lines = [f"  {self.name(number)}: {result!r}" for number, result in enumerate(self.results)]
-        return "\n".join([f"<FleetResult: {len(self.results)} runs, {len(self.failed)} failed>", *lines])
+        return "\n".join([f"<FleetResult: {counted(len(self.results), 'run')}, {len(self.failed)} failed>", *lines])
 
 
 def _row(number: int, result: FitResult) -> dict[str, Any]:

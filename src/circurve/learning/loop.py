@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from circurve.learning.state import TrainerState
 from circurve.learning.steps import Batches, EpochSums, Steps
 from circurve.learning.steps_choice import scorer_for, steps_for
 from circurve.model import Model, as_device
+from circurve.words import counted
 
 __all__ = ["Trainer"]
 
@@ -80,6 +82,7 @@ class Trainer:
         """EM from the parameters that `start` makes (R = number of runs) until every run has stopped.
 
         With checkpoints, it starts from the newest one. If it is interrupted, it writes one of the last complete epoch.
+        An interrupt of the final scores only leaves them out.
         """
         state = None if checkpoints is None else checkpoints.load(as_device(self.settings.device))
         self._begin(start()) if state is None else self._resume(state)
@@ -100,8 +103,7 @@ class Trainer:
                 keep.after(epoch, self._state)
             self._stop(dict.fromkeys(self.fleet.active, "epochs"), self.settings.epochs)
         except KeyboardInterrupt:
-            keep.last()
-            self._interrupt(epoch)
+            self._end_early(keep, epoch)
         except BaseException:
             with suppress(Exception):  # the first error counts
                 keep.last()
@@ -254,6 +256,17 @@ class Trainer:
                     f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; the run keeps {source}"
                 )
 
+    def _end_early(self, keep: _Keeper, epoch: int) -> None:
+        """End an interrupted training. Another interrupt only stops the writing of the checkpoint."""
+        with suppress(KeyboardInterrupt):
+            keep.last()
+        if not self.fleet.active:  # all runs have just ended
+            finished = {run: _interrupted(end) for run, end in self.fleet.finished.items()}
+            self.fleet = replace(self.fleet, finished=finished)
+        while self.fleet.active:
+            with suppress(KeyboardInterrupt):
+                self._interrupt(epoch)
+
     def _interrupt(self, epoch: int) -> None:
         """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
         params = self.fleet.steps.snapshot()
@@ -279,7 +292,8 @@ class Trainer:
     def _warn(self, most: int) -> None:
         if most and not self.warned:
             self.warned = True
-            warn_user(f"{most} training rows have probability zero under the current parameters; EM ignores them")
+            rows = counted(most, "training row has", "training rows have")
+            warn_user(f"{rows} probability zero under the current parameters; EM ignores such rows")
 
     def _sharpness(self, params: Params, backend: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
@@ -295,18 +309,29 @@ class Trainer:
         return values
 
     def _results(self) -> FleetResult:
-        """The results of all runs, with the scores of the very parameters that they return."""
+        """The results of all runs, with the scores of the very parameters that they return.
+
+        An interrupt leaves the scores out that are not known yet.
+        """
         history = self.fleet.history
         ended = [self.fleet.finished[run] for run in range(len(self.runs))]
-        del self.fleet  # the memory of its parameters
-        params = ended[0].params if len(ended) == 1 else stack([run.params for run in ended])
-        backend = self._backend(params)
-        # an interrupt or a callback may have stopped this worker and not the others, which would not take part
-        alone = any(end.stopped in ("interrupted", "callback") for end in ended)
-        scorer = scorer_for(backend, self.settings.memory_budget, alone)
-        scores = {name: scorer.score(params, samples) for name, samples in self.data.items()}
-        none = [None] * params.runs
-        sharpness = self._sharpness(params, backend) if self.settings.track else none
+        known: dict[str, Sequence[float]] = {}
+        none = [None] * len(ended)
+        sharpness: list[float | None] = [*none]
+        try:
+            del self.fleet  # the memory of its parameters
+            params = ended[0].params if len(ended) == 1 else stack([run.params for run in ended])
+            backend = self._backend(params)
+            # an interrupt or a callback may have stopped this worker and not the others, which would not take part
+            alone = any(end.stopped in ("interrupted", "callback") for end in ended)
+            scorer = scorer_for(backend, self.settings.memory_budget, alone)
+            for name, samples in self.data.items():
+                known[name] = scorer.score(params, samples)
+            if self.settings.track:
+                sharpness = self._sharpness(params, backend)
+        except KeyboardInterrupt:
+            ended = [_interrupted(end) for end in ended]
+        scores = {name: known.get(name) or _recorded(name, ended, history) for name in self.data}
         seconds = time.perf_counter() - self.started
         results = (
             FitResult(
@@ -325,6 +350,21 @@ class Trainer:
             for i, end in enumerate(ended)
         )
         return FleetResult(tuple(results))
+
+
+def _interrupted(end: Finished) -> Finished:
+    """The run as one that an interrupt ended, unless it failed."""
+    return end if end.failure is not None else replace(end, stopped="interrupted")
+
+
+def _recorded(name: str, ended: Sequence[Finished], history: Sequence[Sequence[EpochRecord]]) -> list[float]:
+    """The scores of held-out rows that the records of the epochs have of these parameters; NaN for all others."""
+    found = []
+    for end, records in zip(ended, history, strict=True):
+        record = next((record for record in records if record.epoch == end.epoch), None)
+        score = None if record is None or name == "train" else getattr(record, f"{name}_ll")
+        found.append(math.nan if score is None else score)
+    return found
 
 
 def _own(params: Params, place: int) -> Params:

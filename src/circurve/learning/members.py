@@ -24,6 +24,7 @@ from circurve.learning.recipe import BEST_STEP, best_epochs
 from circurve.learning.validation import HeldOut, set_aside
 from circurve.schema import Schema
 from circurve.structures import Tree, chow_liu_tree, hclt
+from circurve.words import counted
 
 __all__ = [
     "Plan",
@@ -119,7 +120,7 @@ def plan_members(options: EnsembleOptions) -> list[Plan]:
         pseudocount = pseudocounts[number // len(units) % len(pseudocounts)]
         tree = number // of_tree % trees
         kind = f"tree {tree}" if number < at_once else "grown"
-        label = f"{kind}, {states} units, pseudocount {pseudocount:g}"
+        label = f"{kind}, {counted(states, 'unit')}, pseudocount {pseudocount:g}"
         run = Run(Vanilla(pseudocount), options.seed + number, label=label, init=options.init)
         plans.append(Plan(number, tree, states, run))
     return plans
@@ -133,9 +134,17 @@ def train_members(plans: Sequence[Plan], rows: Rows, options: EnsembleOptions) -
     trees = {tree: _tree(rows, tree, options.seed) for tree, _ in groups}
     done = Trained()
     for place, ((tree, units), group) in enumerate(groups.items()):
-        note(f"fleet {place + 1} of {len(groups)}: tree {tree}, {units} units, {len(group)} runs", rows.progress)
-        circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
-        results = train_fleet(circuit, [plan.run for plan in group], rows.part(f"tree-{tree}-units-{units}"))
+        note(
+            f"fleet {place + 1} of {len(groups)}: tree {tree}, {counted(units, 'unit')}, {counted(len(group), 'run')}",
+            rows.progress,
+        )
+        try:
+            circuit = hclt(rows.train, units, schema=rows.schema, tree=trees[tree])
+            results = train_fleet(circuit, [plan.run for plan in group], rows.part(f"tree-{tree}-units-{units}"))
+        except KeyboardInterrupt:  # before the training of this fleet
+            if not done.results:
+                raise
+            return replace(done, interrupted=True)
         kept = {group[place].number: result for place, result in results.items() if not result.failed}
         interrupted = any(result.stopped == "interrupted" for result in results.values())
         if interrupted and done.results:  # a run without a complete epoch is untrained
@@ -173,6 +182,10 @@ def train_fleet(circuit: Circuit, runs: Sequence[Run], rows: Rows) -> dict[int, 
         except TrainingError as error:
             failure = error
             continue
+        except KeyboardInterrupt:  # before the training of this fleet
+            if not results:
+                raise
+            return {place: replace(result, stopped="interrupted") for place, result in results.items()}
         results |= dict(enumerate(fleet, start))
         if any(result.stopped == "interrupted" for result in fleet):
             break

@@ -20,6 +20,7 @@ from circurve.inputs.family import same_values
 from circurve.model import Model
 from circurve.model_checks import structure_cost
 from circurve.schema import Column, Schema
+from circurve.words import counted
 
 __all__ = ["components", "member_weights", "members_of", "mix"]
 
@@ -231,7 +232,9 @@ def _normalised(weights: Sequence[float] | Floats | None, count: int) -> Floats:
     except (TypeError, ValueError):
         given = np.full(1, np.nan)
     if given.shape != (count,) or not np.isfinite(given).all() or (given < 0).any() or not given.sum() > 0:
-        raise OptionError(f"weights must be {count} numbers >= 0, one for each model, not all zero, not {weights!r}")
+        raise OptionError(
+            f"weights must be {counted(count, 'number')} >= 0, one for each model, not all zero, not {weights!r}"
+        )
     shares: Floats = given / given.sum()
     return shares
 
@@ -240,7 +243,7 @@ def _check_columns(first: Schema, other: Schema, number: int) -> None:
     """Refuse a member whose columns are others than those of member 0; the error names the difference."""
     who = f"member {number} cannot be mixed with member 0"
     if len(first) != len(other):
-        raise StructureError(f"{who}: it has {len(other)} columns, not {len(first)}")
+        raise StructureError(f"{who}: it has {counted(len(other), 'column')}, not {len(first)}")
     if first.names is not None and other.names is not None:
         lacking = [name for name in first.names if name not in other.names]
         if lacking:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from circurve.errors import needs
 from circurve.learning.history import Callback, EpochEnd
 from circurve.learning.parallel import worker
+from circurve.words import counted
 
 __all__ = ["LogLines", "note", "progress_bar", "time_left"]
 
@@ -117,4 +118,4 @@ def _summary(event: EpochEnd) -> str:
         return text
     best = max(valid, key=lambda number: valid[number], default=None)
     lead = "" if best is None or best not in event.names else f"  best {event.names[best]} {valid[best]:.4f}"
-    return f"{count} runs: {text}{lead}"
+    return f"{counted(count, 'run')}: {text}{lead}"

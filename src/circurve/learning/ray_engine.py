@@ -6,9 +6,11 @@ again when its worker or node is lost; a part of a fleet depends only on its rec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,7 +20,9 @@ from numpy.typing import NDArray
 from circurve.data import RowSource, Table
 from circurve.errors import MissingPackageError, OptionError, TrainingError
 from circurve.graph import Circuit
+from circurve.learning.checkpoints import open_parts
 from circurve.learning.checks import check_choice
+from circurve.learning.fingerprint import Training
 from circurve.learning.history import FleetResult
 from circurve.learning.options import Run, Settings
 
@@ -26,6 +30,8 @@ __all__ = ["ENGINES", "Engine", "FleetTask", "check_engine", "require_ray", "run
 
 Engine: TypeAlias = Literal["local", "ray"]
 ENGINES = ("local", "ray")
+
+PART = re.compile(r"(\d+)-(\d+)")
 
 MAX_RETRIES = 5
 """How often a task is run again whose worker was lost."""
@@ -73,13 +79,33 @@ def require_ray() -> None:
 
 
 def train_on_ray(task: FleetTask, train: Callable[[FleetTask], FleetResult]) -> FleetResult:
-    """The results of all runs, trained in as many parts as the cluster can train at once."""
-    parts = [
+    """The results of all runs, trained in as many parts as the cluster can train at once.
+
+    With checkpoints, the parts are those of the first call, however many the cluster could train now.
+    """
+    settings, device = task.settings, str(task.settings.device)
+
+    def divide() -> str:
+        return ", ".join(f"{first}-{last}" for first, last in _cuts(len(task.runs), slots(device)))
+
+    if settings.checkpoint is None:
+        return _train_parts(task, divide(), train)
+    folder = Path(settings.checkpoint).absolute()  # tasks may run in another folder
+    here = replace(task, settings=replace(settings, checkpoint=folder))
+    facts = Training(task.circuit, task.prepared, task.runs, settings, None, {"refit": str(task.refit)}).facts()
+    with open_parts(folder, "fit_fleet with engine='ray'", facts, divide) as parts:
+        return _train_parts(here, parts, train)
+
+
+def _train_parts(task: FleetTask, parts: str, train: Callable[[FleetTask], FleetResult]) -> FleetResult:
+    """parts: from which run to which each goes, such as `0-2, 2-4`."""
+    cuts = [(int(first), int(last)) for first, last in PART.findall(parts)]
+    tasks = [
         replace(task, runs=task.runs[first:last], settings=task.settings.part(f"part-{first}-{last}"))
-        for first, last in _cuts(len(task.runs), slots(str(task.settings.device)))
+        for first, last in cuts
     ]
-    found = dict(run_on_ray(train, parts, str(task.settings.device)))
-    return FleetResult(tuple(result for number in range(len(parts)) for result in found[number]))
+    found = dict(run_on_ray(train, tasks, str(task.settings.device)))
+    return FleetResult(tuple(result for number in range(len(tasks)) for result in found[number]))
 
 
 def _cuts(count: int, parts: int) -> list[tuple[int, int]]:

@@ -32,6 +32,7 @@ from circurve.learning.validation import say
 from circurve.model import Model
 from circurve.schema import Schema
 from circurve.structures import chow_liu_tree, hclt
+from circurve.words import counted
 
 __all__ = ["Tried", "Units", "UnitsChoice", "choose_units", "fit_units", "train_units", "units_grid"]
 
@@ -57,9 +58,9 @@ class Tried:
 
     @property
     def valid_ll(self) -> float:
-        """That of the best run; -inf if all of them failed."""
-        best = self.best
-        return -math.inf if best is None or best.valid_ll is None else best.valid_ll
+        """That of the best run; -inf if all of them failed, or an interrupt left it out."""
+        score = -math.inf if self.best is None or self.best.valid_ll is None else self.best.valid_ll
+        return -math.inf if math.isnan(score) else score
 
 
 @dataclass(frozen=True)
@@ -98,21 +99,28 @@ def choose_units(grid: Sequence[int], train: Callable[[int], Sequence[FitResult]
     """
     path: list[Tried] = []
     failure: TrainingError | None = None
+    interrupted = False
     for units in grid:
         try:
             path.append(Tried(units, tuple(train(units))))
+        except KeyboardInterrupt:  # before the training of this size
+            if not any(tried.results for tried in path):
+                raise
+            interrupted = True
+            break
         except TrainingError as error:
             failure = error
             path.append(Tried(units, ()))
         values = [tried.valid_ll for tried in path]
         worse = len(path) - 1 - values.index(max(values))
-        if worse >= MAX_WORSE_SIZES or any(result.stopped == "interrupted" for result in path[-1].results):
+        interrupted = any(result.stopped == "interrupted" for result in path[-1].results)
+        if worse >= MAX_WORSE_SIZES or interrupted:
             break
-    chosen = max(path, key=lambda tried: tried.valid_ll)  # the smallest of equals
+    chosen = max(path, key=lambda tried: (tried.best is not None, tried.valid_ll))  # the smallest of equals
     if chosen.best is None:
         raise failure or TrainingError("all runs failed, for every number of units")
     result = chosen.best
-    if result.stopped != "interrupted" and any(other.stopped == "interrupted" for other in path[-1].results):
+    if interrupted and result.stopped != "interrupted":
         result = replace(result, stopped="interrupted")
     return UnitsChoice(chosen.units, result, tuple(path))
 
@@ -127,7 +135,7 @@ def train_units(
     ]
 
     def train(units: int) -> list[FitResult]:
-        note(f"{units} units, {len(runs)} runs", rows.progress)
+        note(f"{counted(units, 'unit')}, {counted(len(runs), 'run')}", rows.progress)
         circuit = hclt(rows.train, units, schema=rows.schema, tree=tree)
         return list(train_fleet(circuit, runs, rows.part(f"units-{units}")).values())
 

@@ -17,6 +17,7 @@ from circurve.learning.auto import needs_choice
 from circurve.learning.methods import Vanilla
 from circurve.learning.options import Run, Settings
 from circurve.learning.schedules import by_overfitting
+from circurve.words import counted
 
 __all__ = ["FEWEST_ROWS", "HeldOut", "check_validation", "hold_out", "say", "set_aside"]
 
@@ -73,7 +74,8 @@ def set_aside(train: Source, share: float = SHARE) -> HeldOut[Source]:
             f"rows of a {train.reader.name} cannot be held out, because their order may change: pass valid="
         )
     if count < FEWEST_ROWS:
-        raise OptionError(f"{count} training rows are too few to hold some out for validation: pass valid=")
+        rows = counted(count, "training row is", "training rows are")
+        raise OptionError(f"{rows} too few to hold some out for validation: pass valid=")
     kept, held, _ = split_rows(np.arange(count), valid=share, test=0.0, seed=SEED)
     assert held is not None
     parts = {"train": cast("Source", train.rows(kept)), "valid": cast("Source", train.rows(held))}

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from circurve.errors import OptionError
 from circurve.plots.style import FONT, HAIR, INK, PAGE, SMALL_FONT, Picture, colour, halo, legend_above, tidy
 from circurve.plots.tree import log_ticks
+from circurve.words import counted
 
 __all__ = ["landscape"]
 
@@ -78,7 +79,7 @@ def landscape(
     for i, (name, given) in enumerate(surfaces.items()):
         values = np.asarray(given, dtype=np.float64)
         if values.shape != (len(y), len(x)):
-            raise OptionError(f"surface {name!r} has shape {values.shape} for {len(y)} by {len(x)} points")
+            raise OptionError(f"surface {name!r} has shape {values.shape} for {len(y)} by {counted(len(x), 'point')}")
         ax = figure.add_subplot(1, len(surfaces), i + 1)
         tidy(ax)
         _surface(ax, x, y, values, name, name in log)

@@ -23,6 +23,7 @@ from circurve.model import Model
 from circurve.plots.given import Trained, measured_tree
 from circurve.plots.style import FAINT, FONT, HAIR, INK, PAGE, SMALL_FONT, SYMBOLS, Picture, entitle, halo
 from circurve.plots.tree_layout import neighbour_distance, spread_positions
+from circurve.words import counted
 
 __all__ = ["TITLES", "Mark", "colour_scale", "draw_tree", "lay_out", "log_colours", "log_ticks", "tree_panels"]
 
@@ -149,7 +150,7 @@ def lay_out(parents: Sequence[int] | NDArray[np.integer], first: Sequence[Array]
     """Coordinates for panels that are `inches` wide; units in the order of the values of the first quantity."""
     above = np.asarray(parents, dtype=np.int64)
     if len(first) != len(above):
-        raise OptionError(f"a quantity has values for {len(first)} nodes, the tree has {len(above)}")
+        raise OptionError(f"a quantity has values for {counted(len(first), 'node')}, the tree has {len(above)}")
     place = spread_positions(above)
     size = FILLED * min(neighbour_distance(place), 0.4)
     cells = max(_side(len(values)) for values in first)

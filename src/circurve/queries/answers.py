@@ -17,6 +17,7 @@ from circurve.data.recode import decode_column
 from circurve.errors import DataError
 from circurve.queries.given import Given
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["Completion", "Estimate", "Sheet", "Writer", "together"]
 
@@ -210,7 +211,7 @@ class Writer:
 
 
 def _count(rows: int) -> str:
-    return f"{rows} row" if rows == 1 else f"{rows} rows"
+    return counted(rows, "row")
 
 
 def _grid(low: float, high: float, whole: bool, points: int) -> Array:

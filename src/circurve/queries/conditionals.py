@@ -12,6 +12,7 @@ from circurve.errors import DataError
 from circurve.queries.evidence import Evidence, Interval
 from circurve.queries.passes import log_prob, require_possible
 from circurve.queries.target import Target
+from circurve.words import counted
 
 __all__ = ["conditional", "joined", "marginal"]
 
@@ -54,7 +55,9 @@ def _one_after_the_other(first: Evidence, second: Evidence) -> Evidence:
 def joined(target: Target, first: Evidence, second: Evidence) -> Evidence:
     """The evidence of both; one may be a single row for all rows of the other. A cell may be in one of them only."""
     if first.size != second.size and 1 not in (first.size, second.size):
-        raise DataError(f"there are {first.size} rows of one kind of evidence and {second.size} of the other")
+        raise DataError(
+            f"there are {counted(first.size, 'row')} of one kind of evidence and {second.size} of the other"
+        )
     rows = max(first.size, second.size)
     a, b = (_stretched(evidence, rows) for evidence in (first, second))
     twice = (_says(target, a) & _says(target, b)).any(0)  # (V, N)

@@ -26,6 +26,7 @@ from circurve.errors import DataError
 from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
+from circurve.words import counted
 
 __all__ = ["Given", "as_given", "read_given"]
 
@@ -110,7 +111,7 @@ def _columns(values: Mapping[int, Any], schema: Schema) -> Any:
     for number, value in values.items():
         if _is_list(value) and len(value) != rows:
             raise DataError(
-                f"columns differ in length: column {number + 1} has {len(value)} values, another has {rows}"
+                f"columns differ in length: column {number + 1} has {counted(len(value), 'value')}, another has {rows}"
             )
         array[:, number] = value
     return array

@@ -35,6 +35,7 @@ from circurve.report.record import Conditionals, Finding, Page, SmallCircuit, Ti
 from circurve.report.surprises import Scored, surprises
 from circurve.report.training import Histories, training_runs
 from circurve.whole_files import replace_file
+from circurve.words import counted
 
 __all__ = ["Report", "ReportOptions", "conclusion", "report"]
 
@@ -323,16 +324,16 @@ def _about(subject: _Subject, part: str) -> str:
     kinds = [type(family).__name__ for family in circuit.families]
     families = _listed([f"{kinds.count(kind):,} {kind}" for kind in dict.fromkeys(kinds)])
     counts = circuit.describe()
-    sums = f"{counts.sum_units:,} sum nodes in {len(model.program.sums):,} layers"
+    sums = f"{counted(counts.sum_units, 'sum node')} in {counted(len(model.program.sums), 'layer')}"
     first = (
-        f"A probabilistic circuit over {circuit.variables:,} columns ({families}) with {sums} and "
-        f"{counts.parameters:,} parameters, measured on {len(subject.data):,} {part} rows."
+        f"A probabilistic circuit over {counted(circuit.variables, 'column')} ({families}) with {sums} and "
+        f"{counted(counts.parameters, 'parameter')}, measured on {len(subject.data):,} {part} rows."
     ).replace("  ", " ")
     if subject.result is None:
         return first
     run, epochs = subject.result.run, len(subject.result.history)
     kept = "" if subject.result.epoch == epochs else f" (parameters of epoch {subject.result.epoch:,})"
-    return f"{first} Trained by EM ({describe(run.method)}) for {epochs:,} epochs{kept} with seed {run.seed}."
+    return f"{first} Trained by EM ({describe(run.method)}) for {counted(epochs, 'epoch')}{kept} with seed {run.seed}."
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -350,8 +351,8 @@ def _tiles(subject: _Subject, scored: dict[str, Scored], curv: Curvature) -> tup
         tiles.append(Tile("sharpness", f"{curv.trace:,.4g}", "mean trace of the Hessian"))
     tiles += [
         Tile("rows", f"{len(subject.data):,}", "measured"),
-        Tile("sum nodes", f"{counts.sum_units:,}", f"{counts.sum_depth:,} levels deep"),
-        Tile("parameters", f"{counts.parameters:,}", f"{counts.edges:,} weights"),
+        Tile("sum nodes", f"{counts.sum_units:,}", f"{counted(counts.sum_depth, 'level')} deep"),
+        Tile("parameters", f"{counts.parameters:,}", f"{counted(counts.edges, 'weight')}"),
     ]
     return tuple(tiles)
 

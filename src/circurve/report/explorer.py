@@ -17,6 +17,7 @@ from circurve.model import Model
 from circurve.report.columns import column_name
 from circurve.report.playground import whole
 from circurve.report.record import Explorer, Part, ReversalInfo, SumInfo, Weights
+from circurve.words import counted
 
 __all__ = ["explorer", "node_labels", "sum_labels"]
 
@@ -103,7 +104,7 @@ def node_labels(model: Model, graph: SumGraph) -> list[str]:
         elif len(own) == 1:
             label = f"the sum above {column_name(model.schema.columns[own[0]], own[0])!r}"
         else:
-            label = f"a sum above {sizes[node]:,} columns"
+            label = f"a sum above {counted(sizes[node], 'column')}"
         labels.append(f"{label} of model {members[node]}" if node in members else label)
     return labels
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from circurve.learning import EpochEnd
 from circurve.learning.progress import LogLines, time_left
+from circurve.words import counted
 
 __all__ = ["Display"]
 
@@ -39,8 +40,10 @@ class Display:
             columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.fields[note]}"))
             self.bar = Progress(*columns, console=self.console, transient=True)
             self.bar.start()
-            known = f", {self.known} runs known" if self.known else ""
-            self.whole = self.bar.add_task(self.name, total=sum(self.costs), note=f"{len(self.costs)} fleets{known}")
+            known = f", {counted(self.known, 'run')} known" if self.known else ""
+            self.whole = self.bar.add_task(
+                self.name, total=sum(self.costs), note=f"{counted(len(self.costs), 'fleet')}{known}"
+            )
             self.part: TaskID = self.bar.add_task("", total=1, note="")
         return self
 
@@ -52,12 +55,14 @@ class Display:
         """A fleet begins."""
         self.fleet = fleet
         if self.bar is not None:
-            self.bar.reset(self.part, total=epochs, description=fleet, note=f"{runs} runs, building the circuit")
+            self.bar.reset(
+                self.part, total=epochs, description=fleet, note=f"{counted(runs, 'run')}, building the circuit"
+            )
             self._whole(0)
 
     def epoch(self, event: EpochEnd) -> None:
         """To be called after each epoch of the fleet."""
-        note = f"{len(event.records)} runs, epoch {event.epoch} of {event.epochs}"
+        note = f"{counted(len(event.records), 'run')}, epoch {event.epoch} of {event.epochs}"
         self._line(note, event.epoch / event.epochs)
         if self.bar is not None:
             self.bar.update(self.part, completed=event.epoch, note=note)

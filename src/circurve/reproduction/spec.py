@@ -23,6 +23,7 @@ from circurve.model import as_device
 from circurve.reproduction.records import Record
 from circurve.reproduction.study_data import Probe, Variant
 from circurve.structures.hclt import Leaves
+from circurve.words import counted
 
 __all__ = [
     "BEST",
@@ -89,7 +90,7 @@ class Protocol:
 
     def in_words(self) -> str:
         """The protocol in one sentence."""
-        epochs = f"{self.epochs} epochs"
+        units, epochs = counted(self.units, "unit"), counted(self.epochs, "epoch")
         if self.small_epochs != self.epochs:
             epochs += f" ({self.small_epochs} on fewer than {self.small_rows:,} training rows)"
         epoch = "the last epoch" if self.choose_epoch == "last" else "each run's best epoch by validation likelihood"
@@ -98,7 +99,7 @@ class Protocol:
             f"a pseudocount of {self.penalty_pseudocount:g} in every method, " if self.penalty_pseudocount else ""
         )
         return (
-            f"Protocol {self.name}: {self.units} units, {leaves}, mini-batch EM with batches of {self.batch_size}, "
+            f"Protocol {self.name}: {units}, {leaves}, mini-batch EM with batches of {self.batch_size}, "
             f"step size {self.step_name}, {smoothed}{' or '.join(self.inits)} start, {epochs}, "
             f"scores of {epoch}."
         )

@@ -11,6 +11,7 @@ from circurve.data import RowSource, align, align_source, as_source, as_table, i
 from circurve.errors import Argument, OptionError
 from circurve.inputs import Bernoulli, Family
 from circurve.schema import Schema
+from circurve.words import counted
 
 __all__ = ["Families", "as_families", "as_table_with_schema", "check_count", "schema_of"]
 
@@ -50,7 +51,7 @@ def as_families(families: Families | Family, variables: int | None = None) -> tu
             f"families must be a count, (family, count) or one input family for each variable, not {families!r}"
         )
     if variables is not None and len(checked) != variables:
-        raise OptionError(f"families has {len(checked)} entries for {variables} variables")
+        raise OptionError(f"families has {len(checked)} entries for {counted(variables, 'variable')}")
     return checked
 
 

@@ -20,6 +20,7 @@ from circurve.structures.arguments import Families, as_table_with_schema
 from circurve.structures.mutual_information import InformationBlocks
 from circurve.structures.spanning import Forest
 from circurve.structures.tree import Tree, root_at_centre
+from circurve.words import counted
 
 __all__ = ["chow_liu", "chow_liu_tree"]
 
@@ -146,7 +147,7 @@ def chow_liu(
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != len(schema):
-        raise OptionError(f"tree has {len(tree)} variables, the data has {len(schema)}")
+        raise OptionError(f"tree has {counted(len(tree), 'variable')}, the data has {len(schema)}")
     indicators = [Indicator(own) for own in states]
     columns = [replace(column, family=own) for column, own in zip(schema.columns, indicators, strict=True)]
     return Circuit(
@@ -173,7 +174,7 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
     support = family.support() if family.discrete else None
     if support is None or len(support) > MAX_TREE_STATES:
         label = column_label(schema.names, variable)
-        problem = "not finitely many values" if support is None else f"{len(support)} values"
+        problem = "not finitely many values" if support is None else f"{counted(len(support), 'value')}"
         raise OptionError(
             f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
             f"divide it into categories, leave it out, or use hclt"

@@ -15,6 +15,7 @@ from circurve.schema import Schema
 from circurve.structures.arguments import Families, as_families, as_table_with_schema, check_count, schema_of
 from circurve.structures.chow_liu import chow_liu_tree
 from circurve.structures.tree import Tree
+from circurve.words import counted
 
 __all__ = ["LEAVES", "Leaves", "hclt", "hmm", "latent_tree"]
 
@@ -90,7 +91,7 @@ def hclt(  # noqa: PLR0913 - each parameter is an option
     elif not isinstance(tree, Tree):
         tree = Tree(tree)
     if len(tree) != variables:
-        raise OptionError(f"tree has {len(tree)} variables, the data has {variables}")
+        raise OptionError(f"tree has {counted(len(tree), 'variable')}, the data has {variables}")
     return latent_tree(tree, chosen, units, schema, leaves)
 
 
@@ -116,7 +117,7 @@ def hmm(families: Families, units: int) -> Circuit:
     --------
     >>> import circurve as cc
     >>> cc.hmm((cc.Categorical(4), 10), units=3)  # ten letters of an alphabet of four
-    <Circuit: 10 variables, 29 nodes, 1 outputs>
+    <Circuit: 10 variables, 29 nodes, 1 output>
     """
     check_count("units", units)
     chosen = as_families(families)

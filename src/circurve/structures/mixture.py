@@ -30,7 +30,7 @@ def mixture(families: Families, components: int) -> Circuit:
     --------
     >>> import circurve as cc
     >>> cc.mixture([cc.Gaussian(), cc.Bernoulli()], components=4)
-    <Circuit: 2 variables, 4 nodes, 1 outputs>
+    <Circuit: 2 variables, 4 nodes, 1 output>
     """
     check_count("components", components)
     chosen = as_families(families)
@@ -55,7 +55,7 @@ def fully_factorized(families: Families) -> Circuit:
     --------
     >>> import circurve as cc
     >>> cc.fully_factorized([cc.Gaussian(), cc.Bernoulli()])
-    <Circuit: 2 variables, 3 nodes, 1 outputs>
+    <Circuit: 2 variables, 3 nodes, 1 output>
     """
     chosen = as_families(families)
     return Circuit(factorized_node(range(len(chosen)), chosen, units=1), schema=schema_of(families))

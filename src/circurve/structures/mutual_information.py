@@ -25,6 +25,7 @@ from circurve.structures.arguments import Families, as_families, check_count
 from circurve.structures.columns import Codes, discretize, discretize_lazily
 from circurve.structures.correlation import centre_and_scale, correlation
 from circurve.structures.tree_rows import ROW_WEIGHT_BYTES, TreeRows, weighted_rows
+from circurve.words import counted
 
 __all__ = ["BLOCK_WIDTH", "InformationBlocks", "mutual_information"]
 
@@ -169,7 +170,7 @@ def _rows(data: object, missing: int | None) -> TreeRows:
         return weighted_rows(np.asarray(source), source.weights)
     blocks = -(-2 * source.shape[1] // BLOCK_WIDTH)
     if source.reader.access == "rows" or blocks * (blocks + 1) // 2 <= MAX_PASSES:
-        say_stream(source, f"tree from all {len(source):,} rows")
+        say_stream(source, f"tree from all {counted(len(source), 'row')}")
         return TreeRows(source)
     rows = min(len(source), max(1, SAMPLE_BYTES // source.row_bytes))
     say_stream(

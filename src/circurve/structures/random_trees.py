@@ -69,7 +69,7 @@ def random_binary_trees(
     --------
     >>> import circurve as cc
     >>> cc.random_binary_trees(16, units=4, repetitions=2, seed=0)
-    <Circuit: 16 variables, 91 nodes, 1 outputs>
+    <Circuit: 16 variables, 91 nodes, 1 output>
     """
     check_count("units", units)
     check_count("repetitions", repetitions)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from circurve.errors import StructureError
+from circurve.words import counted
 
 __all__ = ["Tree", "root_at_centre"]
 
@@ -38,7 +39,7 @@ class Tree:
         above = above.astype(np.int64)
         known = np.where(above < 0, 0.0, np.nan) if information is None else np.array(information, dtype=np.float64)
         if known.shape != above.shape:
-            raise StructureError(f"information has shape {known.shape} for {len(above)} variables")
+            raise StructureError(f"information has shape {known.shape} for {counted(len(above), 'variable')}")
         order, depth = _breadth_first(above)
         for name, array in (("parents", above), ("information", known), ("order", order)):
             array.setflags(write=False)
@@ -67,7 +68,9 @@ def _breadth_first(parents: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     outside = np.flatnonzero((parents < -1) | (parents >= len(parents)))
     if outside.size:
         v = int(outside[0])
-        raise StructureError(f"variable {v} has parent {parents[v]}, which is not among the {len(parents)} variables")
+        raise StructureError(
+            f"variable {v} has parent {parents[v]}, which is not among the {counted(len(parents), 'variable')}"
+        )
     children: list[list[int]] = [[] for _ in parents]
     for v, parent in enumerate(parents.tolist()):
         if parent >= 0:

@@ -14,6 +14,7 @@ from circurve.engine.cuda.buffers import Buffers
 from circurve.engine.cuda.launch import Launcher
 from circurve.engine.program import Program
 from circurve.engine.states import state_logs
+from circurve.words import counted
 
 __all__ = ["FusedEngine"]
 
@@ -158,7 +159,7 @@ class FusedEngine(Buffers):
 
     def describe(self) -> str:
         """One line for each layer: which kernel computes it."""
-        lines = [f"fused: CUDA kernels on {self.device}, {self.precision}, {self.runs} runs"]
+        lines = [f"fused: CUDA kernels on {self.device}, {self.precision}, {counted(self.runs, 'run')}"]
         lines += [
             f"table    {t.groups:>6} x {t.units}" + (" sums" if t.sums is not None else "")
             for t in self.blueprint.tables

@@ -23,6 +23,7 @@ from circurve.engine.reference.sums import Sums, input_statistics
 from circurve.engine.reference.upward import SumValues, UpwardPass, never_weak, safe_sum_values, sum_values
 from circurve.engine.reference.workspace import FRESH, Memory, Rows, Workspace
 from circurve.engine.statistics import Request, Statistics
+from circurve.words import counted
 
 __all__ = ["DownwardPass", "Reference"]
 
@@ -62,7 +63,8 @@ class Reference:
 
     def describe(self) -> str:
         """A readable description of what computes."""
-        return f"reference: plain torch on {self.device}, {str(self.dtype).removeprefix('torch.')}, {self.runs} runs"
+        name, runs = str(self.dtype).removeprefix("torch."), counted(self.runs, "run")
+        return f"reference: plain torch on {self.device}, {name}, {runs}"
 
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs: what a pass holds at its end, and temporaries of the widest layer."""

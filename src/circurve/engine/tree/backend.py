@@ -21,6 +21,7 @@ from circurve.engine.tree.estep import TreeSums
 from circurve.engine.tree.joint import JointPlans
 from circurve.engine.tree.layout import TreeLayout
 from circurve.engine.tree.memory import Pool
+from circurve.words import counted
 
 __all__ = ["LatentTree", "collect", "parts_for"]
 
@@ -55,8 +56,8 @@ class LatentTree:
 
     def describe(self) -> str:
         """A readable description of what computes."""
-        name = str(self.dtype).removeprefix("torch.")
-        return f"latent tree: {len(self.layout.levels)} levels of messages on a CPU, {name}, {self.runs} runs"
+        name, levels = str(self.dtype).removeprefix("torch."), counted(len(self.layout.levels), "level")
+        return f"latent tree: {levels} of messages on a CPU, {name}, {counted(self.runs, 'run')}"
 
     def bytes_per_sample(self, backward: bool) -> int:
         """Memory for one sample of all runs."""

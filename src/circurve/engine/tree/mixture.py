@@ -29,6 +29,7 @@ from circurve.engine.tree.estep import TreeSums
 from circurve.engine.tree.members import AlikeMembers, MixtureLayout, Place
 from circurve.engine.tree.memory import Pool
 from circurve.engine.tree.mixture_root import MixtureRoot, mixed_values
+from circurve.words import counted
 
 __all__ = ["TreeMixture"]
 
@@ -57,7 +58,7 @@ class TreeMixture:
         """A readable description of what computes."""
         name, counts = str(self.dtype).removeprefix("torch."), [group.count for group in self.layout.groups]
         kinds = "the same tree" if len(counts) == 1 else f"{len(counts)} different trees"
-        return f"{self.name}: {sum(counts)} members of {kinds} on a CPU, {name}, {self.runs} runs"
+        return f"{self.name}: {counted(sum(counts), 'member')} of {kinds} on a CPU, {name}, {counted(self.runs, 'run')}"
 
     def _make_scorers(self) -> list[LatentTree]:
         """The members again, for log-probabilities alone: they use the same memory, one after the other."""
