@@ -56,14 +56,19 @@ def own_output(evidence: Evidence, outputs: Tensor) -> Tensor:  # (R, outputs, N
 
 
 def chunked(
-    target: Target, evidence: Evidence, work: Callable[[Evidence], Tensor], backward: bool = True
+    target: Target,
+    evidence: Evidence,
+    work: Callable[[Evidence], Tensor],
+    backward: bool = True,
+    budget: int | None = None,
 ) -> Tensor:  # (..., N)
     """work(rows) for all rows, as many at once as memory holds, with its results put together along the last axis.
 
     backward: whether `work` runs the reference backend in both directions, and not only the target's own upwards.
+    budget: what is left of the target's memory budget; None: all of it.
     """
     backend = target.reference if backward or evidence.soft else target.backend
-    size = chunk_size(backend, backward, target.memory_budget, evidence.size)
+    size = chunk_size(backend, backward, target.memory_budget if budget is None else budget, evidence.size)
 
     def run(rows: int) -> Tensor:
         if rows >= evidence.size:
