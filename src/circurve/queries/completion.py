@@ -31,6 +31,9 @@ __all__ = ["Completion", "most_probable"]
 ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
 """How far, relative to its size, a log-probability may be from its bound and still count as equal to it."""
 
+PASSES = 2
+"""How many times the memory of a pass up and down a row takes: the values of max-product are held next to it."""
+
 TERMS_AT_ONCE = 1 << 22
 """Terms theta_kc p_c of a max-product that are held at once, for each run."""
 
@@ -67,7 +70,8 @@ def most_probable(target: Target, given: Evidence) -> Completion:
         highest = torch.where(certain[:, None], score, torch.maximum(own_output(part, bound), score))
         return torch.cat([best, score.unsqueeze(1), highest.unsqueeze(1)], dim=1)
 
-    found = chunked(target, given, work)
+    left = None if target.memory_budget is None else max(1, target.memory_budget // PASSES)
+    found = chunked(target, given, work, budget=left)
     score, bound = found[:, width], found[:, width + 1]
     exact = bound - score <= ROUNDING[target.dtype] * (1 + score.abs())
     return Completion(found[:, :width].transpose(1, 2), score, bound, exact)
