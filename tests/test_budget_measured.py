@@ -26,6 +26,7 @@ import torch
 import circurve as cc
 import peak_memory
 from circurve.budget import Need
+from circurve.queries import limited
 
 torch.set_num_threads(1)
 generator = np.random.default_rng(0)
@@ -38,6 +39,10 @@ folder = Path(tempfile.mkdtemp())
 np.save(folder / "real.npy", real)
 wide.model.save(folder / "wide.safetensors")
 inner = model.program.sums[0].nodes[0]
+trained = cc.hclt(rows[:2000], 32)
+heavy = cc.mixture(16, components=50_000)
+RUNS = [cc.Run(cc.Vanilla(0.01 * seed), seed=seed) for seed in range(8)]
+PLAIN = {"epochs": 2, "progress": False, "device": "cpu"}
 gc.freeze()  # what is there now is not looked through again
 
 CALLS = {
@@ -55,6 +60,22 @@ CALLS = {
     "mix": lambda n, b: cc.mix([wide.model, wide.model], memory_budget=b),
     "torch_module": lambda n, b: cc.torch_module(wide.model, memory_budget=b),
     "take_fraction": lambda n, b: cc.take_fraction(real, 0.5, memory_budget=b),
+    "log_prob": lambda n, b: model.log_prob(rows[:n], memory_budget=b),
+    "fit": lambda n, b: cc.fit(trained, rows[:n], valid=False, memory_budget=b, **PLAIN),
+    "fit of a mixture": lambda n, b: cc.fit(heavy, rows[: n // 400 + 2], valid=False, memory_budget=b, **PLAIN),
+    "fit with a penalty": lambda n, b: cc.fit(
+        trained, rows[:n], method=cc.Gated(0.1), valid=rows[:1000], memory_budget=b, **PLAIN
+    ),
+    "fit_fleet of 4": lambda n, b: cc.fit_fleet(trained, rows[:n], RUNS[:4], valid=False, memory_budget=b, **PLAIN),
+    "fit_fleet of 8": lambda n, b: cc.fit_fleet(trained, rows[:n], RUNS, valid=rows[:2000], memory_budget=b, **PLAIN),
+}
+HOLES = np.where(generator.random((20_000, 16)) < 0.3, np.nan, rows)
+QUESTIONS = {
+    "most_probable": lambda m: m.most_probable(HOLES),
+    "impute": lambda m: m.impute(HOLES),
+    "marginal": lambda m: m.marginal(HOLES),
+    "distribution": lambda m: m.distribution(0, {1: rows[:, 1]}),
+    "explain": lambda m: m.explain(rows[:2000]),
 }
 
 
@@ -92,6 +113,11 @@ for name, call in CALLS.items():
     need, error = needed(call)
     budget = need + (6 << 20)
     results[name] = {"need": need, "error": error, "budget": budget, "peak": measured(call, budget)}
+for name, ask in QUESTIONS.items():
+    ask(limited(model, 1 << 22))
+    before = peak_memory.start()
+    found = ask(limited(model, 40_000_000))
+    results["question " + name] = {"budget": 40_000_000, "peak": peak_memory.growth(before)}
 print(json.dumps(results))
 '''
 
@@ -112,6 +138,11 @@ def results() -> dict[str, dict[str, object]]:
     return found
 
 
+def stated(results):
+    """Calls that state a need: questions take fewer rows at once instead."""
+    return {name: one for name, one in results.items() if "need" in one}
+
+
 def test_the_peak_stays_within_the_budget(results):
     over = {
         name: (one["peak"], one["budget"]) for name, one in results.items() if one["peak"] > one["budget"] + ALLOWANCE
@@ -120,13 +151,13 @@ def test_the_peak_stays_within_the_budget(results):
 
 
 def test_a_budget_below_the_need_is_one_error_that_names_it(results):
-    for name, one in results.items():
+    for name, one in stated(results).items():
         assert f"but memory_budget={one['need'] - 1} is less: " in one["error"], name
         assert one["error"].endswith(", or a larger memory_budget"), name
 
 
 def test_needs_are_not_made_up(results):
     """What results and copies take is counted, not a multiple of it: large calls use a good part of their need."""
-    large = {name: one for name, one in results.items() if one["need"] > 30 << 20}
+    large = {name: one for name, one in stated(results).items() if one["need"] > 30 << 20}
     assert len(large) >= 4
     assert all(one["peak"] > one["need"] / 8 for one in large.values()), large

@@ -1,11 +1,13 @@
 """How much memory of the machine is available, within the limits that containers and job schedulers set.
 
-Also a pause of Python's search for garbage.
+Also a pause of Python's search for garbage, and freed memory given back.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["available_memory", "without_collector"]
+__all__ = ["available_memory", "give_back", "without_collector"]
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 """Which control groups this process belongs to; only Linux has it."""
@@ -78,6 +80,13 @@ def _left(group: Path, files: _Files) -> int | None:
         return int(limit) - usage + int(stat.get(files.reclaimable, 0))
     except (OSError, ValueError):
         return None
+
+
+def give_back() -> None:
+    """Return freed memory to the system, where the C library can: it keeps pages that larger buffers cannot use."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 @contextmanager

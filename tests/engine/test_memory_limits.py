@@ -9,10 +9,13 @@ import pytest
 import torch
 
 import circurve as cc
-from circurve.engine import Batch, Params, Reference
+from circurve.data import prepare
+from circurve.engine import Batch, Params, Reference, compile
 from circurve.engine.memory import free_memory, within_memory
 from circurve.engine.reference import FRESH, Memory, UpwardPass
 from circurve.errors import CircurveWarning, MemoryLimitError
+from circurve.learning.need import compiling_need, training_need
+from circurve.learning.options import Settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:out of memory")
 
@@ -72,6 +75,9 @@ def test_scores_go_on_with_fewer_samples(short_of_memory):
 
 def test_training_goes_on_and_keeps_in_mind_what_was_too_much(short_of_memory):
     circuit = cc.hclt(ROWS, units=3)
+    tables = {name: prepare(part, circuit, name) for name, part in (("train", ROWS), ("valid", ROWS[:30]))}
+    need = training_need(circuit, [cc.Run()], Settings.of({"batch_size": 16}), tables, compile(circuit)).total
+    need = max(need, compiling_need(circuit, tables).total)
     with pytest.warns(CircurveWarning) as caught:
         found = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False)
     texts = [str(warning.message) for warning in caught]
@@ -79,7 +85,7 @@ def test_training_goes_on_and_keeps_in_mind_what_was_too_much(short_of_memory):
     assert len(texts) <= 4  # once in training, a few times for the final scores of an engine of their own
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        wanted = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False, memory_budget=4_200)
+        wanted = cc.fit(circuit, ROWS, valid=ROWS[:30], epochs=3, batch_size=16, progress=False, memory_budget=need)
     assert found.train_ll == pytest.approx(wanted.train_ll, rel=1e-5)
     assert found.valid_ll == pytest.approx(wanted.valid_ll, rel=1e-5)
 

@@ -191,9 +191,9 @@ def test_the_chunks_of_the_start_are_kept(tmp_path):
     def train(**more):
         return quick(CIRCUIT, TRAIN.astype(np.int8), **{"epochs": 7, "batch_size": 60, "precision": "float32"}, **more)
 
-    whole = train(memory_budget=4000)
+    whole = train(memory_budget=22_500)
     with pytest.raises(BreakOffError):
-        train(memory_budget=4000, checkpoint=tmp_path, checkpoint_every="1 epoch", callbacks=[break_off_at(3)])
+        train(memory_budget=22_500, checkpoint=tmp_path, checkpoint_every="1 epoch", callbacks=[break_off_at(3)])
     assert_equal_to_the_bit(train(checkpoint=tmp_path, checkpoint_every="1 epoch"), whole)
 
 

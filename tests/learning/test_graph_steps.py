@@ -81,7 +81,7 @@ def test_full_batches():
 
 def test_batches_in_chunks():
     circuit = small_circuit(ROWS)
-    found, wanted = both(ROWS, [Gated(0.1)], circuit, memory_budget=4000)
+    found, wanted = both(ROWS, [Gated(0.1)], circuit, memory_budget=14_500)
     assert_same(found, wanted)
 
 

@@ -11,7 +11,7 @@ import torch
 import circurve as cc
 from circurve.data import prepare
 from circurve.engine import compile
-from circurve.learning.need import training_need
+from circurve.learning.need import COPIES, compiling_need, training_need
 from circurve.learning.options import Settings
 from circurve.learning.steps import PlainSteps
 
@@ -38,6 +38,34 @@ def test_a_single_run_keeps_its_parameters_without_a_copy():
     assert all(tensor.is_contiguous() for tensor in (*result.model.params.weights, *longer[0].model.params.weights))
 
 
+@pytest.mark.parametrize(("components", "budget"), [(10**6, 2 * 10**8), (10**8, 2 * 10**8), (10**9, None)])
+def test_a_circuit_whose_training_does_not_fit_is_not_compiled(monkeypatch, components, budget):
+    def compiled(circuit):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("circurve.learning.fitting.compile", compiled)
+    rows = np.zeros((20, 16), dtype=np.uint8)
+    with pytest.raises(cc.MemoryLimitError, match=r"^training needs .*circuit .*: use fewer units"):
+        cc.fit(cc.mixture(16, components=components), rows, memory_budget=budget, device="cpu", progress=False)
+
+
+def test_compiling_is_checked_where_it_takes_more_than_the_training():
+    circuit = cc.mixture([cc.Indicator((0,))] * 2, components=1)
+    for _ in range(2000):
+        circuit = cc.Circuit(cc.Product([circuit.roots[0]]))
+    need = compiling_need(circuit, {}).total
+    train = prepare(np.zeros((20, 2)), circuit, "train")
+    assert need > training_need(circuit, [cc.Run()], Settings(), {"train": train}).total
+    with pytest.raises(cc.MemoryLimitError, match=r"^compiling the circuit needs .* is less: use fewer units"):
+        cc.fit(circuit, np.zeros((20, 2)), memory_budget=need - 1, device="cpu", progress=False)
+
+
+def test_the_parameters_of_a_circuit_are_counted_as_those_of_its_program():
+    circuit = cc.hclt(ROWS, 3)
+    parts = training_need(circuit, [cc.Run()], Settings(device="cpu"), {"train": prepare(ROWS, circuit, "train")}).parts
+    assert parts["parameters"] == compile(circuit).parameters * 4 * COPIES["cpu"]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("runs", [1, 3])
@@ -46,7 +74,7 @@ def test_a_training_on_a_gpu_stays_within_its_budget(runs):
     circuit = cc.hclt(data, 256)
     fleet = [cc.Run(cc.Vanilla(0.1), seed=seed) for seed in range(runs)]
     options = {"epochs": 3, "batch_size": 200, "device": "cuda"}
-    need = training_need(compile(circuit), fleet, Settings.of(options), {"train": prepare(data, circuit, "train")})
+    need = training_need(circuit, fleet, Settings.of(options), {"train": prepare(data, circuit, "train")})
     budget = need.total + (300 << 20)
     for _ in range(2):  # kernels are loaded the first time
         gc.collect()

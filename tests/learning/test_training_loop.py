@@ -268,7 +268,7 @@ def test_a_small_memory_budget_changes_nothing(batch_size, method):
     settings = Settings(batch_size=batch_size, track=True, precision="float64")
     tables = {"train": prepare(TRAIN, CIRCUIT, "train"), "valid": prepare(VALID, CIRCUIT, "valid")}
     options = {"batch_size": batch_size, "method": method, "valid": tables["valid"], "track": True, "epochs": 3}
-    least = training_need(compile(CIRCUIT), [Run(method)], settings, tables).total
+    least = training_need(CIRCUIT, [Run(method)], settings, tables, compile(CIRCUIT)).total
     tight, free = (quick(CIRCUIT, tables["train"], memory_budget=budget, **options) for budget in (least, None))
     assert_same_model(tight, free, 1e-10)
     assert tight.train_ll == pytest.approx(free.train_ll, rel=1e-12)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from circurve.budget import Need
 from circurve.cli.commands.models import Query
 from circurve.cli.files import cells, csv_text
 from circurve.cli.parse import parse_bytes
@@ -24,6 +25,12 @@ __all__ = ["query"]
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """The quantiles that are shown of a column without a list of values."""
+
+LISTED_BYTES, MAX_UNCHECKED = 180, 100_000
+"""Bytes of a value that is listed with its probability, as Python's numbers and as text; up to MAX_UNCHECKED values
+take next to nothing."""
+
+CURE = "ask for the probability of an interval instead"
 
 SHOWN = 20
 """How many values of a distribution the table shows; the most probable come first."""
@@ -46,7 +53,7 @@ def query(typed: Query) -> None:
             "density": _dense(loaded, asked),
         }
     else:
-        answer["distributions"] = {name: _distribution(loaded, name, given) for name in asked.names}
+        answer["distributions"] = {name: _distribution(loaded, name, given, budget) for name in asked.names}
     if typed.as_json:
         print_json(answer)
     elif typed.as_csv:
@@ -62,8 +69,9 @@ def _dense(model: Model, asked: Question) -> bool:
     return any(not columns[model.schema.position(key)].family.discrete for key in values)
 
 
-def _distribution(model: Model, name: str, given: Any) -> dict[str, Any]:
+def _distribution(model: Model, name: str, given: Any, budget: int | None) -> dict[str, Any]:
     key: str | int = int(name) if model.schema.names is None else name
+    _check_listed(model, name, budget)
     table = {head: _plain(values) for head, values in columns_of(model.distribution(key, given)).items()}
     column = model.schema.columns[model.schema.position(key)]
     if column.family.support() is not None:
@@ -77,6 +85,14 @@ def _distribution(model: Model, name: str, given: Any) -> dict[str, Any]:
         "quantiles": dict(zip(map(str, LEVELS), quantiles, strict=True)),
         "table": table,
     }
+
+
+def _check_listed(model: Model, name: str, budget: int | None) -> None:
+    """MemoryLimitError if the values of a column, with their probabilities, are too many to be listed."""
+    family = model.schema.columns[model.schema.position(int(name) if model.schema.names is None else name)].family
+    states = len(family.support() or ())
+    if states > MAX_UNCHECKED:
+        Need(f"listing the values of column {name}", {f"{states:,} values": LISTED_BYTES * states}, CURE).left(budget)
 
 
 def _plain(values: Any) -> list[Any]:

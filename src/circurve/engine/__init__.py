@@ -2,7 +2,7 @@
 
 from circurve.engine.backend import Backend
 from circurve.engine.batch import Batch, chunks
-from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice, option_for
+from circurve.engine.choice import BACKENDS, BackendName, choose_backend, explain_choice, fixed_bytes, option_for
 from circurve.engine.compiler import compile, fold
 from circurve.engine.gradient import differentiable_log_prob, refuse_discrete, wants_gradient
 from circurve.engine.inspect import flows, values
@@ -30,6 +30,7 @@ __all__ = [
     "compile",
     "differentiable_log_prob",
     "explain_choice",
+    "fixed_bytes",
     "flows",
     "fold",
     "from_nodes",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from circurve.engine.backend import Backend
 from circurve.engine.cuda import Fused, why_not
 from circurve.engine.numerics import IMPOSSIBLE, TINY_STATE
@@ -15,7 +17,7 @@ from circurve.engine.tree import LatentTree, MixtureLayout, TreeLayout, TreeMixt
 from circurve.errors import OptionError
 from circurve.names import BACKENDS, BackendName
 
-__all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice", "option_for"]
+__all__ = ["BACKENDS", "BackendName", "choose_backend", "explain_choice", "fixed_bytes", "option_for"]
 
 
 def choose_backend(
@@ -48,6 +50,18 @@ def choose_backend(
         if backend == "tree":
             raise OptionError(f"backend='tree' cannot be used: {layout}")
     return Reference.of(program, params)
+
+
+def fixed_bytes(program: Program, runs: int, dtype: torch.dtype, backend: BackendName, curved: bool) -> tuple[int, int]:
+    """What an E-step on a CPU takes whatever the samples are, and for one sample, before there are parameters.
+
+    curved: with the sums of curvature. Parameters with zeros may take another backend than the one that is counted.
+    """
+    layout = None if backend == "reference" else tree_layout(program) or mixture_layout(program)
+    if layout is None:
+        return 0, Reference(program, runs, torch.device("cpu"), dtype).bytes_per_sample(backward=True)
+    tree = (LatentTree if isinstance(layout, TreeLayout) else TreeMixture)(program, layout, runs, dtype)  # type: ignore[arg-type]
+    return tree.table_bytes(curved), tree.bytes_per_sample(backward=True)
 
 
 def option_for(backend: Backend) -> BackendName:

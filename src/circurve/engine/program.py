@@ -248,7 +248,7 @@ class Program:
     def parameters(self) -> int:
         """How many numbers the parameters of one run are, those that a mask leaves out counted."""
         weights = sum(prod(layer.shape) for layer in self.sums)
-        return weights + sum(prod(layer.shape) * len(layer.family.parameter_names) for layer in self.inputs)
+        return weights + sum(prod(layer.shape) * layer.family.parameter_count for layer in self.inputs)
 
     @property
     def masked(self) -> bool:

@@ -80,7 +80,7 @@ class Binomial(Family):
         probability, count = parameters[..., 0].double(), x.double()
         log_success = probability.log().clamp_min_(LOG_ZERO)
         log_failure = (-probability).log1p_().clamp_min_(LOG_ZERO)
-        log_ways = torch.lgamma(torch.full_like(count, self.trials) + 1)
+        log_ways = torch.lgamma(count.new_full((), self.trials + 1))
         log_ways = log_ways - torch.lgamma(count + 1) - torch.lgamma(self.trials - count + 1)
         slope, offset = log_success - log_failure, self.trials * log_failure  # (R, G, K)
         return cancelling_log_prob(count, log_ways, slope, offset).to(parameters.dtype)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from circurve.bounds import shortened
 from circurve.errors import OptionError
-from circurve.inputs.family import LOG_ZERO, Family
+from circurve.inputs.family import LOG_ZERO, Family, same_values
 from circurve.inputs.floors import FLOOR
 
 __all__ = [
@@ -123,7 +123,7 @@ def cancelling_log_prob(x: Tensor, base: Tensor, slope: Tensor, offset: Tensor) 
 
 def tensor_of(values: Sequence[int], like: Tensor) -> Tensor:  # (len(values),)
     """The values with the type and device of `like`, made there: a recorded CUDA step cannot copy from the host."""
-    if list(values) == list(range(len(values))):
+    if same_values(values, range(len(values))):
         return torch.arange(len(values), dtype=like.dtype, device=like.device)
     return torch.stack([like.new_full((), value) for value in values])
 
@@ -136,7 +136,7 @@ def support_log_mass(family: Family, parameters: Tensor, low: Tensor, high: Tens
     """
     support = family.support()
     assert support is not None
-    states = torch.tensor(support, dtype=torch.float64, device=parameters.device)
+    states = tensor_of(support, parameters.double())
     logs = family.log_prob(parameters.double(), states.expand(1, parameters.shape[1], -1))  # (R, G, K, S)
     closed = torch.nn.functional.pad(logs, (1, 1), value=LOG_ZERO)
     below, above = closed.logcumsumexp(-1), closed.flip(-1).logcumsumexp(-1).flip(-1)

@@ -23,7 +23,7 @@ from circurve.learning.history import Callback, FitResult, FleetResult
 from circurve.learning.initialize import Initialization, initial_params
 from circurve.learning.loop import Trainer
 from circurve.learning.methods import Method, Vanilla
-from circurve.learning.need import training_need
+from circurve.learning.need import compiling_need, training_need
 from circurve.learning.option_texts import refuse_unknown, show_options
 from circurve.learning.options import Run, Settings, TrainingOptions
 from circurve.learning.parallel import check_same_training, worker, workers
@@ -232,11 +232,18 @@ def train_task(
 ) -> FleetResult:
     """Train a fleet, or a part of one, whose data are prepared; all of its runs may have failed."""
     circuit, prepared, runs, settings, refit = task.circuit, task.prepared, task.runs, task.settings, task.refit
-    program = compile(circuit) if start is None else _same_structure(start, circuit)
     place, dtype = as_device(settings.device), settings.dtype
     groups = [candidates(run) for run in runs]
     fleet = [run for group in groups for run in group]
-    left = training_need(program, fleet, settings, prepared).left(settings.memory_budget, lambda: free_memory(place))
+
+    def free() -> int:
+        return free_memory(place)
+
+    training_need(circuit, fleet, settings, prepared).left(settings.memory_budget, free)
+    if start is None:
+        compiling_need(circuit, prepared).left(settings.memory_budget if place.type == "cpu" else None)
+    program = compile(circuit) if start is None else _same_structure(start, circuit)
+    left = training_need(circuit, fleet, settings, prepared, program).left(settings.memory_budget, free)
     settings = replace(settings, memory_budget=left)  # what is left is for buffers
 
     def begin() -> Params:

@@ -15,6 +15,7 @@ from circurve.data import RowSource
 from circurve.engine import Backend, BackendName, Params, Program, Request, choose_backend, chunks, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import ParameterError, warn_user
+from circurve.host_memory import give_back
 from circurve.learning.checkpoints import Checkpoints
 from circurve.learning.finite import broken_parameter, broken_scores, broken_steps, finite_runs
 from circurve.learning.fleet import Finished, Fleet
@@ -86,6 +87,7 @@ class Trainer:
         """
         state = None if checkpoints is None else checkpoints.load(as_device(self.settings.device))
         self._begin(start()) if state is None else self._resume(state)
+        self._give_back()
         keep = _Keeper(checkpoints, state)
         epoch = done = 0 if state is None else state.epoch
         try:
@@ -238,6 +240,7 @@ class Trainer:
             finished[run] = Finished(_own(source, place), at, stopped, failure)
         places = [place for place, run in enumerate(fleet.active) if run not in finished]
         fleet.steps.release()  # before the steps of the others take memory
+        self._give_back()
         if places:
             steps = self._bind(fleet.kept.select(places), [fleet.active[place] for place in places])
             steps.plan.remember(fleet.steps.plan, places)
@@ -295,6 +298,11 @@ class Trainer:
             rows = counted(most, "training row has", "training rows have")
             warn_user(f"{rows} probability zero under the current parameters; EM ignores such rows")
 
+    def _give_back(self) -> None:
+        """Return freed memory to the system between two phases of a training that has a budget."""
+        if self.settings.memory_budget is not None:
+            give_back()
+
     def _sharpness(self, params: Params, backend: Backend) -> list[float | None]:
         """The mean trace over the training data, exactly, for the parameters to return."""
         train, request = self.data["train"], Request(curvature=True)
@@ -320,6 +328,7 @@ class Trainer:
         sharpness: list[float | None] = [*none]
         try:
             del self.fleet  # the memory of its parameters
+            self._give_back()
             params = ended[0].params if len(ended) == 1 else stack([run.params for run in ended])
             backend = self._backend(params)
             # an interrupt or a callback may have stopped this worker and not the others, which would not take part

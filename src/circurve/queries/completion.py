@@ -23,12 +23,16 @@ from circurve.queries.column_modes import column_modes
 from circurve.queries.determinism import deterministic_runs
 from circurve.queries.evidence import Evidence, leaf_values
 from circurve.queries.passes import chunked, log_prob, own_output, posterior, require_possible
+from circurve.queries.states import pieces_of_states, state_tensor
 from circurve.queries.target import Target
 
 __all__ = ["Completion", "most_probable"]
 
 ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-9}
 """How far, relative to its size, a log-probability may be from its bound and still count as equal to it."""
+
+PASSES = 2
+"""How many times the memory of a pass up and down a row takes: the values of max-product are held next to it."""
 
 TERMS_AT_ONCE = 1 << 22
 """Terms theta_kc p_c of a max-product that are held at once, for each run."""
@@ -66,7 +70,8 @@ def most_probable(target: Target, given: Evidence) -> Completion:
         highest = torch.where(certain[:, None], score, torch.maximum(own_output(part, bound), score))
         return torch.cat([best, score.unsqueeze(1), highest.unsqueeze(1)], dim=1)
 
-    found = chunked(target, given, work)
+    left = None if target.memory_budget is None else max(1, target.memory_budget // PASSES)
+    found = chunked(target, given, work, budget=left)
     score, bound = found[:, width], found[:, width + 1]
     exact = bound - score <= ROUNDING[target.dtype] * (1 + score.abs())
     return Completion(found[:, :width].transpose(1, 2), score, bound, exact)
@@ -76,9 +81,8 @@ def _score(target: Target, part: Evidence, values: Tensor) -> Tensor:  # (R, V, 
     """log p of completed rows, and the log-likelihoods of their states."""
     score = log_prob(target, part.with_values(values, torch.ones_like(values)))
     for column, likelihood in part.likelihoods.items():
-        states = values.new_tensor(target.states[column])
-        at = torch.searchsorted(states, values[:, column].contiguous())  # (R, N)
-        logs = likelihood.log().expand(-1, part.size).gather(0, at)
+        at = torch.searchsorted(_states(target, column, values), values[:, column].contiguous())  # (R, N)
+        logs = likelihood.expand(-1, part.size).gather(0, at).log()
         score = score + torch.where(part.observed[:, column] > 0, 0.0, logs)
     return score
 
@@ -134,12 +138,32 @@ def _values(target: Target, part: Evidence, active: list[Tensor]) -> Tensor:  # 
 
 def _likely_states(target: Target, part: Evidence, column: int, active: list[Tensor]) -> Tensor:  # (R, N)
     """The state with the largest p_u(s) l_s for the active unit u of a column."""
-    log_likelihood = part.likelihoods[column].log().clamp_min(LOG_ZERO).to(target.dtype)  # (S, N or 1)
-    states = log_likelihood.new_tensor(target.states[column])
     found = torch.zeros(target.runs, part.size, dtype=target.dtype, device=target.device)
-    for place, logs in zip(target.places[column], target.state_logs(column), strict=True):
+    for at, place in enumerate(target.places[column]):
         own = active[place.number].index_select(1, place.groups)  # (R, g, N)
-        best = states[(logs.unsqueeze(-1) + log_likelihood).argmax(3)]  # (R, g, K, N or 1)
+        best = _likely_values(target, part, column, at)  # (R, g, K, N or 1)
         best = best.expand(*best.shape[:3], part.size).gather(2, own.clamp_min(0).unsqueeze(2)).squeeze(2)
         found += best.masked_fill(own < 0, 0).sum(1)
     return found
+
+
+def _likely_values(target: Target, part: Evidence, column: int, at: int) -> Tensor:  # (R, g, K, N or 1)
+    """The state with the largest p_u(s) l_s, for the units at one of the places of a column."""
+    states, likelihood = target.states[column], part.likelihoods[column]
+    assert states is not None
+    best = height = None
+    for piece in pieces_of_states(target, column, likelihood.shape[-1], part.likely(column)):
+        log_likelihood = likelihood[piece].log().clamp_min(LOG_ZERO).to(target.dtype)
+        terms = target.state_logs(column, at, piece).unsqueeze(-1) + log_likelihood  # (R, g, K, s, N or 1)
+        top, place = terms.max(3)
+        values = state_tensor(states[piece], terms)[place]
+        best = values if best is None or height is None else torch.where(top > height, values, best)
+        height = top if height is None else torch.maximum(top, height)
+    assert best is not None
+    return best
+
+
+def _states(target: Target, column: int, like: Tensor) -> Tensor:  # (S,)
+    states = target.states[column]
+    assert states is not None
+    return state_tensor(states, like)

@@ -12,7 +12,8 @@ from torch import Tensor
 from circurve.engine import by_node
 from circurve.engine.numerics import IMPOSSIBLE
 from circurve.graph import Input, Node, Product, Sum
-from circurve.queries.draws import state_logs
+from circurve.inputs import Binomial
+from circurve.queries.states import state_logs, union_of_states
 from circurve.queries.target import Target
 
 __all__ = ["deterministic_runs"]
@@ -32,12 +33,14 @@ def deterministic_runs(target: Target) -> Tensor:  # (R,) bool
 
 
 def _is_deterministic(target: Target, run: int) -> bool:
-    widest = max((len(states) for states in target.states if states is not None), default=1)
+    circuit = target.program.circuit
+    states = [None if known is None else _telling(target, column) for column, known in enumerate(target.states)]
+    widest = max((len(listed) for listed in states if listed is not None), default=1)
     parameters = by_node(target.program, target.params, run)
     support: dict[Node, Support] = {}
-    for node in target.program.circuit.nodes:
+    for node in circuit.nodes:
         if isinstance(node, Input):
-            support[node] = _input_support(target, node, parameters[node], widest)
+            support[node] = _input_support(target, node, parameters[node], (states[node.variable], widest))
         elif isinstance(node, Product):
             support[node] = _product_support(node, [support[child] for child in node.children])
         else:
@@ -49,9 +52,26 @@ def _is_deterministic(target: Target, run: int) -> bool:
     return True
 
 
-def _input_support(target: Target, node: Input, parameters: Tensor, widest: int) -> Support:
+def _telling(target: Target, column: int) -> Sequence[int]:
+    """States of a column that tell its units apart: two units that allow a common state allow one of these.
+
+    A binomial allows all its states, or only the first or the last.
+    """
+    supports: list[Sequence[int]] = []
+    for place in target.places[column]:
+        support = place.family.support()
+        assert support is not None
+        supports.append((support[0], support[-1]) if isinstance(place.family, Binomial) else support)
+    if all(isinstance(place.family, Binomial) for place in target.places[column]):
+        return tuple(sorted(set().union(*supports)))
+    return union_of_states(supports)
+
+
+def _input_support(
+    target: Target, node: Input, parameters: Tensor, listed: tuple[Sequence[int] | None, int]
+) -> Support:
+    states, widest = listed
     found = np.zeros((node.units, target.variables, widest), dtype=np.bool_)
-    states = target.states[node.variable]
     if states is None:
         found[:, node.variable] = True
     else:

@@ -5,7 +5,7 @@ Both records have the same methods. Axes: R runs, N rows, S states, M points of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from circurve.errors import DataError, OptionError
 from circurve.inputs import LOG_ZERO, Family
+from circurve.inputs.family import same_values
 from circurve.queries.evidence import Evidence
 from circurve.queries.passes import Posterior, chunked, posterior, require_possible
+from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor
 from circurve.queries.target import Place, Target
-from circurve.queries.units import unit_moments
+from circurve.queries.units import likely_masses, state_shares, unit_moments
 
 __all__ = [
     "Distribution",
@@ -26,6 +28,7 @@ __all__ = [
     "column_distribution",
     "distribution",
     "state_probabilities",
+    "state_weights",
     "unit_log_prob",
 ]
 
@@ -35,6 +38,9 @@ interval for the smallest level, 5e-324, is 1e162 standard deviations wide: 580 
 
 LEVEL_ROUNDING = 1e-12
 """A level counts as reached when less than this share of it, and of what is above it, is missing."""
+
+STATE_BYTES = 24
+"""Bytes of the probability of a state in one row: in float64, as it is put together, and in the answer."""
 
 ZOOMS, POINTS = 6, 17
 """Rounds of the search for a density's peak, and points in each: the interval shrinks by 8 in a round."""
@@ -68,13 +74,14 @@ class StateDistribution:
 
     def density(self, grid: Tensor) -> Tensor:  # (M,) -> (R, N, M)
         """The probability of each value of a grid; 0 for what is no state."""
-        same = grid.to(self.states).unsqueeze(0) == self.states.unsqueeze(1)  # (S, M)
-        return self.probability @ same.to(self.probability.dtype)
+        points = grid.to(self.states).contiguous()
+        at = torch.searchsorted(self.states, points).clamp_max(len(self.states) - 1)  # (M,)
+        return self.probability[..., at] * (self.states[at] == points)
 
     def cdf(self, grid: Tensor) -> Tensor:  # (M,) -> (R, N, M)
         """P(x <= value) for each value of a grid."""
-        below = self.states.unsqueeze(1) <= grid.to(self.states).unsqueeze(0)
-        return self.probability @ below.to(self.probability.dtype)
+        count = torch.searchsorted(self.states, grid.to(self.states).contiguous(), right=True)  # (M,)
+        return torch.nn.functional.pad(self.probability.cumsum(-1), (1, 0))[..., count]
 
 
 @dataclass(frozen=True)
@@ -261,15 +268,18 @@ def distribution(target: Target, column: int, given: Evidence) -> Distribution:
         raise DataError(
             f"{target.label(column)}, row {row + 1}: its value is given; leave it out to ask for its distribution"
         )
-    if target.states[column] is not None:
+    listed = target.states[column]
+    if listed is not None:
 
         def states(part: Evidence) -> Tensor:
             found = posterior(target, part)
             require_possible(target, part, found.log_evidence)
             return state_probabilities(target, part, found, column)
 
-        probability = chunked(target, given, states).transpose(-1, -2)
-        return StateDistribution(probability.new_tensor(target.states[column]), probability)
+        each = STATE_BYTES * (1 + target.runs * given.size)
+        left = check_states(target, column, f"the distribution of {_rows(given.size)}", each)
+        probability = chunked(target, given, states, budget=left).transpose(-1, -2)
+        return StateDistribution(state_tensor(listed, probability), probability)
     places = target.places[column]
 
     def flows(part: Evidence) -> Tensor:  # (R, units, N)
@@ -288,28 +298,37 @@ def state_probabilities(target: Target, evidence: Evidence, found: Posterior, co
 
     With a likelihood l_s it is sum_u F_u l_s f_u(s) / sum_s' l_s' f_u(s').
     """
-    likelihood = evidence.likelihoods.get(column)
-    total: Tensor | float = 0.0
-    for place, logs in zip(target.places[column], target.state_logs(column), strict=True):
-        share = found.flows[place.number].index_select(1, place.groups).flatten(1, 2)  # (R, g K, N)
-        if likelihood is None:
-            table = logs.exp().unsqueeze(-1)
-        else:  # in logarithms: likelihoods have a common factor, which may be tiny or huge
-            weighted = logs.double().unsqueeze(-1) + likelihood.log().clamp_min(LOG_ZERO)
-            table = weighted.softmax(-2).to(share.dtype)
-        table = table.flatten(1, 2)  # (R, g K, S, N or 1)
-        if table.shape[-1] == 1:
-            total = total + torch.matmul(table[..., 0].transpose(-1, -2), share)
-        else:
-            total = total + (table * share.unsqueeze(2)).sum(1)
-    assert isinstance(total, Tensor)
-    total = total.double()
-    return total / total.sum(1, keepdim=True)
+    states = target.states[column]
+    assert states is not None
+    pieces = [part for _, part in state_weights(target, evidence, found, column, slice(0, len(states)))]
+    total = pieces[0].double() if len(pieces) == 1 else torch.cat(pieces, dim=1).double()
+    return total.div_(total.sum(1, keepdim=True))
+
+
+def state_weights(
+    target: Target, evidence: Evidence, found: Posterior, column: int, chosen: slice
+) -> Iterator[tuple[slice, Tensor]]:  # (R, s, N)
+    """p(x_v = s | e) times the flow of the column, a piece of the chosen states at a time."""
+    flows = [found.flows[place.number].index_select(1, place.groups).flatten(1, 2) for place in target.places[column]]
+    masses = likely_masses(target, evidence, column) if column in evidence.likelihoods else None
+    for piece in pieces_of_states(target, column, evidence.size, chosen):  # likelihoods of zero give weights of zero
+        total: Tensor | float = 0.0
+        for at, flow in enumerate(flows):  # (R, g K, N)
+            logs = target.state_logs(column, at, piece)
+            mass = None if masses is None else masses[at]
+            table = state_shares(evidence, column, logs, piece, mass).to(flow.dtype).flatten(1, 2)
+            if table.shape[-1] == 1:
+                total = total + torch.matmul(table[..., 0].transpose(-1, -2), flow)
+            else:
+                total = total + (table * flow.unsqueeze(2)).sum(1)
+        assert isinstance(total, Tensor)
+        yield piece, total
 
 
 def column_distribution(target: Target, given: Evidence, column: int, flows: Sequence[Tensor]) -> MixtureDistribution:
     """The mixture of a column without finitely many states, given the flows (R, g, K, N) at each of its places."""
     places = target.places[column]
+    check_masses(target, column)
     exact = [flow.double() for flow in flows]
     total = torch.stack([flow.sum((1, 2)) for flow in exact]).sum(0)[:, None, None]
     shares = tuple(flow / total for flow in exact)
@@ -345,12 +364,18 @@ def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (
     support = family.support()
     if family.discrete:
         allowed = (x >= 0) & (x.floor() == x)
-        if support is not None:
+        if support is not None and same_values(support, range(support[0], support[-1] + 1)):
+            allowed &= (x >= support[0]) & (x <= support[-1])
+        elif support is not None:
             allowed = torch.isin(x, x.new_tensor(support))
         first = 0 if support is None else support[0]
         values = family.log_prob(parameters, torch.where(allowed, x, first))
         return torch.where(allowed.unsqueeze(-2), values, LOG_ZERO)
     return family.log_prob(parameters, x)
+
+
+def _rows(count: int) -> str:
+    return "one row" if count == 1 else f"{count:,} rows"
 
 
 def _check_level(level: float) -> None:

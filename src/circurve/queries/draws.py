@@ -6,7 +6,6 @@ draw from row i is the first entry above i + u with u uniform in [0, 1). Entries
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,10 +13,10 @@ from torch import Tensor
 
 from circurve.engine import Params, Program
 from circurve.engine.states import leaf_inputs
-from circurve.inputs import LOG_ZERO, Family
-from circurve.inputs.family import counts_from_zero, same_values
+from circurve.inputs.family import counts_from_zero
+from circurve.queries.states import state_logs
 
-__all__ = ["DrawTables", "RowTable", "Uniforms", "state_logs", "uniform_numbers"]
+__all__ = ["DrawTables", "RowTable", "Uniforms", "uniform_numbers"]
 
 MAX_TABLE_STATES = 1024
 """Inputs with more states draw by their family's own method."""
@@ -136,18 +135,4 @@ def state_probabilities(program: Program, params: Params) -> list[Tensor | None]
         support = layer.family.support()
         few = support is not None and len(support) <= MAX_TABLE_STATES
         found.append(state_logs(layer.family, parameters, support).exp() if few and support is not None else None)
-    return found
-
-
-def state_logs(family: Family, parameters: Tensor, states: Sequence[int]) -> Tensor:  # (R, g, K, P) -> (R, g, K, S)
-    """log p of some states; LOG_ZERO for those that the family does not know."""
-    support = family.support()
-    assert support is not None
-    known = parameters.new_tensor(support).expand(1, parameters.shape[1], -1)
-    logs = family.log_prob(parameters, known)
-    if same_values(support, states):
-        return logs
-    found = logs.new_full((*logs.shape[:-1], len(states)), LOG_ZERO)
-    place = {state: at for at, state in enumerate(states)}
-    found[..., [place[state] for state in support]] = logs
     return found

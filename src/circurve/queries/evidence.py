@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,9 +22,13 @@ from circurve.data import Table
 from circurve.engine import Batch
 from circurve.errors import DataError
 from circurve.inputs import LOG_ZERO
+from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor
 from circurve.queries.target import Target
 
 __all__ = ["Evidence", "Interval", "Likelihood", "leaf_values", "make_evidence", "no_evidence"]
+
+LIKELIHOOD_BYTES = 16
+"""Bytes of the likelihood of a state: in float64, and while it is checked."""
 
 Likelihood = Tensor
 """How probable each state of a column makes the evidence, up to a factor: (S, N) or (S, 1) float64, at least zero."""
@@ -55,6 +60,11 @@ class Evidence:
         """Whether some column has a likelihood or an interval."""
         return bool(self.likelihoods or self.intervals)
 
+    def likely(self, column: int) -> slice:
+        """The states of a column with a likelihood from the first to the last one that it does not rule out."""
+        possible = (self.likelihoods[column] > 0).any(-1).nonzero()  # (P, 1)
+        return slice(int(possible[0]), int(possible[-1]) + 1) if len(possible) else slice(0, 1)
+
     def batch(self) -> Batch:
         """The observed values, as the engine takes them: 0 where nothing is observed."""
         labels = None if self.labels is None else self.labels.unsqueeze(0)
@@ -67,7 +77,7 @@ class Evidence:
         """Some of the rows: consecutive ones, or by their numbers."""
 
         def cut(column: Tensor) -> Tensor:  # (..., N or 1)
-            return column if column.shape[-1] == 1 and self.size > 1 else column[..., chosen]
+            return column if column.shape[-1] == 1 else column[..., chosen]
 
         return Evidence(
             self.x[..., chosen],
@@ -153,6 +163,7 @@ def _as_likelihood(target: Target, column: int, given: Any, rows: int) -> Likeli
     states = target.states[column]
     if states is None:
         raise DataError(f"{target.label(column)} has no finite list of states: give an interval, not a likelihood")
+    check_states(target, column, "the likelihood", LIKELIHOOD_BYTES * (1 if np.ndim(given) < 2 else rows))
     values = torch.as_tensor(given, dtype=torch.float64, device=target.device)
     values = values.unsqueeze(-1) if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[0] != len(states) or values.shape[1] not in (1, rows):
@@ -183,8 +194,15 @@ def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int)
 
 def _states_inside(target: Target, column: int, interval: Interval) -> Likelihood:  # (S, N or 1)
     low, high = interval
-    states = low.new_tensor(target.states[column]).unsqueeze(-1)
-    return ((low <= states) & (states <= high)).to(low.dtype)
+    known = target.states[column]
+    assert known is not None
+    width = max(len(low), len(high))
+    check_states(target, column, "the states inside", LIKELIHOOD_BYTES * width)
+    found = low.new_empty(len(known), width)
+    for piece in pieces_of_states(target, column, width):
+        states = state_tensor(known[piece], low).unsqueeze(-1)
+        found[piece] = (low <= states) & (states <= high)
+    return found
 
 
 def _refuse_double_evidence(target: Target, evidence: Evidence) -> None:
@@ -230,12 +248,19 @@ def _soft_values(target: Target, evidence: Evidence, column: int, at: int, large
     """The log-values of a column's units at one of its places, from a likelihood or an interval."""
     place = target.places[column][at]
     if column in evidence.likelihoods:
-        log_likelihood = evidence.likelihoods[column].log().clamp_min(LOG_ZERO).to(target.dtype)  # (S, N or 1)
-        terms = target.state_logs(column)[at].unsqueeze(-1) + log_likelihood  # (R, g, K, S, N or 1)
-        found = terms.amax(-2) if largest else terms.logsumexp(-2)
+        likelihood = evidence.likelihoods[column]  # (S, N or 1)
+        found = None
+        for piece in pieces_of_states(target, column, likelihood.shape[-1], evidence.likely(column)):
+            log_likelihood = likelihood[piece].log().clamp_min(LOG_ZERO).to(target.dtype)
+            terms = target.state_logs(column, at, piece).unsqueeze(-1) + log_likelihood  # (R, g, K, s, N or 1)
+            part = terms.amax(-2) if largest else terms.logsumexp(-2)
+            together = torch.maximum if largest else torch.logaddexp
+            found = part if found is None else together(found, part)
+        assert found is not None
         return found.clamp_min(LOG_ZERO).expand(*found.shape[:-1], evidence.size)
     parameters = target.parameters(place)
     ends = tuple(end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
+    check_masses(target, column)
     if not largest:
         return place.family.log_mass(parameters, *ends)
     return _highest_inside(place.family, parameters.double(), *ends).to(parameters.dtype)

@@ -23,12 +23,16 @@ from circurve.data import Table, align, as_table, log_unseen
 from circurve.data.convert import days_since, moment_of
 from circurve.data.unseen import Unseen, advising
 from circurve.errors import DataError
+from circurve.inputs.family import counts_from_zero
 from circurve.queries.evidence import Evidence, make_evidence
 from circurve.queries.target import Target
 from circurve.schema import Column, Schema, Value, nearest
 from circurve.words import counted
 
 __all__ = ["Given", "as_given", "read_given"]
+
+MAX_COMPARED = 10_000
+"""Values of a column among which a message looks for the one that was probably meant."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,14 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
     """Evidence from `{column: value}`, a data frame, an array or None, checked against the schema."""
     if given is None:
         given = {}
-    soft: dict[int, list[float]] = {}
+    soft: dict[int, NDArray[np.float64]] = {}
     ranges: dict[int, tuple[float, float]] = {}
     single, source = False, given
     if isinstance(given, Mapping):
         values, soft, ranges = _sorted_out(given, schema, unseen)
         single = not any(_is_list(value) for value in values.values())
         source = _columns(values, schema)
+    soft = {column: _padded(likelihood, target.states[column]) for column, likelihood in soft.items()}
     with advising("leave the cell empty to treat it as missing", "unseen", "missing"):
         table = align(as_table(source).bare(), schema, unseen=unseen, missing_columns="missing")
     return Given(make_evidence(target, table, soft, ranges), single, given, table, log_unseen(table))
@@ -72,10 +77,10 @@ def read_given(target: Target, schema: Schema, given: Any, unseen: Unseen = "err
 
 def _sorted_out(
     given: Mapping[Any, Any], schema: Schema, unseen: Unseen
-) -> tuple[dict[int, Any], dict[int, list[float]], dict[int, tuple[float, float]]]:
+) -> tuple[dict[int, Any], dict[int, NDArray[np.float64]], dict[int, tuple[float, float]]]:
     """Values, likelihoods and intervals by the number of the column."""
     values: dict[int, Any] = {}
-    soft: dict[int, list[float]] = {}
+    soft: dict[int, NDArray[np.float64]] = {}
     ranges: dict[int, tuple[float, float]] = {}
     for key, value in given.items():
         number = schema.position(key)
@@ -121,22 +126,36 @@ def _name(column: Column, number: int) -> str:
     return f"column {number + 1}" if column.name is None else f"column {column.name!r}"
 
 
-def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> list[float]:
+def _likelihood(column: Column, number: int, given: Mapping[Any, Any]) -> NDArray[np.float64]:  # (S,)
     """One number for each state, in their order."""
     support = column.family.support()
     what = _name(column, number)
     if support is None:
         raise DataError(f"{what} has no list of values: give an interval (low, high) in place of likelihoods")
-    known: dict[Value, int] = {value: at for at, value in enumerate(_originals(column, support))}
-    found = [0.0] * len(support)
+    found = np.zeros(len(support))
+    originals = _originals(column, support)
+    known = None if isinstance(originals, range) else {value: at for at, value in enumerate(originals)}
     for value, likelihood in given.items():
-        if value not in known:
-            hint = nearest(str(value), map(str, known))
+        at = _whole_number(value, len(support)) if known is None else known.get(value)
+        if at is None:
+            hint = nearest(str(value), map(str, originals)) if len(originals) <= MAX_COMPARED else ""
             raise DataError(f"{what}: {value!r} was not seen in training{hint}")
-        found[known[value]] = _number(likelihood, what)
-    if not any(found):
+        found[at] = _number(likelihood, what)
+    if not found.any():
         raise DataError(f"{what}: all likelihoods are zero")
     return found
+
+
+def _padded(likelihood: NDArray[np.float64], states: Sequence[int] | None) -> NDArray[np.float64]:  # (S,)
+    """With zeros for the states that only other inputs of the column have: the schema knows the smallest support."""
+    missing = 0 if states is None else len(states) - len(likelihood)
+    return np.pad(likelihood, (0, missing)) if missing > 0 and counts_from_zero(states or ()) else likelihood
+
+
+def _whole_number(value: Any, count: int) -> int | None:
+    """A number that is one of 0, 1, ..., count - 1, as an int; None for anything else."""
+    whole = isinstance(value, int | float | np.number) and float(value).is_integer()
+    return int(value) if whole and 0 <= value < count else None
 
 
 def _number(likelihood: Any, what: str) -> float:
@@ -146,10 +165,12 @@ def _number(likelihood: Any, what: str) -> float:
         raise DataError(f"{what}: a likelihood must be a number, not {likelihood!r}") from None
 
 
-def _originals(column: Column, support: Sequence[int]) -> list[Value]:
+def _originals(column: Column, support: Sequence[int]) -> Sequence[Value]:
     if column.categories is not None:
-        return list(column.categories)
-    return [bool(state) for state in support] if column.kind == "boolean" else list(support)
+        return column.categories
+    if column.kind == "boolean":
+        return [bool(state) for state in support]
+    return range(len(support)) if counts_from_zero(support) else list(support)
 
 
 def _interval(column: Column, number: int, given: tuple[Any, ...]) -> tuple[float, float]:

@@ -14,12 +14,19 @@ from circurve.queries.checks import check_count
 from circurve.queries.evidence import Evidence, no_evidence
 from circurve.queries.passes import log_prob
 from circurve.queries.sampling import sample
-from circurve.queries.target import Target
+from circurve.queries.states import state_tensor
+from circurve.queries.target import Target, check_drawn
 
 __all__ = ["Estimate", "entropy", "mutual_information"]
 
 MAX_JOINT_STATES = 1 << 16
 """Up to this many joint states are enumerated."""
+
+ROWS_BYTES = 64 << 20
+"""Bytes of the rows of joint states that are looked at together."""
+
+ROW_COPIES = 4
+"""Copies of such a row: its values, which of them are known, and both as a batch."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ def entropy(target: Target, columns: Sequence[int], draws: int = 10_000, seed: i
     chosen = _check_columns(target, columns)
     states = _joint_states(target, chosen)
     if states is not None:
-        logs = log_prob(target, _rows(target, chosen, states)).double()
+        logs = _log_joint(target, chosen, states)
         return _exact(-torch.where(logs > -torch.inf, logs.exp() * logs, 0.0).sum(-1))
     x = _draws(target, draws, seed)
     return _estimated(-log_prob(target, _only(x, chosen)).double())
@@ -55,7 +62,7 @@ def mutual_information(
         raise OptionError(f"{target.label(shared[0])} is on both sides; mutual information needs different columns")
     states = _joint_states(target, [*a, *b])
     if states is not None:
-        logs = log_prob(target, _rows(target, [*a, *b], states)).double()
+        logs = _log_joint(target, [*a, *b], states)
         size = math.prod(len(target.states[c] or ()) for c in b)
         joint = logs.reshape(target.runs, -1, size)  # (R, states of A, of B)
         gain = joint - joint.logsumexp(-1, keepdim=True) - joint.logsumexp(-2, keepdim=True)
@@ -90,8 +97,17 @@ def _joint_states(target: Target, columns: Sequence[int]) -> Tensor | None:  # (
     lists = [target.states[column] for column in columns]
     if any(states is None for states in lists) or math.prod(len(s or ()) for s in lists) > MAX_JOINT_STATES:
         return None
-    each = [torch.tensor(states, dtype=target.dtype, device=target.device) for states in lists]
+    like = torch.empty(0, dtype=target.dtype, device=target.device)
+    each = [state_tensor(states or (), like) for states in lists]
     return torch.stack([grid.flatten() for grid in torch.meshgrid(*each, indexing="ij")])
+
+
+def _log_joint(target: Target, columns: Sequence[int], states: Tensor) -> Tensor:  # (columns, N) -> (R, N)
+    """log p of joint states, as many at once as rows of ROWS_BYTES hold, float64."""
+    size = max(1, ROWS_BYTES // (ROW_COPIES * target.dtype.itemsize * target.variables))
+    return torch.cat(
+        [log_prob(target, _rows(target, columns, part)) for part in torch.split(states, size, 1)], dim=1
+    ).double()
 
 
 def _rows(target: Target, columns: Sequence[int], states: Tensor) -> Evidence:  # (columns, N)
@@ -109,4 +125,5 @@ def _only(x: Tensor, columns: Sequence[int]) -> Evidence:  # (R or 1, V, N)
 
 def _draws(target: Target, draws: int, seed: int) -> Tensor:  # (R, V, N)
     count = check_count("draws", draws, least=2)
+    check_drawn(target, count)
     return sample(target, no_evidence(target), count, seed)[:, :, 0].transpose(1, 2).contiguous()

@@ -24,6 +24,12 @@ from circurve.queries.target import Target
 
 __all__ = ["Posterior", "chunked", "log_prob", "own_output", "posterior", "require_possible"]
 
+CELL_BYTES = 64
+"""Bytes of a cell of the rows that are asked about: as a table, as evidence, in the answer, and in a frame."""
+
+LEAST_SHARE = 8
+"""At least this part of a memory budget is for buffers: rows that take most of it are in memory already."""
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -56,14 +62,19 @@ def own_output(evidence: Evidence, outputs: Tensor) -> Tensor:  # (R, outputs, N
 
 
 def chunked(
-    target: Target, evidence: Evidence, work: Callable[[Evidence], Tensor], backward: bool = True
+    target: Target,
+    evidence: Evidence,
+    work: Callable[[Evidence], Tensor],
+    backward: bool = True,
+    budget: int | None = None,
 ) -> Tensor:  # (..., N)
     """work(rows) for all rows, as many at once as memory holds, with its results put together along the last axis.
 
     backward: whether `work` runs the reference backend in both directions, and not only the target's own upwards.
+    budget: what is left of the target's memory budget; None: all of it.
     """
     backend = target.reference if backward or evidence.soft else target.backend
-    size = chunk_size(backend, backward, target.memory_budget, evidence.size)
+    size = chunk_size(backend, backward, _for_buffers(target, evidence, budget), evidence.size)
 
     def run(rows: int) -> Tensor:
         if rows >= evidence.size:
@@ -74,6 +85,15 @@ def chunked(
     found = within_memory(backend, max(1, min(size, evidence.size)), run)
     release_large(backend, evidence.size, backward)
     return found
+
+
+def _for_buffers(target: Target, evidence: Evidence, budget: int | None) -> int | None:
+    """What a memory budget leaves for buffers next to the rows that are asked about and the answer."""
+    limit = target.memory_budget if budget is None else budget
+    if limit is None:
+        return None
+    held = CELL_BYTES * target.runs * target.variables * evidence.size
+    return max(limit - held, limit // LEAST_SHARE, 1)
 
 
 @torch.no_grad()

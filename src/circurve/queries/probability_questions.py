@@ -14,6 +14,7 @@ from circurve.data import answer_in_pieces, is_streamed
 from circurve.errors import DataError, OptionError
 from circurve.queries.asked import Asked
 from circurve.queries.given import Given
+from circurve.queries.states import check_states
 
 if TYPE_CHECKING:
     from circurve.data.unseen import Unseen
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["ProbabilityQuestions"]
 
 Array = NDArray[np.float64]
+
+FRAME_COLUMN_BYTES = 1_000
+"""Bytes of a column of a data frame without its values: its name, and what frames keep of each column."""
 
 
 class ProbabilityQuestions(Asked):
@@ -168,6 +172,8 @@ class ProbabilityQuestions(Asked):
         2    30.76      0.0        1.00
         """
         number, known, write = self.schema.position(column), self._read(given), self._writer
+        if not known.single and self._target.states[number] is not None:
+            check_states(self._target, number, "a frame with columns", FRAME_COLUMN_BYTES)
         found = queries.distribution(self._target, number, known.evidence)
         if isinstance(found, queries.StateDistribution):
             return self._by_run(lambda run: write.states(number, found, run, known))

@@ -10,11 +10,15 @@ from torch import Tensor
 from circurve.inputs import LOG_ZERO, Family
 from circurve.queries.draws import uniform_numbers
 from circurve.queries.evidence import Evidence, Interval, Likelihood
+from circurve.queries.states import LOG_BYTES, ROW_BYTES, check_states, state_tensor
 from circurve.queries.target import Target
 
 __all__ = ["draw_inside"]
 
 BISECTIONS = 90
+STATES_AT_ONCE = 1 << 20
+"""Rows times states whose probabilities are held at once, for each run."""
+
 SMALLEST_LEVEL = 2.0**-60
 MAX_DEVIATIONS = 2.0**27
 """How many standard deviations a unit's draw can be from its mean: 1 / MAX_DEVIATIONS^2 is the rounding of float64, and
@@ -28,20 +32,36 @@ def draw_inside(
     generator = torch.Generator(target.device).manual_seed(seed)
     level = uniform_numbers(1, 1, given.size, generator)[0]  # (1, N)
     found = torch.zeros(target.runs, given.size, dtype=torch.float64, device=target.device)
+    likely = given.likely(column) if column in given.likelihoods else slice(0, 0)
+    states = (target.states[column] or ())[likely]
+    if len(states):
+        widest = max(len(p.groups) * target.program.inputs[p.number].units for p in target.places[column])
+        check_states(target, column, "draws", target.runs * (LOG_BYTES * widest + ROW_BYTES), len(states))
     for at, place in enumerate(target.places[column]):
+        logs = target.state_logs(column, at, likely) if len(states) else None  # (R, g, K, s)
         active = units(place.number).index_select(1, place.groups)  # (R, g, N)
         for position in range(len(place.groups)):
             own = active[:, position]
-            if column in given.likelihoods:
-                logs = target.state_logs(column)[at][:, position]
-                values = _state(logs, given.likelihoods[column], own.clamp_min(0), level)
-                values = found.new_tensor(target.states[column])[values]
+            if logs is not None:
+                chosen = _states(logs[:, position], given.likelihoods[column][likely], own.clamp_min(0), level)
+                values = state_tensor(states, found)[chosen]
             else:
                 parameters = target.parameters(place)[:, position].double()
                 index = own.clamp_min(0).unsqueeze(-1).expand(-1, -1, parameters.shape[-1])
                 values = _inside(place.family, parameters.gather(1, index), given.intervals[column], level)
             found = torch.where(own >= 0, values, found)
     return found
+
+
+def _states(logs: Tensor, likelihood: Likelihood, units: Tensor, level: Tensor) -> Tensor:
+    """`_state` of all rows, as many at once as STATES_AT_ONCE allows."""
+    size = max(1, STATES_AT_ONCE // logs.shape[-1])
+    parts = []
+    for start in range(0, units.shape[-1], size):
+        rows = slice(start, start + size)
+        own = likelihood if likelihood.shape[-1] == 1 else likelihood[:, rows]
+        parts.append(_state(logs, own, units[:, rows], level[:, rows]))
+    return torch.cat(parts, dim=-1)
 
 
 def _state(logs: Tensor, likelihood: Likelihood, units: Tensor, level: Tensor) -> Tensor:

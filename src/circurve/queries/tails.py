@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 
 from circurve.inputs import LOG_ZERO
 from circurve.queries.distributions import unit_log_prob
+from circurve.queries.states import check_masses, pieces_of_states
 from circurve.queries.target import Target
 
 __all__ = ["log_tail"]
@@ -47,7 +48,18 @@ def log_tail(target: Target, column: int, shares: Sequence[Tensor], log_prob: Te
     impossible value, whose tail is -inf too.
     """
     flat = torch.cat([share.double().flatten(1, 2) for share in shares], dim=1)  # (R, U, N)
-    tables = _state_tables(target, column) if target.states[column] is not None else _cell_tables(target, column)
+    if target.states[column] is None:
+        check_masses(target, column)
+        return _tail_of(_cell_tables(target, column), flat, log_prob)
+    pieces = [
+        _tail_of(_state_tables(target, column, piece), flat, log_prob)
+        for piece in pieces_of_states(target, column, flat.shape[1])
+    ]
+    return pieces[0] if len(pieces) == 1 else torch.stack(pieces).logsumexp(0).clamp_max(0.0)
+
+
+def _tail_of(tables: Sequence[Tensor], flat: Tensor, log_prob: Tensor) -> Tensor:  # (R, N) -> (R, N)
+    """The log-tail from tables of all values of a column, or the part of it from tables of some of them."""
     plain, level = [table.exp() for table in tables], log_prob.double()
     size = max(1, TERMS_AT_ONCE // tables[0].shape[-1])
     parts = [
@@ -102,9 +114,10 @@ def _sorted_ends(mass: Tensor, ends: Sequence[Tensor], nothing: float) -> tuple[
     return torch.minimum(first, last), torch.maximum(first, last)
 
 
-def _state_tables(target: Target, column: int) -> list[Tensor]:  # (R, U, S)
-    """log p of each state under each unit."""
-    return [torch.cat([logs.double().flatten(1, 2) for logs in target.state_logs(column)], dim=1)]
+def _state_tables(target: Target, column: int, piece: slice) -> list[Tensor]:  # (R, U, s)
+    """log p of some states under each unit."""
+    places = range(len(target.places[column]))
+    return [torch.cat([target.state_logs(column, at, piece).double().flatten(1, 2) for at in places], dim=1)]
 
 
 def _cell_tables(target: Target, column: int) -> list[Tensor]:  # (R, U, M)

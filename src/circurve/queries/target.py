@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,10 +15,14 @@ from circurve.engine import Backend, Params, Program, Reference, choose_backend
 from circurve.engine.memory import MIN_FREE_BYTES
 from circurve.inputs import Family
 from circurve.queries.descent import Descent
-from circurve.queries.draws import DrawTables, state_logs
+from circurve.queries.draws import DrawTables
 from circurve.queries.recorded import Recorded
+from circurve.queries.states import state_logs, union_of_states
 
 __all__ = ["Place", "Target", "check_drawn"]
+
+
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -111,13 +116,13 @@ class Target:
         return tuple(tuple(places) for places in found)
 
     @cached_property
-    def states(self) -> tuple[tuple[int, ...] | None, ...]:
+    def states(self) -> tuple[Sequence[int] | None, ...]:
         """For each column, all values that an input of it can take, in order; None if they are not finitely many."""
-        found: list[tuple[int, ...] | None] = []
+        found: list[Sequence[int] | None] = []
         for places in self.places:
             supports = [place.family.support() for place in places]
-            finite = [set(support) for support in supports if support is not None]
-            found.append(tuple(sorted(set().union(*finite))) if len(finite) == len(supports) else None)
+            finite = [support for support in supports if support is not None]
+            found.append(union_of_states(finite) if len(finite) == len(supports) else None)
         return tuple(found)
 
     def label(self, column: int) -> str:
@@ -128,11 +133,11 @@ class Target:
         """The parameters of a column's input units."""
         return self.params.inputs[place.number].index_select(1, place.groups)
 
-    def state_logs(self, column: int) -> tuple[Tensor, ...]:  # (R, g, K, S) each
-        """log p of each state of a column with finitely many, for the units of each of its places."""
-        states = self.states[column]
+    def state_logs(self, column: int, at: int, piece: slice = ALL) -> Tensor:  # (R, g, K, S)
+        """log p of the states of a column with finitely many, or some of them, for the units at one of its places."""
+        states, place = self.states[column], self.places[column][at]
         assert states is not None
-        return tuple(state_logs(place.family, self.parameters(place), states) for place in self.places[column])
+        return state_logs(place.family, self.parameters(place), states[piece])
 
 
 def check_drawn(target: Target, rows: int) -> None:

@@ -1,14 +1,18 @@
-"""Moments of each input unit under the evidence of its own column."""
+"""Moments and probabilities of states of each input unit under the evidence of its own column."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
 from circurve.inputs import LOG_ZERO
 from circurve.queries.evidence import Evidence
+from circurve.queries.states import pieces_of_states, state_tensor
 from circurve.queries.target import Place, Target
 
-__all__ = ["unit_moments"]
+__all__ = ["Mass", "likely_masses", "state_shares", "unit_moments"]
 
 
 def unit_moments(target: Target, evidence: Evidence, number: int) -> tuple[Tensor, Tensor]:  # (R, G, K, N or 1) each
@@ -35,10 +39,65 @@ def _soft_moments(target: Target, evidence: Evidence, column: int, at: int) -> t
     if column in evidence.intervals:
         ends = (end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
         return place.family.interval_moments(target.parameters(place), *ends)
-    log_likelihood = evidence.likelihoods[column].log().clamp_min(LOG_ZERO)  # (S, N or 1)
-    states = log_likelihood.new_tensor(target.states[column]).unsqueeze(-1)  # (S, 1)
-    share = (target.state_logs(column)[at].double().unsqueeze(-1) + log_likelihood).softmax(-2)  # (R, g, K, S, N or 1)
-    mean = (states * share).sum(-2)
-    variance = ((states - mean.unsqueeze(-2)).square() * share).sum(-2)
+    states = target.states[column]
+    assert states is not None
+    mass = likely_masses(target, evidence, column)[at]
+    pieces = likely_pieces(target, evidence, column)
+    zero = torch.zeros_like(mass.total)
+    mean, variance = zero, zero
+    for piece in pieces:
+        share = state_shares(evidence, column, target.state_logs(column, at, piece), piece, mass)
+        mean = mean + (state_tensor(states[piece], share).unsqueeze(-1) * share).sum(-2)
+    for piece in pieces:
+        share = state_shares(evidence, column, target.state_logs(column, at, piece), piece, mass)
+        distance = state_tensor(states[piece], share).unsqueeze(-1) - mean.unsqueeze(-2)
+        variance = variance + (distance.square() * share).sum(-2)
     shape = (*mean.shape[:3], evidence.size)
     return mean.expand(shape), variance.expand(shape)
+
+
+@dataclass(frozen=True)
+class Mass:
+    """sum_s l_s f_u(s) of some units, as exp(largest) * total; the last axis is 1 if all rows have one likelihood."""
+
+    largest: Tensor  # (R, g, K, N or 1)
+    total: Tensor  # (R, g, K, N or 1)
+
+
+def likely_masses(target: Target, evidence: Evidence, column: int) -> list[Mass]:
+    """For each place of a column with a likelihood l, the likelihood that each unit expects."""
+    found, pieces = [], likely_pieces(target, evidence, column)
+    for at in range(len(target.places[column])):
+        largest = total = None
+        for piece in pieces:
+            logs = weighted_logs(evidence, column, target.state_logs(column, at, piece), piece)
+            top = logs.amax(-2) if largest is None else torch.maximum(largest, logs.amax(-2))
+            part = logs.sub_(top.unsqueeze(-2)).exp_().sum(-2)
+            total = part if total is None or largest is None else total * (largest - top).exp() + part
+            largest = top
+        assert largest is not None
+        assert total is not None
+        found.append(Mass(largest, total))
+    return found
+
+
+def likely_pieces(target: Target, evidence: Evidence, column: int) -> list[slice]:
+    """The states of a column that its likelihood does not rule out, in pieces."""
+    width = evidence.likelihoods[column].shape[-1]
+    return list(pieces_of_states(target, column, width, evidence.likely(column)))
+
+
+def weighted_logs(evidence: Evidence, column: int, logs: Tensor, piece: slice) -> Tensor:
+    """log (l_s f_u(s)) of some states, float64: (R, g, K, s) -> (R, g, K, s, N or 1).
+
+    In logarithms: likelihoods have a common factor, which may be tiny or huge.
+    """
+    return logs.double().unsqueeze(-1) + evidence.likelihoods[column][piece].log().clamp_min(LOG_ZERO)
+
+
+def state_shares(evidence: Evidence, column: int, logs: Tensor, piece: slice, mass: Mass | None) -> Tensor:
+    """p_u(s | e) of some states: (R, g, K, s) -> (R, g, K, s, N or 1); mass: None where there is no likelihood."""
+    if mass is None:
+        return logs.exp().unsqueeze(-1)
+    weighted = weighted_logs(evidence, column, logs, piece)
+    return weighted.sub_(mass.largest.unsqueeze(-2)).exp_().div_(mass.total.unsqueeze(-2))

@@ -32,6 +32,7 @@ from circurve.report.marginals import Marginals, marginals
 from circurve.report.page import render
 from circurve.report.playground import small_circuit, small_enough
 from circurve.report.record import Conditionals, Finding, Page, SmallCircuit, Tile
+from circurve.report.states import table_bytes
 from circurve.report.surprises import Scored, surprises
 from circurve.report.training import Histories, training_runs
 from circurve.whole_files import replace_file
@@ -232,6 +233,7 @@ def report_need(subject: _Subject) -> Need:
         "scores": SCORE_BYTES * rows,
         "parameters": PARAMETER_BYTES * model.program.parameters,
         "page": PAGE_BYTES,
+        "tables over states": table_bytes(model),
     }
     return Need("report", parts, "pass fewer rows", CHUNK * model.backend.bytes_per_sample(True))
 

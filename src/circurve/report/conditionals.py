@@ -16,7 +16,7 @@ from circurve.queries.passes import posterior
 from circurve.queries.target import Target
 from circurve.report.marginals import observed_values
 from circurve.report.record import Conditionals, Influence
-from circurve.report.states import StateTables
+from circurve.report.states import StateTables, state_counts
 
 __all__ = ["conditionals"]
 
@@ -84,7 +84,7 @@ def _tries(target: Target, table: Table, most: int) -> list[_Try]:
             chosen = np.unique(np.quantile(values, QUANTILES, method="nearest")).tolist() if len(values) else []
             own = [_Try(column, value, value) for value in reversed(chosen)]
         else:
-            counts = np.array([(values == state).sum() for state in states])
+            counts = state_counts(values, states)
             kept = np.argsort(-counts, kind="stable")[:MAX_VALUES]
             own = [_Try(column, float(states[i]), float(i)) for i in reversed(kept.tolist())]
         found += list(enumerate(own))

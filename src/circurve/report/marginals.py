@@ -17,7 +17,7 @@ from circurve.queries.passes import Posterior, posterior
 from circurve.queries.target import Target
 from circurve.report.columns import value_text
 from circurve.report.record import Marginal
-from circurve.report.states import StateTables
+from circurve.report.states import StateTables, state_counts
 from circurve.schema import Column
 
 __all__ = ["GRID_POINTS", "Marginals", "marginals", "mixture_of", "observed_values"]
@@ -77,7 +77,7 @@ def mixture_of(target: Target, evidence: Evidence, found: Posterior, column: int
 
 def _of_states(place: int, column: Column, values: Array, model: Array, target: Target) -> Marginal:
     states = np.array(target.states[place], dtype=np.float64)
-    counts = np.array([(values == state).sum() for state in states], dtype=np.float64)
+    counts = state_counts(values, target.states[place] or ()).astype(np.float64)
     data = counts / max(len(values), 1)
     distance, chance = distances(data, model, len(values))
     labels = [value_text(column, float(state)) for state in states[: 4 * MAX_STATES]]

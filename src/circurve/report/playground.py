@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from circurve.graph import Circuit, Input, Node, Product, Sum
 from circurve.inputs import Family, Gaussian, Poisson
 from circurve.model import Model
-from circurve.queries.draws import state_logs
+from circurve.queries.states import state_logs
 from circurve.queries.target import Target
 from circurve.report.marginals import GRID_POINTS, Marginals, mixture_of
 from circurve.report.record import Floats, SmallCircuit, SmallNode, Whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from circurve.queries.draws import state_logs
+from circurve.model import Model
 from circurve.queries.passes import Posterior
+from circurve.queries.states import state_logs
 from circurve.queries.target import Target
 
-__all__ = ["StateTables"]
+__all__ = ["StateTables", "state_counts", "table_bytes"]
+
+STATE_BYTES = 24
+"""Bytes of the probability of a state under a unit, in float64: as it is, and as its table is put together."""
+
+COLUMN_BYTES = 64
+"""Bytes of a state of a column: how often it occurs, how probable it is, and whether it is shown."""
+
+
+def table_bytes(model: Model) -> int:
+    """What tables of the states of all columns take, with the counts that they are compared with."""
+    states = Target.of(model.program, model.params).states
+    sizes = [0 if listed is None else len(listed) for listed in states]
+    tables = sum(node.units * sizes[node.variable] for node in model.circuit.inputs)
+    return STATE_BYTES * tables + COLUMN_BYTES * sum(sizes)
+
+
+def state_counts(values: NDArray[np.float64], states: Sequence[int]) -> NDArray[np.int64]:  # (N,) -> (S,)
+    """How many of the values are each state."""
+    listed = np.asarray(states, dtype=np.float64)
+    at = np.searchsorted(listed, values).clip(max=len(listed) - 1)
+    return np.bincount(at[listed[at] == values], minlength=len(listed))
 
 
 @dataclass(frozen=True)
@@ -37,7 +59,7 @@ class StateTables:
     @classmethod
     def of(cls, target: Target) -> StateTables:
         """Tables of all columns with finitely many states."""
-        alike: dict[tuple[int, ...], list[int]] = {}
+        alike: dict[Sequence[int], list[int]] = {}
         for column, states in enumerate(target.states):
             if states is not None:
                 alike.setdefault(states, []).append(column)
@@ -60,7 +82,7 @@ class StateTables:
             yield np.array(columns), (total / total.sum(1, keepdim=True)).cpu().numpy()
 
 
-def _blocks(target: Target, states: tuple[int, ...], columns: list[int]) -> Iterator[_Block]:
+def _blocks(target: Target, states: Sequence[int], columns: list[int]) -> Iterator[_Block]:
     owner = {column: place for place, column in enumerate(columns)}
     for number, layer in enumerate(target.program.inputs):
         groups = [group for group, node in enumerate(layer.nodes) if node.variable in owner]

@@ -25,6 +25,9 @@ from circurve.words import counted
 
 __all__ = ["LatentTree", "collect", "parts_for"]
 
+TABLE_COPIES, CURVED_COPIES = 3, 2
+"""Copies of the joint tables of an E-step: log p, the sums of the flow, and these by run; more with curvature."""
+
 RUNS_PER_THREAD = 4
 """With this many runs for each thread, the runs keep the threads evenly busy; samples are then not split."""
 
@@ -65,6 +68,16 @@ class LatentTree:
         rows = 2 * layout.size * layout.units + layout.outputs + self._plans[True].rows
         rows += max(layout.widest * layout.units, layout.outputs) if backward else 0
         return rows * self.runs * torch.finfo(self.dtype).bits // 8
+
+    def table_bytes(self, curved: bool) -> int:
+        """Memory of joint tables and of sums by joint state, whatever the samples are. curved: for curvature, too."""
+        numbers = sum(shape.count * shape.states for shape in self._plans[True].shapes) * self.layout.units
+        copies = TABLE_COPIES + CURVED_COPIES * curved
+        return copies * numbers * self.runs * self._most_parts() * torch.finfo(self.dtype).bits // 8
+
+    def _most_parts(self) -> int:
+        threads = torch.get_num_threads()
+        return 1 if self.runs >= RUNS_PER_THREAD * threads else max(1, threads // math.gcd(threads, self.runs))
 
     def release(self) -> None:
         """Give all buffers back; the next call makes new ones."""

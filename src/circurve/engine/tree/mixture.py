@@ -72,6 +72,10 @@ class TreeMixture:
         columns = sum(len(group.columns) for group in groups)
         return (sum(trees) if backward else max(members)) + 3 * columns * self.runs * 8
 
+    def table_bytes(self, curved: bool) -> int:
+        """Memory of the joint tables of all members, whatever the samples are."""
+        return sum(tree.table_bytes(curved) for tree in self._trees)
+
     def release(self) -> None:
         """Give all buffers back; the next call makes new ones."""
         self._kept, self._scorers = None, self._make_scorers()
