@@ -70,6 +70,8 @@ for table in big.pieces():  # all other questions, some rows at a time
 ```
 circurve fit big.parquet --out model.safetensors
 circurve evaluate model.safetensors folder/ --scores scores.parquet
+circurve impute model.safetensors folder/ --out filled.parquet
+circurve statistics model.safetensors folder/ --shard 1/2 --out one.npz
 ```
 
 ## How rows are shuffled
@@ -92,8 +94,10 @@ comes from a pass over all rows; for files and batches with more than about 4,00
 256 MiB of them. A line on standard error says which. `fit` reads all rows another time to check them, then once in each
 epoch.
 
-Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the
-command line, folders are streamed, and files with more than {1 << 27:,} values.
+Streams have no weights and no labels, and `refit`, `fit_ensemble`, `evaluate --explain` and `--report` need rows in
+memory. On the command line, folders of Parquet or Arrow files are streamed, and Parquet, Arrow and .npy files with more
+than {1 << 27:,} values. This holds for `fit`, `sweep`, `evaluate`, `curvature`, `statistics`, `impute` and `data info`.
+`statistics --shard 2/4` reads only the blocks of its rows.
 
 Before a block is read, what it would take is worked out from the file's metadata. Files with a block that needs more
 than ten times their size and more than 256 MB are refused: write smaller row groups, or say

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from circurve import CircurveWarning, DataError, OptionError, Stream, infer_schema, open_stream
 from circurve.data import align, align_source, as_source, is_streamed
+from circurve.data.section import section
 from circurve.data.source import block_order
 
 pa = pytest.importorskip("pyarrow")
@@ -199,3 +200,30 @@ def test_columns_are_for_files():
         open_stream(NUMBERS, columns=["a"])
     with pytest.raises(OptionError, match="missing= is given twice"):
         as_source(open_stream(NUMBERS, missing=1), missing=2)
+
+
+@pytest.mark.parametrize("kind", ["mapped", "blocks", "list", "a.parquet", "a.feather"])
+def test_a_section_has_its_rows_and_reads_no_other_block(tmp_path, monkeypatch, kind):
+    source = {**sources(tmp_path), **files(tmp_path)}[kind]
+    whole = open_stream(source) if not isinstance(source, Stream) else source
+    table = np.asarray(whole)
+    for start, stop in ((0, 700), (0, 1), (90, 180), (95, 301), (699, 700)):
+        part = section(whole, start, stop)
+        assert part.shape == (stop - start, whole.shape[1])
+        np.testing.assert_array_equal(np.asarray(part)[:, :2], table[start:stop, :2])
+    if whole.reader.access == "blocks":
+        read = []
+        original = type(whole.reader).read
+        monkeypatch.setattr(type(whole.reader), "read", lambda reader, n: read.append(n) or original(reader, n))
+        list(section(whole, 0, 10).pieces())
+        assert read == [0]
+
+
+def test_a_section_of_a_checked_stream_or_of_chosen_rows_is_a_choice_of_rows(tmp_path):
+    path = files(tmp_path)["a.parquet"]
+    schema = infer_schema(FRAME)
+    table = np.asarray(align(FRAME, schema))
+    bound = align_source(path, schema)
+    np.testing.assert_array_equal(np.asarray(section(bound, 80, 200)), table[80:200])
+    chosen = align_source(open_stream(path).rows(np.arange(0, 700, 3)), schema)  # checked after the choice
+    np.testing.assert_array_equal(np.asarray(section(chosen, 10, 20)), table[::3][10:20])

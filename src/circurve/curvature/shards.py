@@ -26,8 +26,9 @@ from circurve.bounds import cut, parse_json
 from circurve.budget import Need
 from circurve.curvature.measure import curvature, samples_of
 from circurve.curvature.record import Curvature, curvature_from_bytes
-from circurve.data import as_table
+from circurve.data import Stream, Table, as_source
 from circurve.data.array_files import read_npz, read_record, record_bytes
+from circurve.data.section import section
 from circurve.engine import CurvatureSums, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import CircurveError, FileFormatError, OptionError
@@ -115,14 +116,15 @@ def statistics(
     """The statistics of the rows of x, or of shard i of n of them (`shard=(i, n)`, from 1), under a model.
 
     All machines cut the same table in the same way, or each has rows of its own and gives no `shard`. Two E-steps in
-    float64. `memory_budget` in bytes covers data, results and buffers.
+    float64. `memory_budget` in bytes covers data, results and buffers. Of a stream, rows of other shards are not read
+    (those of an iterable of batches are passed over).
     """
-    table = as_table(x, missing=missing)
-    name = f"rows {_hash(table.values)}" if shard is None else f"{shard[0]}/{shard[1]}"
-    part = table if shard is None else table[shard_rows(len(table), *shard)]
+    source = as_source(x, missing)
+    part = source if shard is None else _share(source, shard_rows(len(source), *shard))
+    name = f"rows {_hash_of_rows(source)}" if shard is None else f"{shard[0]}/{shard[1]}"
     exact = model.to(dtype=torch.float64)
     samples = samples_of(exact, part)
-    record = curvature(exact, part, memory_budget=memory_budget)
+    record = curvature(exact, part if isinstance(part, Table) else samples, memory_budget=memory_budget)
     backend = exact.backend
 
     def measured(size: int) -> Statistics:
@@ -141,6 +143,10 @@ def shard_rows(rows: int, number: int, shards: int) -> slice:
     if shards > rows:
         raise OptionError(f"shard {number}/{shards}: there are only {rows} rows")
     return slice(rows * (number - 1) // shards, rows * number // shards)
+
+
+def _share(source: Table | Stream, rows: slice) -> Table | Stream:
+    return source.rows(rows) if isinstance(source, Table) else section(source, rows.start, rows.stop)
 
 
 def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
@@ -228,6 +234,19 @@ def fingerprint(model: Model) -> str:
 def _hash(values: Tensor) -> str:
     array = np.ascontiguousarray(values.detach().cpu().numpy())
     return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()[:20]
+
+
+def _hash_of_rows(source: Table | Stream) -> str:
+    """The hash of the values as they were read, some rows at a time; the one of `_hash` if all have one type."""
+    if isinstance(source, Table):
+        return _hash(source.values)
+    found = hashlib.sha256()
+    for number, piece in enumerate(source.pieces()):
+        array = np.ascontiguousarray(piece.values.detach().cpu().numpy())
+        if number == 0:
+            found.update(f"{source.shape}{array.dtype}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:20]
 
 
 def _on_cpu(sums: Statistics) -> Statistics:
