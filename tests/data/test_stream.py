@@ -202,15 +202,24 @@ def test_columns_are_for_files():
         as_source(open_stream(NUMBERS, missing=1), missing=2)
 
 
+def test_text_is_no_array_of_numbers(tmp_path):
+    stream = open_stream(files(tmp_path)["parts"])
+    with pytest.raises(DataError, match=r"parts is not all numbers: use `for piece in stream\.pieces\(\)`"):
+        np.asarray(stream)
+    bound = align_source(stream, infer_schema(FRAME))
+    np.testing.assert_array_equal(np.asarray(bound), np.asarray(align(FRAME, infer_schema(FRAME))))
+
+
 @pytest.mark.parametrize("kind", ["mapped", "blocks", "list", "a.parquet", "a.feather"])
 def test_a_section_has_its_rows_and_reads_no_other_block(tmp_path, monkeypatch, kind):
     source = {**sources(tmp_path), **files(tmp_path)}[kind]
     whole = open_stream(source) if not isinstance(source, Stream) else source
-    table = np.asarray(whole)
+    table = np.concatenate([np.asarray(piece) for piece in whole.pieces()])
     for start, stop in ((0, 700), (0, 1), (90, 180), (95, 301), (699, 700)):
         part = section(whole, start, stop)
         assert part.shape == (stop - start, whole.shape[1])
-        np.testing.assert_array_equal(np.asarray(part)[:, :2], table[start:stop, :2])
+        found = np.concatenate([np.asarray(piece) for piece in part.pieces()])
+        np.testing.assert_array_equal(found[:, :2], table[start:stop, :2])
     if whole.reader.access == "blocks":
         read = []
         original = type(whole.reader).read

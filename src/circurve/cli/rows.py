@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +16,15 @@ from circurve.cli.question import read_evidence
 from circurve.cli.row_files import write_pieces
 from circurve.cli.show import print_facts
 from circurve.cli.streams import kept_columns
-from circurve.data import Dataset, Stream, Table, columns_of, is_streamed
+from circurve.data import Dataset, Table, columns_of, is_streamed
 from circurve.data.convert import about
+from circurve.data.pieces import source_pieces
 from circurve.data.recode import decode_column
-from circurve.data.table import Places
 from circurve.errors import OptionError
 from circurve.model import Model
 from circurve.model import load as load_model
 from circurve.queries import limited
+from circurve.queries.in_pieces import seed_of_piece
 from circurve.schema import Coding
 
 __all__ = ["impute", "sample"]
@@ -59,7 +59,7 @@ def impute(typed: Impute) -> None:
         raise OptionError(f"{typed.data} has several parts; impute takes a file with one table")
     _check_columns(loaded, dataset, copied, typed.data)
     named, count = bool(loaded.schema.names or dataset.columns), _Count()
-    filling = (_filled(loaded, piece, copied, typed, count) for piece in _pieces(dataset.train, typed.data))
+    filling = (_filled(loaded, piece, copied, typed, count) for piece in source_pieces(dataset.train))
     if is_streamed(dataset.train):
         write_pieces(typed.out, filling, named)
     else:
@@ -76,8 +76,9 @@ def impute(typed: Impute) -> None:
 
 @dataclass
 class _Count:
-    """How many rows were read so far, and how many values were filled."""
+    """How many pieces and rows were read so far, and how many values were filled."""
 
+    pieces: int = 0
     rows: int = 0
     filled: int = 0
 
@@ -89,35 +90,19 @@ def _check_columns(model: Model, dataset: Dataset, copied: frozenset[str], what:
         check_known(model, names)
 
 
-def _pieces(source: Table | Stream, what: str) -> Iterator[Table]:
-    """A table whole; a stream some rows at a time, which messages count from the first of all."""
-    if isinstance(source, Table):
-        yield source
-        return
-    start = 1
-    with about(what):
-        for piece in source.pieces():
-            yield replace(piece, places=Places("row", range(start, start + len(piece))))
-            start += len(piece)
-
-
 def _filled(model: Model, read: Table, copied: frozenset[str], typed: Impute, count: _Count) -> dict[str, Any]:
     """Some rows without gaps, in the columns of the file."""
     with about(typed.data):
         used = without(read, copied) if copied else read
         table = model.align(used, unseen=typed.unseen.value, missing_columns="missing")
-        seed = typed.seed if not count.rows else _seed_after(typed.seed, count.rows)
+        seed = seed_of_piece(typed.seed, count.pieces)
         filled = _shortened(columns_of(model.impute(table, typed.how, seed=seed)), table)  # type: ignore[arg-type]  # checked
+    count.pieces += 1
     count.rows += len(table)
     count.filled += 0 if table.observed is None else int((~table.observed).sum())
     if model.schema.names is None and used.columns:
         filled = dict(zip(used.columns, filled.values(), strict=True))  # the file's own names
     return _beside(read, filled)
-
-
-def _seed_after(seed: int, rows: int) -> int:
-    """A seed for the rows after the first ones: the draws of one piece are independent of those of another."""
-    return int(np.random.SeedSequence([seed, rows]).generate_state(1)[0])
 
 
 def _shortened(filled: dict[str, Any], table: Table) -> dict[str, Any]:

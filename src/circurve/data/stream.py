@@ -19,6 +19,7 @@ from circurve.data.reading import Reader, by_rows
 from circurve.data.slots import Slots, slot_shape
 from circurve.data.source import block_order
 from circurve.data.table import Table
+from circurve.errors import DataError
 from circurve.schema import Schema
 
 __all__ = ["BUFFER", "Binding", "Stream", "sample_rows", "say_stream"]
@@ -55,8 +56,8 @@ class Binding:
 class Stream:
     """Rows that are not loaded into memory: in a mapped array, in Parquet or Arrow files, in any source of batches.
 
-    `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature`. The first use
-    reads all of it once, to check it.
+    `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature` and in questions
+    about rows. The first use reads all of it once, to check it.
 
     Parameters
     ----------
@@ -321,12 +322,15 @@ class Stream:
         [2, 1]
         """
         size = rows or max(1, PIECE // max(1, self.shape[1]))
-        if self.chosen is not None or self.reader.access == "rows":
+        if self.reader.access == "rows":
             for start in range(0, len(self), size):
                 yield self.span(start, min(start + size, len(self)))[0]
             return
-        for number in range(len(self.reader.sizes)):
+        for number in np.flatnonzero(self._sizes).tolist():
             table = self._block(number)
+            if self.chosen is not None:
+                first, last = np.searchsorted(self.chosen.numpy(), self.starts[number : number + 2])
+                table = table.rows(self.chosen[first:last] - self.starts[number])
             for start in range(0, len(table), size):
                 yield table.rows(slice(start, start + size)) if size < len(table) else table
 
@@ -365,7 +369,9 @@ class Stream:
             start += len(piece)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of it in memory."""
+        """All of it in memory. Text has no numbers before it is in a schema: each piece counts its own categories."""
+        if self.binding is None and any(coding.kind != "number" for coding in next(self.pieces()).codings or ()):
+            raise DataError(f"{self.reader.name} is not all numbers: use `for piece in stream.pieces()`")
         whole: Array = self[:, :]
         return whole if dtype is None else whole.astype(dtype)
 
