@@ -46,7 +46,8 @@ def large_data_page() -> str:
 <!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
 
 1. `fit`, `hclt`, `log_prob`, `curvature` and questions about rows take data that stay on the disk: a `numpy.memmap`,
-   an .npy, Parquet or Arrow file, a folder of them, a torch `DataLoader`, or any iterable of batches.
+   an .npy, Parquet or Arrow file, a folder of them, a torch `DataLoader`, a list or any other
+   iterable of batches.
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory

@@ -4,11 +4,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import circurve as cc
 from circurve import CircurveWarning, DataError, OptionError, Stream, infer_schema, open_stream
 from circurve.data import align, align_source, as_source, is_streamed
 from circurve.data.section import section
@@ -200,6 +202,26 @@ def test_columns_are_for_files():
         open_stream(NUMBERS, columns=["a"])
     with pytest.raises(OptionError, match="missing= is given twice"):
         as_source(open_stream(NUMBERS, missing=1), missing=2)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, pd.DataFrame])
+@pytest.mark.parametrize("cuts", [(300,), (350,), (1, 699)])
+def test_a_list_of_tables_is_a_list_of_batches(kind, cuts):
+    batches = [kind(part) for part in np.split(NUMBERS, cuts)]
+    assert is_streamed(batches)
+    circuit, table = cc.hclt(batches, units=2), kind(NUMBERS)
+    same = cc.hclt(table, units=2)
+    assert circuit.families == same.families
+    options = {"epochs": 2, "valid": False, "batch_size": None, "seed": 0}
+    model, wanted = cc.fit(circuit, batches, **options).model, cc.fit(circuit, table, **options).model
+    np.testing.assert_allclose(model.log_prob(batches), np.asarray(wanted.log_prob(NUMBERS)), rtol=1e-4)
+    with pytest.raises(DataError, match=f"data is a list of {len(batches)} tables, .* one table is needed: join them"):
+        cc.Examples(batches)
+
+
+def test_lists_of_rows_are_tables():
+    for rows in (NUMBERS.tolist(), list(NUMBERS), [{"a": 1}, {"a": 2}], []):
+        assert not is_streamed(rows)
 
 
 def test_text_is_no_array_of_numbers(tmp_path):

@@ -61,11 +61,16 @@ def as_table(
 
 
 def refuse_stream(data: Any) -> None:
-    """DataError for a `Stream`: numpy would load all of it without a word."""
+    """DataError for a `Stream`, which numpy would load without a word, and for a list of batches."""
     if callable(getattr(data, "pieces", None)):
         raise DataError(
             f"{data!r} is not loaded into memory here: pass some rows at a time, `for piece in stream.pieces()`, "
             "or a table"
+        )
+    if isinstance(data, list | tuple) and data and len(getattr(data[0], "shape", ())) == 2:
+        raise DataError(
+            f"data is a list of {len(data)} tables, which is read like a stream, but here one table is needed: "
+            "join them with numpy.concatenate or pandas.concat"
         )
 
 
