@@ -146,6 +146,31 @@ def test_a_choice_of_rows_keeps_to_its_blocks(tmp_path):
     assert np.count_nonzero(np.diff(blocks)) < 250  # rows of few blocks at a time
 
 
+def test_choices_of_rows_share_the_blocks_in_memory(tmp_path, monkeypatch):
+    stream = align_source(files(tmp_path)["a.parquet"], infer_schema(FRAME))
+    table = np.asarray(align(FRAME, infer_schema(FRAME)))
+    read = []
+    original = type(stream.reader).read
+    monkeypatch.setattr(type(stream.reader), "read", lambda reader, n: read.append(n) or original(reader, n))
+    even, odd = stream.rows(slice(0, None, 2)), stream.rows(slice(1, None, 2)).to("cpu")
+    for _ in range(2):
+        for part, start in ((even, 0), (odd, 1)):
+            found, places = part.take(torch.arange(350))
+            np.testing.assert_array_equal(np.asarray(found)[places.numpy()], table[start::2])
+            np.testing.assert_array_equal(np.asarray(part.span(10, 90)[0]), table[start::2][10:90])
+    assert sorted(read) == list(range(len(stream.reader.sizes)))  # each block once
+
+
+def test_rows_that_are_not_checked_come_in_pieces_too(tmp_path):
+    stream = open_stream(files(tmp_path)["a.parquet"], columns=["n", "real"])
+    index = np.sort(np.random.default_rng(1).permutation(700)[:200])
+    for rows in (index, index[::-1].copy(), np.isin(np.arange(700), index)):
+        pieces = list(stream.rows(rows).pieces(40))
+        assert max(map(len, pieces)) <= 40
+        found = np.concatenate([np.asarray(piece) for piece in pieces])
+        np.testing.assert_allclose(found, FRAME.select(["n", "real"]).to_pandas().to_numpy()[index])
+
+
 def test_missing_values_are_marked_in_every_piece(tmp_path):
     rows = NUMBERS.astype(float)
     rows[650, 2] = np.nan

@@ -13,8 +13,9 @@ from torch import Tensor
 from circurve.data.align import MissingColumns, align, log_unseen, prepare
 from circurve.data.convert import about
 from circurve.data.open_stream import as_source, is_streamed
+from circurve.data.slots import Binding
 from circurve.data.source import RowSource
-from circurve.data.stream import Binding, Stream
+from circurve.data.stream import Stream
 from circurve.data.table import Places, Table
 from circurve.data.unseen import Unseen
 from circurve.errors import CircurveWarning, DataError, OptionError

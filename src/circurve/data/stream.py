@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,13 +16,13 @@ from torch import Tensor
 from circurve.data.convert import Array, Names
 from circurve.data.entry import as_table
 from circurve.data.reading import Reader, by_rows
-from circurve.data.slots import Slots, slot_shape
+from circurve.data.slots import Binding, Slots, slot_shape
 from circurve.data.source import block_order
 from circurve.data.table import Table
 from circurve.errors import DataError
 from circurve.schema import Schema
 
-__all__ = ["BUFFER", "Binding", "Stream", "sample_rows", "say_stream"]
+__all__ = ["BUFFER", "Stream", "sample_rows", "say_stream"]
 
 BUFFER = 256 << 20
 """Bytes of rows that a stream of blocks holds at a time, unless told otherwise. Rows are mixed within half of it."""
@@ -31,25 +31,6 @@ CPU = torch.device("cpu")
 
 PIECE = 1 << 22
 """Values of a piece, where a stream is read from its beginning to its end."""
-
-
-@dataclass(frozen=True, eq=False)
-class Binding:
-    """A stream's meaning: its schema, and what a pass over all its rows found."""
-
-    schema: Schema
-    encode: Callable[[Table], Table]
-    """A table as it was read -> a checked table in the schema."""
-
-    missing: bool
-    """Some value is missing."""
-
-    impossible: bool
-    """Some value is one that was not seen in training."""
-
-    known_values: int
-    dtype: torch.dtype
-    """What holds all checked values."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -189,7 +170,8 @@ class Stream:
         """
         numbers = torch.arange(len(self)) if self.chosen is None else self.chosen
         kept = numbers[index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))]
-        return replace(self, chosen=kept.sort().values)
+        del numbers  # as long as the data, like what a sort of rows in order would make
+        return replace(self, chosen=kept if bool((kept[1:] >= kept[:-1]).all()) else kept.sort().values)
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
         """Row numbers in the order of an epoch.
@@ -272,17 +254,19 @@ class Stream:
         if reader is not None:
             table = self._checked(reader.gather(rows.flatten().numpy()))
             return table.to(self.device), torch.arange(rows.numel(), device=self.device).view(rows.shape)
-        table, places = self._slots.take(rows)
+        table, places = self._slots.take(rows, self._block)
         if self.device.type != "cpu":
             table = table.rows(places.flatten()).to(self.device)
             places = torch.arange(rows.numel(), device=self.device).view(rows.shape)
         return table, places
 
-    @cached_property
+    @property
     def _slots(self) -> Slots:
-        """Blocks in memory. Made once for a stream; another choice of its rows has its own."""
         assert self.binding is not None
-        return Slots(self.starts, self._block, self.window, self.binding)
+        key = (self.reader, self.window)
+        if key not in self.binding.slots:
+            self.binding.slots[key] = Slots(self.starts, self.window, self.binding)
+        return self.binding.slots[key]
 
     def _block(self, number: int) -> Table:
         return self._checked(self.reader.read(number))
@@ -322,7 +306,8 @@ class Stream:
         [2, 1]
         """
         size = rows or max(1, PIECE // max(1, self.shape[1]))
-        if self.reader.access == "rows":
+        cached = self.chosen is not None and self.binding is not None  # blocks in memory are not read again
+        if self.reader.access == "rows" or cached:
             for start in range(0, len(self), size):
                 yield self.span(start, min(start + size, len(self)))[0]
             return
