@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from circurve.data import Stream, Table, open_stream, split_rows
+from circurve.data import Stream, Table, open_stream
 from circurve.data.bind import align_source
 from circurve.data.convert import Names, about
+from circurve.data.dataset import split_numbers
 from circurve.data.open_stream import ARRAY, READERS
 from circurve.errors import DataError
 from circurve.model import Model
@@ -122,7 +123,7 @@ def training_stream(data: StreamedDataset, schema: Schema, what: str) -> Streame
 
 def with_splits(data: StreamedDataset, valid: float, test: float, seed: int) -> StreamedDataset:
     """The same rows in parts, the ones that a table in memory would be split into."""
-    parts = split_rows(np.arange(len(data.train)), valid, test, seed)
+    parts = split_numbers(len(data.train), valid, test, seed)
     trains, valids, tests = (None if rows is None else data.train.rows(rows) for rows in parts)
     assert trains is not None
     return StreamedDataset(data.name, trains, valids, tests)

@@ -168,10 +168,11 @@ class Stream:
         Stream
             No row is read.
         """
-        numbers = torch.arange(len(self)) if self.chosen is None else self.chosen
-        kept = numbers[index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))]
-        del numbers  # as long as the data, like what a sort of rows in order would make
-        return replace(self, chosen=kept if bool((kept[1:] >= kept[:-1]).all()) else kept.sort().values)
+        wanted = index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))
+        if self.chosen is None and isinstance(wanted, Tensor) and _are_rows(wanted, len(self)):
+            return replace(self, chosen=wanted.clone())
+        kept = (torch.arange(len(self)) if self.chosen is None else self.chosen)[wanted]
+        return replace(self, chosen=kept if _are_rows(kept, int(self.starts[-1])) else kept.sort().values)
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
         """Row numbers in the order of an epoch.
@@ -363,6 +364,13 @@ class Stream:
     def __repr__(self) -> str:
         rows, width = self.shape
         return f"<Stream {self.reader.name}: {rows:,} rows x {width} columns>"
+
+
+def _are_rows(numbers: Tensor, count: int) -> bool:
+    """Whether these are numbers of rows in their order. Sorting them would take memory for each row."""
+    if numbers.dtype != torch.int64 or numbers.ndim != 1 or not len(numbers):
+        return False
+    return bool(numbers[0] >= 0 and numbers[-1] < count and (numbers[1:] >= numbers[:-1]).all())
 
 
 def sample_rows(stream: Stream, most: int) -> list[Table]:
