@@ -45,8 +45,9 @@ def large_data_page() -> str:
 
 <!-- written by docs/make_pages.py from benchmarks/results; do not edit -->
 
-1. `fit`, `hclt`, `log_prob` and `curvature` take data that stay on the disk: a `numpy.memmap`, an .npy, Parquet or
-   Arrow file, a folder of them, a torch `DataLoader`, or any iterable of batches.
+1. `fit`, `hclt`, `log_prob`, `curvature` and questions about rows take data that stay on the disk: a `numpy.memmap`,
+   an .npy, Parquet or Arrow file, a folder of them, a torch `DataLoader`, a list or any other
+   iterable of batches.
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
@@ -63,13 +64,16 @@ big = cc.open_stream("folder/", columns=["age", "income", "city"])  # Parquet fi
 model = cc.fit(cc.hclt(big, units=32), big, batch_size=4096).model
 scores = np.lib.format.open_memmap("scores.npy", mode="w+", shape=(len(big),))
 model.log_prob(big, out=scores)
-for table in big.pieces():  # all other questions, some rows at a time
-    model.most_probable(table)
+found = model.most_probable(big)  # an entry or a row for each row: `mean`, `impute`, `explain`, `conditional`, ...
+for table in big.pieces():  # where even the answers are too large for memory
+    model.sample(10, given=table)
 ```
 
 ```
 circurve fit big.parquet --out model.safetensors
 circurve evaluate model.safetensors folder/ --scores scores.parquet
+circurve impute model.safetensors folder/ --out filled.parquet
+circurve statistics model.safetensors folder/ --shard 1/2 --out one.npz
 ```
 
 ## How rows are shuffled
@@ -92,12 +96,18 @@ comes from a pass over all rows; for files and batches with more than about 4,00
 256 MiB of them. A line on standard error says which. `fit` reads all rows another time to check them, then once in each
 epoch.
 
-Streams have no weights and no labels, and `refit`, `fit_ensemble` and `evaluate --explain` need rows in memory. On the
-command line, folders are streamed, and files with more than {1 << 27:,} values.
+Streams have no weights and no labels, and `refit`, `fit_ensemble`, `evaluate --explain` and `--report` need rows in
+memory. On the command line, folders of Parquet or Arrow files are streamed, and Parquet, Arrow and .npy files with more
+than {1 << 27:,} values. This holds for `fit`, `sweep`, `evaluate`, `curvature`, `statistics`, `impute` and `data info`.
+`statistics --shard 2/4` reads only the blocks of its rows.
 
 Before a block is read, what it would take is worked out from the file's metadata. Files with a block that needs more
 than ten times their size and more than 256 MB are refused: write smaller row groups, or say
 `open_stream(..., trust=True)`.
+
+Questions whose answer has an entry or a row for each row are asked some rows at a time, and their answers are put
+together in memory. Draws (`impute(how="sample")`, `sample(given=...)`) take another seed for each piece. `Models`,
+`report`, `fit_ensemble`, `fit_units` and the estimators need a table, and refuse a stream.
 
 ## Measured
 

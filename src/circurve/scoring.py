@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve.budget import Need
-from circurve.data import QuickCheck, RowSource, Table, align, answer_in_pieces, as_table, is_streamed, log_unseen
+from circurve.data import (
+    QuickCheck,
+    RowSource,
+    Stream,
+    Table,
+    align,
+    align_source,
+    answer_in_pieces,
+    as_table,
+    is_streamed,
+    log_unseen,
+)
 from circurve.data.align import MissingColumns
 from circurve.data.unseen import Unseen
 from circurve.engine import (
@@ -32,9 +43,14 @@ from circurve.graph import Circuit
 from circurve.inputs.family import takes_others
 from circurve.queries.asked import Asked
 
-__all__ = ["RowScores", "finish_scores", "score_rows"]
+__all__ = ["RowScores", "align_rows", "finish_scores", "score_rows"]
 
 Array = NDArray[np.float64]
+
+
+def align_rows(model: RowScores, x: Any, unseen: Unseen) -> Table | Stream:
+    """What `align` of a model returns, for tables in memory and for streams."""
+    return align_source(x, model.schema, unseen=model._unseen(unseen))
 
 
 def score_rows(
@@ -112,9 +128,10 @@ class RowScores(Asked):
         <Table: 1 row x 3 columns; float64; columns city, rain, degrees>
         """
         table = as_table(x, missing=missing).bare()
-        if unseen == "impossible" and self._mixed:
-            unseen = "error"
-        return align(table, self.schema, unseen=unseen, missing_columns=missing_columns)
+        return align(table, self.schema, unseen=self._unseen(unseen), missing_columns=missing_columns)
+
+    def _unseen(self, asked: Unseen) -> Unseen:
+        return "error" if asked == "impossible" and self._mixed else asked
 
     @cached_property
     def _mixed(self) -> bool:

@@ -16,8 +16,10 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike
+from typing import IO
 
 from circurve.errors import FileAccessError
 
@@ -29,6 +31,7 @@ __all__ = [
     "reason_of",
     "refuse_special",
     "replace_file",
+    "replace_with",
     "temporary_name",
 ]
 
@@ -90,6 +93,11 @@ def replace_file(path: str | PathLike[str], content: bytes) -> None:
 
     Leftovers of processes that were killed while they wrote to the same folder are removed first.
     """
+    replace_with(path, lambda file: file.write(content))
+
+
+def replace_with(path: str | PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
+    """What `replace_file` does, with a function that writes to the open file in place of the content."""
     try:
         target = os.path.realpath(path)
         refuse_special(target)
@@ -97,7 +105,7 @@ def replace_file(path: str | PathLike[str], content: bytes) -> None:
         temporary = os.path.join(os.path.dirname(target), temporary_name())
         try:
             with open(temporary, "xb") as file:
-                file.write(content)
+                write(file)
                 file.flush()
                 os.fsync(file.fileno())
             with suppress(OSError):  # no file yet, or a file system without modes

@@ -306,8 +306,8 @@ class TestRefusals:
 
     @pytest.mark.parametrize("data", [None, 3.5, "table.csv", {1, 2}])
     def test_things_that_are_no_table(self, data: object) -> None:
-        kind = type(data).__name__
-        assert refusal(data) == f"data must be a table, rows x columns of numbers, not a {kind}"
+        kind, cure = type(data).__name__, "; read the file with load_data" if isinstance(data, str) else ""
+        assert refusal(data) == f"data must be a table, rows x columns of numbers, not a {kind}{cure}"
 
     def test_no_rows_and_no_columns(self) -> None:
         assert refusal([]) == "data has no rows"

@@ -4,13 +4,16 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import circurve as cc
 from circurve import CircurveWarning, DataError, OptionError, Stream, infer_schema, open_stream
 from circurve.data import align, align_source, as_source, is_streamed
+from circurve.data.section import section
 from circurve.data.source import block_order
 
 pa = pytest.importorskip("pyarrow")
@@ -143,6 +146,31 @@ def test_a_choice_of_rows_keeps_to_its_blocks(tmp_path):
     assert np.count_nonzero(np.diff(blocks)) < 250  # rows of few blocks at a time
 
 
+def test_choices_of_rows_share_the_blocks_in_memory(tmp_path, monkeypatch):
+    stream = align_source(files(tmp_path)["a.parquet"], infer_schema(FRAME))
+    table = np.asarray(align(FRAME, infer_schema(FRAME)))
+    read = []
+    original = type(stream.reader).read
+    monkeypatch.setattr(type(stream.reader), "read", lambda reader, n: read.append(n) or original(reader, n))
+    even, odd = stream.rows(slice(0, None, 2)), stream.rows(slice(1, None, 2)).to("cpu")
+    for _ in range(2):
+        for part, start in ((even, 0), (odd, 1)):
+            found, places = part.take(torch.arange(350))
+            np.testing.assert_array_equal(np.asarray(found)[places.numpy()], table[start::2])
+            np.testing.assert_array_equal(np.asarray(part.span(10, 90)[0]), table[start::2][10:90])
+    assert sorted(read) == list(range(len(stream.reader.sizes)))  # each block once
+
+
+def test_rows_that_are_not_checked_come_in_pieces_too(tmp_path):
+    stream = open_stream(files(tmp_path)["a.parquet"], columns=["n", "real"])
+    index = np.sort(np.random.default_rng(1).permutation(700)[:200])
+    for rows in (index, index[::-1].copy(), np.isin(np.arange(700), index)):
+        pieces = list(stream.rows(rows).pieces(40))
+        assert max(map(len, pieces)) <= 40
+        found = np.concatenate([np.asarray(piece) for piece in pieces])
+        np.testing.assert_allclose(found, FRAME.select(["n", "real"]).to_pandas().to_numpy()[index])
+
+
 def test_missing_values_are_marked_in_every_piece(tmp_path):
     rows = NUMBERS.astype(float)
     rows[650, 2] = np.nan
@@ -199,3 +227,59 @@ def test_columns_are_for_files():
         open_stream(NUMBERS, columns=["a"])
     with pytest.raises(OptionError, match="missing= is given twice"):
         as_source(open_stream(NUMBERS, missing=1), missing=2)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor, pd.DataFrame])
+@pytest.mark.parametrize("cuts", [(300,), (350,), (1, 699)])
+def test_a_list_of_tables_is_a_list_of_batches(kind, cuts):
+    batches = [kind(part) for part in np.split(NUMBERS, cuts)]
+    assert is_streamed(batches)
+    circuit, table = cc.hclt(batches, units=2), kind(NUMBERS)
+    same = cc.hclt(table, units=2)
+    assert circuit.families == same.families
+    options = {"epochs": 2, "valid": False, "batch_size": None, "seed": 0}
+    model, wanted = cc.fit(circuit, batches, **options).model, cc.fit(circuit, table, **options).model
+    np.testing.assert_allclose(model.log_prob(batches), np.asarray(wanted.log_prob(NUMBERS)), rtol=1e-4)
+    with pytest.raises(DataError, match=f"data is a list of {len(batches)} tables, .* one table is needed: join them"):
+        cc.Examples(batches)
+
+
+def test_lists_of_rows_are_tables():
+    for rows in (NUMBERS.tolist(), list(NUMBERS), [{"a": 1}, {"a": 2}], []):
+        assert not is_streamed(rows)
+
+
+def test_text_is_no_array_of_numbers(tmp_path):
+    stream = open_stream(files(tmp_path)["parts"])
+    with pytest.raises(DataError, match=r"parts is not all numbers: use `for piece in stream\.pieces\(\)`"):
+        np.asarray(stream)
+    bound = align_source(stream, infer_schema(FRAME))
+    np.testing.assert_array_equal(np.asarray(bound), np.asarray(align(FRAME, infer_schema(FRAME))))
+
+
+@pytest.mark.parametrize("kind", ["mapped", "blocks", "list", "a.parquet", "a.feather"])
+def test_a_section_has_its_rows_and_reads_no_other_block(tmp_path, monkeypatch, kind):
+    source = {**sources(tmp_path), **files(tmp_path)}[kind]
+    whole = open_stream(source) if not isinstance(source, Stream) else source
+    table = np.concatenate([np.asarray(piece) for piece in whole.pieces()])
+    for start, stop in ((0, 700), (0, 1), (90, 180), (95, 301), (699, 700)):
+        part = section(whole, start, stop)
+        assert part.shape == (stop - start, whole.shape[1])
+        found = np.concatenate([np.asarray(piece) for piece in part.pieces()])
+        np.testing.assert_array_equal(found[:, :2], table[start:stop, :2])
+    if whole.reader.access == "blocks":
+        read = []
+        original = type(whole.reader).read
+        monkeypatch.setattr(type(whole.reader), "read", lambda reader, n: read.append(n) or original(reader, n))
+        list(section(whole, 0, 10).pieces())
+        assert read == [0]
+
+
+def test_a_section_of_a_checked_stream_or_of_chosen_rows_is_a_choice_of_rows(tmp_path):
+    path = files(tmp_path)["a.parquet"]
+    schema = infer_schema(FRAME)
+    table = np.asarray(align(FRAME, schema))
+    bound = align_source(path, schema)
+    np.testing.assert_array_equal(np.asarray(section(bound, 80, 200)), table[80:200])
+    chosen = align_source(open_stream(path).rows(np.arange(0, 700, 3)), schema)  # checked after the choice
+    np.testing.assert_array_equal(np.asarray(section(chosen, 10, 20)), table[::3][10:20])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -14,24 +15,17 @@ import numpy as np
 from circurve.cli.commands.models import ModelCurvature
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_plot, check_report, check_target, read_training, save_plot, write_csv
-from circurve.cli.loading import (
-    Source,
-    aligned_parts,
-    files_of,
-    load,
-    parts_for,
-    parts_of,
-    source_for,
-    split_as_trained,
-)
+from circurve.cli.loading import Source, files_of, open_parts, parts_of
 from circurve.cli.measures import check_one_output, possible_rows
 from circurve.cli.options import Estimator, Part
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_heading, print_json, print_table, print_text, significant
+from circurve.cli.streams import streamed, together
 from circurve.curvature import Curvature, DepthProfile, Reversal, concentration, depth_profile, reversals
 from circurve.curvature import curvature as measure
 from circurve.curvature.measure import DOMINANT_FLOOR_SHARE
-from circurve.data import Dataset, Table
+from circurve.data import Dataset, Stream, Table
+from circurve.data.bind import without_unseen
 from circurve.data.convert import about
 from circurve.errors import CircurveError, OptionError
 from circurve.graph import Input, Node
@@ -91,17 +85,17 @@ def curvature(typed: ModelCurvature) -> None:
     check_one_output(loaded)
     if not loaded.circuit.sums:
         raise OptionError(f"{typed.model}: the model has no sum nodes, so it has no curvature")
+    if typed.report is not None and streamed(source) is not None:
+        raise OptionError("--report draws all rows, which must be in memory; it cannot read a stream")
     training = read_training(typed.model, typed.trust)
-    dataset = split_as_trained(load(source_for(loaded, source)), training)
-    read = parts_for(loaded, dataset, typed.split, {"columns": training.get("columns")}, typed.data)
-    parts = aligned_parts(loaded, read, typed.data, typed.unseen.value)
-    parts = {name: possible_rows(part) for name, part in parts.items()}
+    opened = open_parts(loaded, source, training, typed.split, typed.unseen.value)
+    dataset, parts = opened.data, {name: possible_rows(part) for name, part in opened.parts.items()}
     started = time.perf_counter()
     with about(typed.data):
         measured = reduce(add, (measure(loaded, part, memory_budget=budget) for part in parts.values()))
     curv = measured.with_local(typed.estimator.value)
     whole = Measured(
-        reduce(add, parts.values()),
+        _whole(list(parts.values())),
         _held_out(loaded, dataset, typed.split),
         _page_options(dataset, typed.split, typed.estimator),
     )
@@ -140,9 +134,15 @@ def curvature(typed: ModelCurvature) -> None:
 class Measured:
     """The rows that were measured, validation rows for comparison, and how a page about them is made."""
 
-    rows: Table
-    valid: Table | None
+    rows: Table | Stream
+    valid: Table | Stream | None
     options: ReportOptions
+
+
+def _whole(parts: Sequence[Table | Stream]) -> Table | Stream:
+    """The rows of all parts."""
+    streams = [part for part in parts if isinstance(part, Stream)]
+    return together(streams) if streams else reduce(add, parts)
 
 
 def _page_options(dataset: Dataset, split: Part, estimator: Estimator) -> ReportOptions:
@@ -152,11 +152,12 @@ def _page_options(dataset: Dataset, split: Part, estimator: Estimator) -> Report
     return ReportOptions(title=dataset.name, estimator=estimator.value, part=part)
 
 
-def _held_out(model: Model, dataset: Dataset, split: Part) -> Table | None:
+def _held_out(model: Model, dataset: Dataset, split: Part) -> Table | Stream | None:
     """The validation rows of a data set whose training rows are measured."""
     if split is not Part.train or dataset.valid is None:
         return None
-    return model.align(dataset.valid, unseen="missing")
+    valid: Table | Stream = dataset.valid
+    return without_unseen(valid) if isinstance(valid, Stream) else model.align(valid, unseen="missing")
 
 
 def _draw(curv: Curvature) -> Figure:

@@ -5,22 +5,36 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from circurve.cli.commands.data import DataDownload, DataInfo, DataList
 from circurve.cli.info import print_schema
-from circurve.cli.loading import SPLITS, Source, common_schema, load, parts_of, rows_of
+from circurve.cli.loading import SPLITS, Source, common_schema, open_data, parts_of, rows_of
 from circurve.cli.parse import parse_bytes, parse_types
 from circurve.cli.show import family_label, print_facts, print_heading, print_json, print_table
-from circurve.data import DatasetInfo, Table, cache_folder, download_dataset, list_datasets
+from circurve.data import (
+    Dataset,
+    DatasetInfo,
+    Stream,
+    Table,
+    align_source,
+    cache_folder,
+    download_dataset,
+    is_streamed,
+    list_datasets,
+)
 from circurve.data.catalogue import ELSEWHERE, SOURCES, check_collected
+from circurve.data.convert import Names, about
 from circurve.data.debd import COLLECTION
 from circurve.data.need import check_inferred
+from circurve.data.readers import ArrayReader
+from circurve.data.scan import Columns
 from circurve.errors import OptionError
+from circurve.schema import Schema
 from circurve.structures import scan_columns
 
 __all__ = ["describe", "download", "list_known"]
@@ -63,25 +77,23 @@ def describe(typed: DataInfo) -> None:
         trust=typed.trust,
         memory_budget=budget,
     )
-    dataset = load(source)
-    parts = parts_of(dataset)
-    left = check_inferred("data info", budget, *parts.values())
-    columns = scan_columns(*parts.values(), memory_budget=left)
+    dataset = open_data(source)
+    found = _found_in_stream(dataset, source) if is_streamed(dataset.train) else _found_in_tables(dataset, source)
+    columns, schema = found.columns, found.schema
     constant = np.flatnonzero(~(columns.low < columns.high))
-    schema = common_schema(dataset, source.types, budget)
     families = [family_label(family) for family in schema.families]
     report: dict[str, Any] = {
         "command": "data info",
         "dataset": dataset.name,
-        "rows": rows_of(parts),
+        "rows": rows_of(parts_of(dataset)),
         "variables": dataset.train.shape[1],
         "columns": dataset.columns,
         "families": dict(Counter(families)),
         "schema": schema.to_json() if typed.as_json and not schema.plain else None,
-        "read_by": dataset.train.source,
-        "missing": missing_share(list(parts.values())),
+        "read_by": found.read_by,
+        "missing": found.missing,
         "columns_with_missing": int(columns.missing.sum()),
-        "constant_columns": [int(v) if dataset.columns is None else dataset.columns[v] for v in constant],
+        "constant_columns": [int(v) if found.names is None else found.names[v] for v in constant],
     }
     if typed.as_json:
         print_json(report)
@@ -90,6 +102,40 @@ def describe(typed: DataInfo) -> None:
     if not schema.plain:
         print_schema(schema)
     _print(report)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a look at all rows finds."""
+
+    schema: Schema
+    columns: Columns
+    names: Names
+    """Of the columns that were looked at."""
+
+    missing: float
+    """The share of values that are missing."""
+
+    read_by: str | None
+
+
+def _found_in_tables(dataset: Dataset, source: Source) -> _Found:
+    parts = list(parts_of(dataset).values())
+    left = check_inferred("data info", source.memory_budget, *parts)
+    columns = scan_columns(*parts, memory_budget=left)
+    schema = common_schema(dataset, source.types, source.memory_budget)
+    return _Found(schema, columns, dataset.columns, missing_share(parts), dataset.train.source)
+
+
+def _found_in_stream(dataset: Dataset, source: Source) -> _Found:
+    """Text has the same codes in all pieces once it is in a schema, which has no columns that --types leaves out."""
+    with about(source.data):
+        schema = common_schema(dataset, source.types, source.memory_budget)
+        stream = cast("Stream", align_source(dataset.train, schema, unseen="error"))
+    columns = scan_columns(stream, memory_budget=source.memory_budget)
+    missing = 1 - stream.known_values / (stream.shape[0] * stream.shape[1])
+    reader = "numpy" if isinstance(stream.reader, ArrayReader) else "pyarrow"
+    return _Found(schema, columns, stream.columns, missing, f"{reader}, piece by piece")
 
 
 def download(typed: DataDownload) -> None:

@@ -6,15 +6,14 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from circurve.cli.commands.models import Evaluate
 from circurve.cli.failures import NotSavedError
 from circurve.cli.files import check_rows, read_training, write_rows
-from circurve.cli.loading import SPLITS, Source, aligned_parts, files_of, load, parts_for, rows_of, source_for
+from circurve.cli.loading import SPLITS, Opened, Source, files_of, open_parts, rows_of, warn_of_training_rows
 from circurve.cli.measures import (
     check_one_output,
     degree_of_overfitting,
@@ -27,7 +26,8 @@ from circurve.cli.options import STANDARD
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.scores import ScoredPart, blamed, lowest_rows, score_columns
 from circurve.cli.show import measured, number, print_facts, print_json, print_scores, print_table, significant
-from circurve.cli.streams import ScoredStream, scored_streams, stream_columns, streamed
+from circurve.cli.streams import ScoredStream, scored_stream, stream_columns, streamed
+from circurve.data import Stream, is_streamed
 from circurve.data.convert import about
 from circurve.errors import CircurveError, OptionError, warn_user
 from circurve.model import Model
@@ -54,31 +54,28 @@ def evaluate(typed: Evaluate) -> None:
         check_rows("--scores", typed.scores, (typed.model, *files_of(source)))
     loaded = load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget)
     training = read_training(typed.model, typed.trust)
-    stream, started = streamed(source), time.perf_counter()
-    parts: Mapping[str, ScoredPart | ScoredStream]
-    if stream is None:
-        dataset = load(source_for(loaded, source))
-        read = parts_for(loaded, dataset, typed.split, training, typed.data)
-        started, name = time.perf_counter(), dataset.name
-        aligned = aligned_parts(loaded, read, typed.data, typed.unseen.value)
-        tables = {
-            s: ScoredPart(read[s], part, log_likelihoods(loaded, part, typed.data, budget))
-            for s, part in aligned.items()
-        }
-        least, parts = _least_probable(loaded, tables) if typed.explain else None, tables
-        columns = None if typed.scores is None else score_columns(loaded, tables, typed.explain)
-    elif typed.explain:
+    if typed.explain and streamed(source) is not None:
         raise OptionError("--explain compares all rows at once, which needs them in memory; evaluate a smaller file")
-    else:
-        check_one_output(loaded)
-        with about(typed.data):
-            streams = scored_streams(loaded, stream, training, typed.split.value, typed.unseen.value, budget)
-        name, least, parts = Path(typed.data).stem, None, streams
+    started = time.perf_counter()
+    opened = open_parts(loaded, source, training, typed.split, typed.unseen.value)
+    parts: Mapping[str, ScoredPart | ScoredStream]
+    least, columns = None, None
+    warn_of_training_rows(training, opened.data, typed.split, typed.data)
+    if is_streamed(opened.data.train):
+        parts = streams = _scored_streams(loaded, opened, typed.data, budget)
         columns = None if typed.scores is None else stream_columns(streams)
+    else:
+        started = time.perf_counter()
+        parts = tables = {
+            s: ScoredPart(opened.read[s], part, log_likelihoods(loaded, part, typed.data, budget))
+            for s, part in opened.parts.items()
+        }
+        least = _least_probable(loaded, tables) if typed.explain else None
+        columns = None if typed.scores is None else score_columns(loaded, tables, typed.explain)
     report: dict[str, Any] = {
         "command": "evaluate",
         "model": str(typed.model),
-        "dataset": name,
+        "dataset": opened.data.name,
         "split": typed.split.value,
         "unseen": typed.unseen.value,
         **{
@@ -93,6 +90,13 @@ def evaluate(typed: Evaluate) -> None:
     }
     _warn_of_empty_rows(report, typed.data)
     _finish(report, columns, typed.as_json)
+
+
+def _scored_streams(model: Model, opened: Opened, what: str, memory_budget: int | None) -> dict[str, ScoredStream]:
+    check_one_output(model)
+    with about(what):
+        parts = cast("dict[str, Stream]", opened.parts)
+        return {name: scored_stream(model, part, memory_budget) for name, part in parts.items()}
 
 
 def _describe(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "arrow_table",
     "cells",
     "check_folder",
     "check_plot",
@@ -200,13 +201,19 @@ def _shortest(value: float) -> float:
     return float(str(single)) if float(single) == value else value
 
 
+def arrow_table(columns: Mapping[str, Any]) -> Any:
+    """Columns as a table of pyarrow; NaN and None are missing."""
+    import pyarrow
+
+    return pyarrow.table({name: pyarrow.array(np.asarray(v), from_pandas=True) for name, v in columns.items()})
+
+
 def _parquet(columns: Mapping[str, Any]) -> bytes:
     import pyarrow
     import pyarrow.parquet
 
     sink = pyarrow.BufferOutputStream()
-    arrays = {name: pyarrow.array(np.asarray(values), from_pandas=True) for name, values in columns.items()}
-    pyarrow.parquet.write_table(pyarrow.table(arrays), sink)
+    pyarrow.parquet.write_table(arrow_table(columns), sink)
     return bytes(sink.getvalue().to_pybytes())
 
 

@@ -100,8 +100,10 @@ def fit(typed: Fit) -> None:
     elif len(sizes) > 1 and typed.structure in WITHOUT_UNITS:
         raise OptionError(f"--units has no effect with --structure {typed.structure}; leave it out")
     parts, record = load_for(job, source, held, 1 if mixture is not None else len(sizes))
-    if mixture is not None and is_streamed(parts.train):
+    if is_streamed(parts.train) and mixture is not None:
         raise OptionError("--ensemble resamples rows, which must be in memory; it cannot read a stream")
+    if is_streamed(parts.train) and typed.report is not None:
+        raise OptionError("--report draws all rows, which must be in memory; it cannot read a stream")
     target = Target(typed.out, typed.training.overwrite, typed.training.checkpoint)
     if mixture is not None:
         check_rows(mixture, parts)

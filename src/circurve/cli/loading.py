@@ -11,8 +11,27 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from circurve.cli.options import STANDARD, Part
-from circurve.cli.streams import stream_fingerprint, streamed, training_stream, with_splits
-from circurve.data import Dataset, Stream, Table, align, as_table, infer_schema, load_data, read_table, split_rows
+from circurve.cli.streams import (
+    StreamedDataset,
+    kept_columns,
+    stream_as_trained,
+    stream_fingerprint,
+    streamed,
+    training_stream,
+    with_splits,
+)
+from circurve.data import (
+    Dataset,
+    Stream,
+    Table,
+    align,
+    as_table,
+    infer_schema,
+    is_streamed,
+    load_data,
+    read_table,
+    split_rows,
+)
 from circurve.data.align import in_order
 from circurve.data.catalogue import find_datasets
 from circurve.data.convert import Names, about
@@ -23,10 +42,12 @@ from circurve.errors import DataError, OptionError, warn_user
 from circurve.inputs import Bernoulli
 from circurve.model import Model
 from circurve.schema import Schema, nearest
+from circurve.scoring import align_rows
 
 __all__ = [
     "SPLITS",
     "HeldOut",
+    "Opened",
     "Shares",
     "Source",
     "SplitRecord",
@@ -38,12 +59,15 @@ __all__ = [
     "fingerprint",
     "load",
     "load_in_parts",
+    "open_data",
+    "open_parts",
     "parts_for",
     "parts_of",
     "recorded_parts",
     "rows_of",
     "source_for",
     "split_as_trained",
+    "warn_of_training_rows",
     "without",
 ]
 
@@ -135,13 +159,7 @@ def load(source: Source) -> Dataset:
 
 def without(table: Table, dropped: frozenset[str]) -> Table:
     """The other columns of a table; DataError for an unknown column."""
-    names = table.columns or ()
-    unknown = next((name for name in sorted(dropped) if name not in names), None)
-    if unknown is not None:
-        raise DataError(f"no column {unknown!r} to leave out{nearest(unknown, names) if names else ''}")
-    kept = [number for number, name in enumerate(names) if name not in dropped]
-    if not kept:
-        raise DataError("no column is left: --types leaves out all of them")
+    names, kept = table.columns or (), kept_columns(table.columns, dropped)
     return replace(
         table,
         values=table.values[:, kept],
@@ -158,8 +176,7 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
     """
     if sum(str(place) == STANDARD for place in (source.data, held.valid, held.test)) > 1:
         raise OptionError("standard input (-) can be read only once; name files for the other tables")
-    stream = streamed(source)
-    if stream is not None:
+    if (stream := streamed(source)) is not None:
         return _streamed_parts(source, stream, held, seed)
     data = load(source)
     if held.valid or held.test:
@@ -181,19 +198,61 @@ def load_in_parts(source: Source, held: HeldOut, seed: int) -> tuple[Dataset, Sp
 
 def _streamed_parts(source: Source, stream: Stream, held: HeldOut, seed: int) -> tuple[Dataset, SplitRecord | None]:
     """The parts of a stream: rows are chosen by their numbers; other files are read into memory."""
-    data = training_stream(source, stream)
-    schema = data.train.schema
-    assert schema is not None
+    read = _of_stream(source, stream)
+    with about(source.data):
+        schema = common_schema(cast("Dataset", read), source.types)
+    data = training_stream(read, schema, source.data)
     if held.valid or held.test:
         files = {"valid": held.valid, "test": held.test}
-        read = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
-        parts = {s: _in_schema(s, part, schema, source.unseen) for s, part in read.items()}
+        tables = {s: _load_file(path, source, data.columns) for s, path in files.items() if path}
+        parts = {s: _in_schema(s, part, schema, source.unseen) for s, part in tables.items()}
         return cast("Dataset", replace(data, **cast("dict[str, Any]", parts))), None
     if held.no_split:
         return cast("Dataset", data), None
     _, valid, test = held.shares or DEFAULT_SHARES
     record: SplitRecord = {"valid": valid, "test": test, "seed": seed, "fingerprint": stream_fingerprint(stream)}
-    return with_splits(data, valid, test, seed), record
+    return cast("Dataset", with_splits(data, valid, test, seed)), record
+
+
+def _of_stream(source: Source, stream: Stream) -> StreamedDataset:
+    return StreamedDataset(Path(source.data).stem, stream)
+
+
+def open_data(source: Source) -> Dataset:
+    """A data set or file as it is: what `load` returns, or one whose rows are read piece by piece (`is_streamed`)."""
+    stream = streamed(source)
+    return load(source) if stream is None else cast("Dataset", _of_stream(source, stream))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Data for a model that was trained before: as a table, or as a stream."""
+
+    data: Dataset
+    """In the parts of the training, if the model was trained on these rows; a table as it was read."""
+
+    parts: dict[str, Table]
+    """The parts that were asked for, in the model's schema."""
+
+    read: dict[str, Table]
+    """The same as they were read; none of a stream."""
+
+
+def open_parts(model: Model, source: Source, training: Mapping[str, Any], split: Part, unseen: Unseen) -> Opened:
+    """The parts of DATASET|FILE to measure a model on, from memory or piece by piece. training: what the model's file
+    says about its training."""
+    data = open_data(source_for(model, source))
+    if not is_streamed(data.train):
+        divided = split_as_trained(data, training)
+        read = parts_for(model, divided, split, training, source.data)
+        return Opened(divided, aligned_parts(model, read, source.data, unseen), read)
+    _check_names(model, data.columns, training, source.data)
+    raw = cast("StreamedDataset", data)
+    with about(source.data):
+        check_known(model, raw.columns)
+        aligned = align_rows(model, raw.train, unseen)
+    streams = cast("Dataset", stream_as_trained(raw, cast("Stream", aligned), training))
+    return Opened(streams, choose(streams, split), {})
 
 
 def parts_of(data: Dataset) -> dict[str, Table]:
@@ -278,13 +337,8 @@ def _load_file(path: Path, source: Source, columns: Names) -> Table:
 
 def parts_for(model: Model, data: Dataset, split: Part, training: Mapping[str, Any], what: str) -> dict[str, Table]:
     """The parts to look at, as they were read; the training table is split in the same way as in training."""
-    if model.schema.names is None:
-        names = training.get("columns")
-        check_columns(what, data.columns, tuple(map(str, names)) if isinstance(names, list) else None)
-    divided = split_as_trained(data, training)
-    if divided is data and split is Part.all and _seen(training, data):
-        warn_user(f"{what} looks like the table that the model was trained on; test_ll includes the training rows")
-    return choose(divided, split)
+    _check_names(model, data.columns, training, what)
+    return choose(split_as_trained(data, training), split)
 
 
 def split_as_trained(data: Dataset, training: Mapping[str, Any]) -> Dataset:
@@ -299,28 +353,36 @@ def aligned_parts(model: Model, parts: Mapping[str, Table], what: str, unseen: U
     """The parts in the model's schema. `what` is the start of messages."""
     with about(what):
         for part in parts.values():
-            check_known(model, part)
+            check_known(model, part.columns)
         return {name: model.align(part, unseen=unseen) for name, part in parts.items()}
 
 
-def check_known(model: Model, table: Table) -> None:
+def check_known(model: Model, columns: Names) -> None:
     """Refuse a column that is not in the model; the message says how to leave it out."""
     names = model.schema.names or ()
     known = {*names, *model.schema.ignored}
-    unknown = next((name for name in table.columns or () if name not in known), None)
+    unknown = next((name for name in columns or () if name not in known), None)
     if names and unknown is not None:
         hint = nearest(unknown, names)
         more = f"{' Or' if hint.endswith('?') else ';'} leave it out with --types {unknown}=drop"
         raise DataError(f"no column {unknown!r} in the training data{hint}{more}")
 
 
-def _seen(training: Mapping[str, Any], data: Dataset) -> bool:
-    """Whether the file of a model, from before splits were recorded, names a table of this name and length."""
-    if len(parts_of(data)) > 1 or isinstance(training.get("split"), dict):
-        return False
+def warn_of_training_rows(training: Mapping[str, Any], data: Dataset, split: Part, what: str) -> None:
+    """One warning if the file of a model, from before splits were recorded, names a table of this name and length."""
+    if split is not Part.all or len(parts_of(data)) > 1 or isinstance(training.get("split"), dict):
+        return
     rows = training.get("rows")
     total = sum(count or 0 for count in rows.values()) if isinstance(rows, dict) else None
-    return training.get("dataset") == data.name and total == len(data.train)
+    if training.get("dataset") == data.name and total == len(data.train):
+        warn_user(f"{what} looks like the table that the model was trained on; test_ll includes the training rows")
+
+
+def _check_names(model: Model, columns: Names, training: Mapping[str, Any], what: str) -> None:
+    """Refuse columns with other names than those of the training data of a model that has no names."""
+    if model.schema.names is None:
+        names = training.get("columns")
+        check_columns(what, columns, tuple(map(str, names)) if isinstance(names, list) else None)
 
 
 def check_columns(what: object, found: Names, trained: Names) -> None:

@@ -6,10 +6,13 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from circurve.curvature import curvature
 from circurve.data import Stream, Table
+from circurve.data.bind import without_unseen
 from circurve.data.convert import about
 from circurve.errors import CircurveWarning, DataError, MemoryLimitError, OptionError, warn_user
 from circurve.model import Model
@@ -43,14 +46,29 @@ def log_likelihoods(
         return found
 
 
-def possible_rows(table: Table) -> Table:
+def possible_rows(rows: Table | Stream) -> Table | Stream:
     """The rows without a value that was not seen in training; DataError if there is none."""
-    if table.impossible is None:
-        return table
-    possible = ~table.impossible.any(1)
+    if isinstance(rows, Stream):
+        return _possible_stream(rows)
+    if rows.impossible is None:
+        return rows
+    return replace(rows.rows(_some(~rows.impossible.any(1))), impossible=None)
+
+
+def _possible_stream(stream: Stream) -> Stream:
+    if stream.binding is None or not stream.binding.impossible:
+        return stream
+    parts = [
+        torch.ones(len(piece), dtype=torch.bool) if piece.impossible is None else ~piece.impossible.any(1)
+        for piece in stream.pieces()
+    ]
+    return without_unseen(stream.rows(_some(torch.cat(parts))))
+
+
+def _some(possible: Tensor) -> Tensor:  # (N,)
     if not bool(possible.any()):
         raise DataError("every row has a value that was not seen in training")
-    return replace(table.rows(possible), impossible=None)
+    return possible
 
 
 def empty_rows(source: Table | Stream) -> int:
@@ -96,7 +114,6 @@ def _trace(model: Model, values: Table | Stream, memory_budget: int | None) -> f
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CircurveWarning)
         try:
-            rows = possible_rows(values) if isinstance(values, Table) else values
-            return curvature(model, rows, memory_budget=memory_budget).trace
+            return curvature(model, possible_rows(values), memory_budget=memory_budget).trace
         except DataError:
             return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.files import check_target, read_training
-from circurve.cli.loading import Source, files_of, load, parts_for, source_for
+from circurve.cli.loading import Source, files_of, open_data, parts_for, source_for
 from circurve.cli.parse import parse_bytes, parse_dropped
 from circurve.cli.show import number, print_facts, print_json, significant
 from circurve.curvature.shards import ShardStatistics, merge_files
@@ -38,7 +38,7 @@ def statistics(typed: Statistics) -> None:
     )
     check_target("--out", typed.out, (typed.model, *files_of(source)))
     loaded = load_model(typed.model, typed.device, trust=typed.trust, memory_budget=budget)
-    dataset = load(source_for(loaded, source))
+    dataset = open_data(source_for(loaded, source))
     training = {
         "columns": read_training(typed.model, typed.trust).get("columns")
     }  # a file is measured whole, however it was split

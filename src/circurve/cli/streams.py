@@ -1,37 +1,40 @@
-"""Large Parquet and Arrow files, and folders of them, on the command line: rows stay on the disk."""
+"""Large Parquet, Arrow and .npy files, and folders of the first two, on the command line: rows stay on the disk."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from circurve.data import Stream, Table, infer_schema, open_stream, split_rows
+from circurve.data import Stream, Table, open_stream
 from circurve.data.bind import align_source
 from circurve.data.convert import Names, about
-from circurve.data.open_stream import READERS
-from circurve.data.unseen import Unseen
-from circurve.errors import OptionError
+from circurve.data.dataset import split_numbers
+from circurve.data.open_stream import ARRAY, READERS
+from circurve.errors import DataError
 from circurve.model import Model
+from circurve.schema import Schema, nearest
 from circurve.words import counted
 
 if TYPE_CHECKING:
     from circurve.cli.loading import Source
-    from circurve.data import Dataset
-    from circurve.data.infer import Types
 
 __all__ = [
     "ScoredStream",
     "StreamedDataset",
-    "scored_streams",
+    "kept_columns",
+    "scored_stream",
+    "stream_as_trained",
     "stream_columns",
     "stream_fingerprint",
     "streamed",
+    "together",
     "training_stream",
     "with_splits",
 ]
@@ -69,31 +72,62 @@ def streamed(source: Source) -> Stream | None:
     if folder:
         if not any(file.suffix.lower() in READERS for file in path.iterdir()):
             return None
+    elif path.suffix.lower() == ARRAY:
+        return _mapped(path, source)
     elif path.suffix.lower() not in READERS or not path.is_file():
         return None
     with about(source.data):
         stream = open_stream(path, missing=source.missing, **source.options())
         if source.dropped:
-            kept = [name for name in stream.columns or () if name not in source.dropped]
-            stream = open_stream(path, columns=kept, missing=source.missing, **source.options())
+            kept = kept_columns(stream.columns, source.dropped)
+            names = [name for number, name in enumerate(stream.columns or ()) if number in kept]
+            stream = open_stream(path, columns=names, missing=source.missing, **source.options())
     return stream if folder or stream.shape[0] * stream.shape[1] > STREAMED_VALUES else None
 
 
-def training_stream(source: Source, stream: Stream) -> StreamedDataset:
-    """The stream in a schema of its own, for training."""
-    with about(source.data):
-        schema = infer_schema(stream, types=cast("Types", source.types))
-        bound = align_source(stream, schema, unseen="error")
+def _mapped(path: Path, source: Source) -> Stream | None:
+    """The stream of a large .npy file of numbers. What cannot be mapped goes to the reader of small files, which says
+    why it cannot be read."""
+    if not path.is_file() or path.stat().st_size <= STREAMED_VALUES:  # a value has at least one byte
+        return None
+    try:
+        stream = open_stream(path, missing=source.missing, memory_budget=source.memory_budget)
+    except DataError:
+        return None
+    if stream.shape[0] * stream.shape[1] <= STREAMED_VALUES:
+        return None
+    if source.dropped:
+        with about(source.data):
+            kept_columns(None, source.dropped)
+    return stream
+
+
+def kept_columns(columns: Names, dropped: frozenset[str]) -> list[int]:
+    """The numbers of the columns that are not left out; DataError for an unknown column, or if none is left."""
+    names = columns or ()
+    unknown = next((name for name in sorted(dropped) if name not in names), None)
+    if unknown is not None:
+        raise DataError(f"no column {unknown!r} to leave out{nearest(unknown, names) if names else ''}")
+    kept = [number for number, name in enumerate(names) if name not in dropped]
+    if not kept:
+        raise DataError("no column is left: --types leaves out all of them")
+    return kept
+
+
+def training_stream(data: StreamedDataset, schema: Schema, what: str) -> StreamedDataset:
+    """The rows in a schema of their own, for training. `what` is the start of messages."""
+    with about(what):
+        bound = align_source(data.train, schema, unseen="error")
     assert isinstance(bound, Stream)
-    return StreamedDataset(Path(source.data).stem, bound)
+    return replace(data, train=bound)
 
 
-def with_splits(data: StreamedDataset, valid: float, test: float, seed: int) -> Dataset:
+def with_splits(data: StreamedDataset, valid: float, test: float, seed: int) -> StreamedDataset:
     """The same rows in parts, the ones that a table in memory would be split into."""
-    parts = split_rows(np.arange(len(data.train)), valid, test, seed)
+    parts = split_numbers(len(data.train), valid, test, seed)
     trains, valids, tests = (None if rows is None else data.train.rows(rows) for rows in parts)
     assert trains is not None
-    return cast("Dataset", StreamedDataset(data.name, trains, valids, tests))
+    return StreamedDataset(data.name, trains, valids, tests)
 
 
 def stream_fingerprint(stream: Stream) -> int:
@@ -104,14 +138,20 @@ def stream_fingerprint(stream: Stream) -> int:
     return found
 
 
-def recorded_rows(training: Mapping[str, Any], stream: Stream, aligned: Stream) -> dict[str, Stream]:
-    """The parts of an aligned stream as the model's file says that it was split; none if it was another one."""
+def stream_as_trained(data: StreamedDataset, aligned: Stream, training: Mapping[str, Any]) -> StreamedDataset:
+    """An aligned stream in the parts that the model's file says; whole if the model was trained on other rows."""
     record = training.get("split")
-    if not isinstance(record, dict) or record.get("fingerprint") != stream_fingerprint(stream):
-        return {}
-    parts = split_rows(np.arange(len(stream)), record["valid"], record["test"], record["seed"])
-    names = ("train", "valid", "test")
-    return {name: aligned.rows(rows) for name, rows in zip(names, parts, strict=True) if rows is not None}
+    if not isinstance(record, dict) or record.get("fingerprint") != stream_fingerprint(data.train):
+        return replace(data, train=aligned)
+    return with_splits(replace(data, train=aligned), record["valid"], record["test"], record["seed"])
+
+
+def together(parts: Sequence[Stream]) -> Stream:
+    """The rows of all parts of one stream, in their order in it."""
+    chosen = [part.chosen for part in parts if part.chosen is not None]
+    if len(parts) == 1 or len(chosen) < len(parts):
+        return parts[0]
+    return replace(parts[0], chosen=torch.cat(chosen).sort().values)
 
 
 @dataclass(frozen=True)
@@ -123,24 +163,10 @@ class ScoredStream:
     scores: NDArray[np.float64]  # (N,)
 
 
-def scored_streams(
-    model: Model,
-    stream: Stream,
-    training: Mapping[str, Any],
-    split: str,
-    unseen: Unseen,
-    memory_budget: int | None = None,
-) -> dict[str, ScoredStream]:
-    """The parts that were asked for, scored piece by piece; a stream that the training did not split is `test`."""
-    aligned = align_source(stream, model.schema, unseen=unseen)
-    assert isinstance(aligned, Stream)
-    parts = recorded_rows(training, stream, aligned) or {"test" if split == "all" else split: aligned}
-    if split != "all" and split not in parts:
-        raise OptionError(f"--split {split}: the data set has only {', '.join(parts)}")
-    wanted = parts if split == "all" else {split: parts[split]}
-    numbers = {name: np.arange(len(p)) if p.chosen is None else p.chosen.numpy() for name, p in wanted.items()}
-    scores = {name: model.log_prob(part, memory_budget=memory_budget) for name, part in wanted.items()}
-    return {name: ScoredStream(part, numbers[name], scores[name]) for name, part in wanted.items()}
+def scored_stream(model: Model, part: Stream, memory_budget: int | None = None) -> ScoredStream:
+    """Rows in the model's schema, scored piece by piece."""
+    rows = np.arange(len(part)) if part.chosen is None else part.chosen.numpy()
+    return ScoredStream(part, rows, model.log_prob(part, memory_budget=memory_budget))
 
 
 def stream_columns(parts: Mapping[str, ScoredStream]) -> dict[str, Any]:

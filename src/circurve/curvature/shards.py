@@ -26,8 +26,11 @@ from circurve.bounds import cut, parse_json
 from circurve.budget import Need
 from circurve.curvature.measure import curvature, samples_of
 from circurve.curvature.record import Curvature, curvature_from_bytes
-from circurve.data import Table, as_table
+from circurve.data import Stream, Table, as_source
 from circurve.data.array_files import read_npz, read_record, record_bytes
+from circurve.data.digest import reader_digest
+from circurve.data.readers import ArrayReader, FrameReader
+from circurve.data.section import section
 from circurve.engine import CurvatureSums, Request, Statistics, chunks
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import CircurveError, FileFormatError, OptionError
@@ -43,7 +46,6 @@ FORMAT = "circurve statistics 1"
 
 EVERYTHING = Request(curvature=True, mean_ratio=True, second_moment=True, flow_weighted=True, squared_ratio=True)
 """What an M-step of any method reads."""
-
 
 BLOCK_VALUES = 1 << 22
 """How many values are digested at a time."""
@@ -145,17 +147,17 @@ def statistics(
     """The statistics of the rows of x, or of shard i of n of them (`shard=(i, n)`, from 1), under a model.
 
     All machines cut the same table in the same way, or each has rows of its own and gives no `shard`. Two E-steps in
-    float64. `memory_budget` in bytes covers data, results and buffers.
+    float64. `memory_budget` in bytes covers data, results and buffers. Of a stream, rows of other shards are not read
+    (those of an iterable of batches are passed over).
     """
-    table = as_table(x, missing=missing)
-    digest, part = _digest(table), table
-    share = Share(f"rows {digest}", digest, digest)
-    if shard is not None:
-        part = table[shard_rows(len(table), *shard)]
-        share = Share(f"{shard[0]}/{shard[1]}", digest, _digest(part))
+    source = as_source(x, missing)
+    part = source if shard is None else _part_of(source, shard_rows(len(source), *shard))
+    digest = _digest(part)
+    table = _digest_of_table(source, digest if shard is None else None)
+    share = Share(f"rows {digest}" if shard is None else f"{shard[0]}/{shard[1]}", table, digest)
     exact = model.to(dtype=torch.float64)
     samples = samples_of(exact, part)
-    record = curvature(exact, part, memory_budget=memory_budget)
+    record = curvature(exact, part if isinstance(part, Table) else samples, memory_budget=memory_budget)
     backend = exact.backend
 
     def measured(size: int) -> Statistics:
@@ -174,6 +176,10 @@ def shard_rows(rows: int, number: int, shards: int) -> slice:
     if shards > rows:
         raise OptionError(f"shard {number}/{shards}: the table has only {counted(rows, 'row')}")
     return slice(rows * (number - 1) // shards, rows * number // shards)
+
+
+def _part_of(source: Table | Stream, rows: slice) -> Table | Stream:
+    return source.rows(rows) if isinstance(source, Table) else section(source, rows.start, rows.stop)
 
 
 def merge_statistics(parts: Sequence[ShardStatistics]) -> ShardStatistics:
@@ -303,21 +309,34 @@ def fingerprint(model: Model) -> str:
     return found.hexdigest()[:20]
 
 
-def _digest(table: Table) -> str:
+def _digest(source: Table | Stream) -> str:
     """The hash of values, gaps, weights and labels: the same for every kind of file that they were read from."""
-    found = hashlib.sha256(f"{table.shape}".encode())
-    texts = [str((c.kind, c.categories, c.origin)) for c in table.codings or () if c.kind != "number"]
-    found.update("\n".join(texts).encode())
-    step = max(1, BLOCK_VALUES // max(1, table.shape[1]))
-    for start in range(0, len(table), step):
-        values = table.values[start : start + step].double().cpu() + 0.0  # -0.0 is 0.0
-        if table.observed is not None:
-            values = values.masked_fill(~table.observed[start : start + step].cpu(), torch.nan)
-        found.update(np.ascontiguousarray(values.numpy()).data)
-    for more in (table.weights, table.labels):
-        if more is not None:
-            found.update(np.ascontiguousarray(more.double().cpu().numpy()).data)
+    found = hashlib.sha256(f"{source.shape}".encode())
+    for number, table in enumerate([source] if isinstance(source, Table) else source.pieces()):
+        if number == 0:
+            texts = [str((c.kind, c.categories, c.origin)) for c in table.codings or () if c.kind != "number"]
+            found.update("\n".join(texts).encode())
+        step = max(1, BLOCK_VALUES // max(1, table.shape[1]))
+        for start in range(0, len(table), step):
+            values = table.values[start : start + step].double().cpu() + 0.0  # -0.0 is 0.0
+            if table.observed is not None:
+                values = values.masked_fill(~table.observed[start : start + step].cpu(), torch.nan)
+            found.update(np.ascontiguousarray(values.numpy()).data)
+        for more in (table.weights, table.labels):
+            if more is not None:
+                found.update(np.ascontiguousarray(more.double().cpu().numpy()).data)
     return found.hexdigest()[:20]
+
+
+def _digest_of_table(source: Table | Stream, known: str | None) -> str:
+    """What tells the table of a share from others; of files that are streamed, without reading all rows.
+
+    known: the digest of all its rows. Empty for batches and for chosen rows, of which too little is known.
+    """
+    if isinstance(source, Table):
+        return known or _digest(source)
+    whole = source.chosen is None and isinstance(source.reader, ArrayReader | FrameReader)
+    return f"stream {reader_digest(source.reader)[:20]}" if whole else ""
 
 
 def _hash(values: Tensor) -> str:

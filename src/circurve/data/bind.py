@@ -13,15 +13,16 @@ from torch import Tensor
 from circurve.data.align import MissingColumns, align, log_unseen, prepare
 from circurve.data.convert import about
 from circurve.data.open_stream import as_source, is_streamed
+from circurve.data.slots import Binding
 from circurve.data.source import RowSource
-from circurve.data.stream import Binding, Stream
+from circurve.data.stream import Stream
 from circurve.data.table import Places, Table
 from circurve.data.unseen import Unseen
 from circurve.errors import CircurveWarning, DataError, OptionError
 from circurve.graph import Circuit
 from circurve.schema import Schema
 
-__all__ = ["align_source", "log_unseen_rows", "prepare_source"]
+__all__ = ["align_source", "log_unseen_rows", "prepare_source", "without_unseen"]
 
 Encode = Callable[[Table], Table]
 """A table as it was read -> a checked table in the schema."""
@@ -41,6 +42,11 @@ def align_source(
         return align(source, schema, unseen=unseen, missing_columns=missing_columns)
     if source.schema is not None and source.schema == schema:
         return source
+    if source.chosen is not None and source.reader.access != "rows":  # blocks are checked whole
+        every = replace(source, chosen=None, binding=None)
+        whole = align_source(every, schema, unseen=unseen, missing_columns=missing_columns)
+        assert isinstance(whole, Stream)
+        return replace(whole, chosen=source.chosen)
 
     def encode(part: Table) -> Table:
         return align(part, schema, unseen=unseen, missing_columns=missing_columns)
@@ -89,6 +95,15 @@ def log_unseen_rows(source: RowSource) -> Tensor | None:  # (N,) float64
         found = log_unseen(piece)
         parts.append(torch.zeros(len(piece), dtype=torch.float64, device=source.device) if found is None else found)
     return torch.cat(parts)
+
+
+def without_unseen(stream: Stream) -> Stream:
+    """The same rows; values that were not seen in training count as missing, as `unseen="missing"` would have it."""
+    binding = stream.binding
+    if binding is None or not binding.impossible:
+        return stream
+    encode = binding.encode
+    return stream.bound(replace(binding, impossible=False, encode=lambda part: replace(encode(part), impossible=None)))
 
 
 def _bound(stream: Stream, schema: Schema, encode: Encode) -> Stream:

@@ -19,7 +19,7 @@ from circurve.data.table import Table
 from circurve.errors import Argument, DataError, OptionError
 from circurve.words import counted
 
-__all__ = ["SPLITS", "Dataset", "check_seed", "split_rows", "take_fraction"]
+__all__ = ["SPLITS", "Dataset", "check_seed", "split_numbers", "split_rows", "take_fraction"]
 
 SPLIT, FRACTION = 2, 1
 """What rows are drawn for: with one seed, a split and a fraction of one of its parts are independent. Neither is 0:
@@ -108,19 +108,31 @@ def split_rows(
 
     A table gives tables, with names, weights and labels; anything else gives arrays.
     """
+    source = values if isinstance(values, Table) else np.asanyarray(values)
+    trains, valids, tests = split_numbers(len(source), valid, test, seed)
+    return source[trains], None if valids is None else source[valids], None if tests is None else source[tests]
+
+
+Numbers = NDArray[np.int64]
+
+
+def split_numbers(
+    count: int, valid: float, test: float, seed: int
+) -> tuple[Numbers, Numbers | None, Numbers | None]:  # (N,) in all
+    """The numbers of the rows that `split_rows` takes for each part, ascending."""
     for option, share in (("valid", valid), ("test", test)):
         if not 0 <= share < 1:
             raise OptionError(f"{option} must be a share of the rows from 0 to below 1, not {share!r}")
     check_seed(seed)
-    source = values if isinstance(values, Table) else np.asanyarray(values)
-    count = len(source)
     held, tested = (max(1, round(count * share)) if share else 0 for share in (valid, test))
     if held + tested >= count:
         raise DataError(
             f"{counted(count, 'row is', 'rows are')} too few for shares of {valid} for validation and {test} for test"
         )
     parts = np.split(_shuffled(count, seed, SPLIT), [tested, tested + held])
-    tests, valids, trains = (source[np.sort(part)] for part in parts)
+    for part in parts:
+        part.sort()
+    tests, valids, trains = parts
     return trains, valids if held else None, tests if tested else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ from circurve.data.table import Places, Table, table_of, with_codings
 from circurve.errors import DataError, OptionError
 from circurve.words import counted
 
-__all__ = ["Examples", "as_table"]
+__all__ = ["Examples", "as_table", "refuse_stream"]
 
 
 def as_table(
@@ -41,6 +42,7 @@ def as_table(
     say) and entries where `missing_mask` (N, V) is true. weights, labels: (N,) numbers. Raises DataError for whatever
     is not a table, and OptionError for what a given table has already.
     """
+    refuse_stream(data)
     table = data if isinstance(data, Table) else _from_source(data)
     if not len(table):
         raise DataError("data has no rows")
@@ -57,6 +59,20 @@ def as_table(
     if not bool((whole.isfinite() & (whole == whole.floor())).all()):
         raise DataError("labels must be whole numbers")
     return replace(table, labels=whole.long())
+
+
+def refuse_stream(data: Any) -> None:
+    """DataError for a `Stream`, which numpy would load without a word, and for a list of batches."""
+    if callable(getattr(data, "pieces", None)):
+        raise DataError(
+            f"{data!r} is not loaded into memory here: pass some rows at a time, `for piece in stream.pieces()`, "
+            "or a table"
+        )
+    if isinstance(data, list | tuple) and data and len(getattr(data[0], "shape", ())) == 2:
+        raise DataError(
+            f"data is a list of {len(data)} tables, which is read like a stream, but here one table is needed: "
+            "join them with numpy.concatenate or pandas.concat"
+        )
 
 
 def Examples(  # noqa: N802 - it was a class, and reads like one where it is used
@@ -198,7 +214,8 @@ def _why_no_table(data: Any) -> str:
 def _check_shape(array: Array, data: object) -> None:
     shape = array.shape
     if not shape:
-        raise DataError(f"data must be a table, rows x columns of numbers, not a {type(data).__name__}")
+        read = "; read the file with load_data" if isinstance(data, str | os.PathLike) else ""
+        raise DataError(f"data must be a table, rows x columns of numbers, not a {type(data).__name__}{read}")
     if not shape[0]:
         raise DataError("data has no rows")
     if len(shape) == 1 and array.dtype.names is not None:

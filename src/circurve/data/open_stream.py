@@ -138,6 +138,11 @@ def _is_batches(source: Any) -> bool:
     return isinstance(source, list | tuple) and bool(source) and np.ndim(source[0]) >= 2
 
 
+def _is_tables(source: Any) -> bool:
+    """A list of arrays, tensors or frames with two dimensions each: batches, whose rows follow one another."""
+    return isinstance(source, list | tuple) and bool(source) and len(getattr(source[0], "shape", ())) == 2
+
+
 def _file_reader(path: Path, columns: Sequence[str] | None, bounds: dict[str, Any]) -> Reader:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix.lower() in READERS)
@@ -154,7 +159,7 @@ def _file_reader(path: Path, columns: Sequence[str] | None, bounds: dict[str, An
 
 def is_streamed(data: Any) -> bool:
     """Whether data are read piece by piece when they are given to `fit` and others without `open_stream`."""
-    if isinstance(data, Stream | np.memmap | str | os.PathLike | DataLoader | Iterator):
+    if isinstance(data, Stream | np.memmap | str | os.PathLike | DataLoader | Iterator) or _is_tables(data):
         return True
     if isinstance(data, Table | np.ndarray | Tensor | Mapping | Sequence) or hasattr(data, "__array__"):
         return False

@@ -4,32 +4,53 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from circurve.data.reading import Reader
 from circurve.data.table import Table
+from circurve.schema import Schema
 
-if TYPE_CHECKING:
-    from circurve.data.stream import Binding
+__all__ = ["Binding", "Slots", "slot_shape"]
 
-__all__ = ["Slots", "slot_shape"]
+
+@dataclass(frozen=True, eq=False)
+class Binding:
+    """A stream's meaning: its schema, and what a pass over all its rows found."""
+
+    schema: Schema
+    encode: Callable[[Table], Table]
+    """A table as it was read -> a checked table in the schema."""
+
+    missing: bool
+    """Some value is missing."""
+
+    impossible: bool
+    """Some value is one that was not seen in training."""
+
+    known_values: int
+    dtype: torch.dtype
+    """What holds all checked values."""
+
+    slots: dict[tuple[Reader, int], Slots] = field(default_factory=dict, init=False, repr=False)
+    """The blocks in memory, by reader and window: one for all choices of rows."""
 
 
 class Slots:
     """As many places for blocks as two windows of `block_order` may touch.
 
     What it returns does not depend on earlier calls; only the time does. A new block replaces the one that was not used
-    for the longest time.
+    for the longest time. All choices of rows of a stream share one.
     """
 
-    def __init__(self, starts: NDArray[np.int64], read: Callable[[int], Table], window: int, binding: Binding) -> None:
-        """starts: of the blocks, and the number of all rows; read: a checked block."""
-        self.starts, self.read, self.binding = starts, read, binding
+    def __init__(self, starts: NDArray[np.int64], window: int, binding: Binding) -> None:
+        """starts: of the blocks, and the number of all rows. The binding is not kept: it holds these slots."""
+        self.starts, self.dtype = starts, binding.dtype
+        self.missing, self.impossible = binding.missing, binding.impossible
         self.count, self.height = slot_shape(np.diff(starts), window)
         self.slot_of: OrderedDict[int, int] = OrderedDict()
         self.place_of = np.zeros(len(starts), dtype=np.int64)  # add a row's number: its place in the table
@@ -39,27 +60,29 @@ class Slots:
         """Forget all blocks."""
         self.slot_of.clear()
 
-    def take(self, rows: Tensor) -> tuple[Table, Tensor]:
-        """A table that holds these rows, and their places in it. The table changes with the next call."""
+    def take(self, rows: Tensor, read: Callable[[int], Table]) -> tuple[Table, Tensor]:
+        """A table that holds these rows, and their places in it. The table changes with the next call.
+
+        read: a checked block by its number.
+        """
         numbers = rows.numpy()
         blocks = np.searchsorted(self.starts, numbers, side="right") - 1
         needed: list[int] = np.unique(blocks).tolist()
         if len(needed) > self.count:
             if numbers.ndim < 2 or len(numbers) == 1:
-                return self._collected(numbers, blocks, needed)
+                return self._collected(numbers, blocks, needed, read)
             self._grow(len(needed))
         for block in needed:
             if block in self.slot_of:
                 self.slot_of.move_to_end(block)
         for block in needed:
             if block not in self.slot_of:
-                self._load(block)
+                self._load(block, read(block))
         assert self.table is not None
         return self.table, torch.from_numpy(numbers + self.place_of[blocks])
 
-    def _load(self, block: int) -> None:
-        """Read a block into a free slot, or into the one that was not used for the longest time."""
-        read = self.read(block)
+    def _load(self, block: int, read: Table) -> None:
+        """Put a block into a free slot, or into the one that was not used for the longest time."""
         if len(self.slot_of) < self.count:
             slot = len(self.slot_of)
         else:
@@ -74,9 +97,9 @@ class Slots:
         shape = (rows, like.shape[1])
         return replace(
             like,
-            values=torch.zeros(shape, dtype=self.binding.dtype),
-            observed=torch.ones(shape, dtype=torch.bool) if self.binding.missing else None,
-            impossible=torch.zeros(shape, dtype=torch.bool) if self.binding.impossible else None,
+            values=torch.zeros(shape, dtype=self.dtype),
+            observed=torch.ones(shape, dtype=torch.bool) if self.missing else None,
+            impossible=torch.zeros(shape, dtype=torch.bool) if self.impossible else None,
             places=None,
         )
 
@@ -86,7 +109,7 @@ class Slots:
         self.slot_of.clear()
 
     def _collected(
-        self, numbers: NDArray[np.int64], blocks: NDArray[np.int64], needed: list[int]
+        self, numbers: NDArray[np.int64], blocks: NDArray[np.int64], needed: list[int], read: Callable[[int], Table]
     ) -> tuple[Table, Tensor]:
         """Rows from more blocks than there are slots: each block is read once and let go."""
         flat, of_block = numbers.ravel(), blocks.ravel()
@@ -95,7 +118,7 @@ class Slots:
         parts = np.split(order, cuts[1:])
         joined, filled = None, 0
         for block, mine in zip(needed, parts, strict=True):
-            part = self.read(block).rows(flat[mine] - self.starts[block])
+            part = read(block).rows(flat[mine] - self.starts[block])
             joined = self._empty(len(flat), part) if joined is None else joined
             _fill(joined, filled, part)
             filled += len(mine)

@@ -79,14 +79,17 @@ def block_order(
     joined: a number for each block; blocks of one number stay together, in their own order.
     """
     starts = torch.tensor([0, *sizes]).cumsum(0)
+    order = torch.empty(int(starts[-1]), dtype=torch.int64)  # as long as the data: it is filled, not joined from parts
     parts: list[Tensor] = []
-    mixed: list[Tensor] = []
+    filled = waiting = 0
     for block in _block_numbers(len(sizes), generator, joined):
         parts.append(torch.arange(int(starts[block]), int(starts[block + 1])))
-        if sum(map(len, parts)) >= window:
-            mixed.append(_mixed(parts, generator))
-            parts = []
-    return torch.cat([*mixed, _mixed(parts, generator)])
+        waiting += len(parts[-1])
+        if waiting >= window:
+            order[filled : filled + waiting] = _mixed(parts, generator)
+            filled, waiting, parts = filled + waiting, 0, []
+    order[filled:] = _mixed(parts, generator)
+    return order
 
 
 def _block_numbers(count: int, generator: torch.Generator, joined: Sequence[int] | None) -> list[int]:

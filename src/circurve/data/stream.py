@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,13 +16,14 @@ from torch import Tensor
 from circurve.data.convert import Array, Names
 from circurve.data.entry import as_table
 from circurve.data.reading import Reader, by_rows
-from circurve.data.slots import Slots, slot_shape
+from circurve.data.slots import Binding, Slots, slot_shape
 from circurve.data.source import block_order
 from circurve.data.table import Table
+from circurve.errors import DataError
 from circurve.schema import Schema
 from circurve.words import counted
 
-__all__ = ["BUFFER", "Binding", "Stream", "sample_rows", "say_stream"]
+__all__ = ["BUFFER", "Stream", "sample_rows", "say_stream"]
 
 BUFFER = 256 << 20
 """Bytes of rows that a stream of blocks holds at a time, unless told otherwise. Rows are mixed within half of it."""
@@ -33,31 +34,12 @@ PIECE = 1 << 22
 """Values of a piece, where a stream is read from its beginning to its end."""
 
 
-@dataclass(frozen=True, eq=False)
-class Binding:
-    """A stream's meaning: its schema, and what a pass over all its rows found."""
-
-    schema: Schema
-    encode: Callable[[Table], Table]
-    """A table as it was read -> a checked table in the schema."""
-
-    missing: bool
-    """Some value is missing."""
-
-    impossible: bool
-    """Some value is one that was not seen in training."""
-
-    known_values: int
-    dtype: torch.dtype
-    """What holds all checked values."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Stream:
     """Rows that are not loaded into memory: in a mapped array, in Parquet or Arrow files, in any source of batches.
 
-    `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature`. The first use
-    reads all of it once, to check it.
+    `open_stream` makes one. It can be used like a table in `fit`, `hclt`, `log_prob`, `curvature` and in questions
+    about rows. The first use reads all of it once, to check it.
 
     Parameters
     ----------
@@ -187,9 +169,11 @@ class Stream:
         Stream
             No row is read.
         """
-        numbers = torch.arange(len(self)) if self.chosen is None else self.chosen
-        kept = numbers[index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))]
-        return replace(self, chosen=kept.sort().values)
+        wanted = index if isinstance(index, slice | Tensor) else torch.from_numpy(np.asarray(index))
+        if self.chosen is None and isinstance(wanted, Tensor) and _are_rows(wanted, len(self)):
+            return replace(self, chosen=wanted.clone())
+        kept = (torch.arange(len(self)) if self.chosen is None else self.chosen)[wanted]
+        return replace(self, chosen=kept if _are_rows(kept, int(self.starts[-1])) else kept.sort().values)
 
     def order(self, generator: torch.Generator) -> Tensor:  # (N,)
         """Row numbers in the order of an epoch.
@@ -272,17 +256,19 @@ class Stream:
         if reader is not None:
             table = self._checked(reader.gather(rows.flatten().numpy()))
             return table.to(self.device), torch.arange(rows.numel(), device=self.device).view(rows.shape)
-        table, places = self._slots.take(rows)
+        table, places = self._slots.take(rows, self._block)
         if self.device.type != "cpu":
             table = table.rows(places.flatten()).to(self.device)
             places = torch.arange(rows.numel(), device=self.device).view(rows.shape)
         return table, places
 
-    @cached_property
+    @property
     def _slots(self) -> Slots:
-        """Blocks in memory. Made once for a stream; another choice of its rows has its own."""
         assert self.binding is not None
-        return Slots(self.starts, self._block, self.window, self.binding)
+        key = (self.reader, self.window)
+        if key not in self.binding.slots:
+            self.binding.slots[key] = Slots(self.starts, self.window, self.binding)
+        return self.binding.slots[key]
 
     def _block(self, number: int) -> Table:
         return self._checked(self.reader.read(number))
@@ -322,12 +308,16 @@ class Stream:
         [2, 1]
         """
         size = rows or max(1, PIECE // max(1, self.shape[1]))
-        if self.chosen is not None or self.reader.access == "rows":
+        cached = self.chosen is not None and self.binding is not None  # blocks in memory are not read again
+        if self.reader.access == "rows" or cached:
             for start in range(0, len(self), size):
                 yield self.span(start, min(start + size, len(self)))[0]
             return
-        for number in range(len(self.reader.sizes)):
+        for number in np.flatnonzero(self._sizes).tolist():
             table = self._block(number)
+            if self.chosen is not None:
+                first, last = np.searchsorted(self.chosen.numpy(), self.starts[number : number + 2])
+                table = table.rows(self.chosen[first:last] - self.starts[number])
             for start in range(0, len(table), size):
                 yield table.rows(slice(start, start + size)) if size < len(table) else table
 
@@ -366,13 +356,22 @@ class Stream:
             start += len(piece)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of it in memory."""
+        """All of it in memory. Text has no numbers before it is in a schema: each piece counts its own categories."""
+        if self.binding is None and any(coding.kind != "number" for coding in next(self.pieces()).codings or ()):
+            raise DataError(f"{self.reader.name} is not all numbers: use `for piece in stream.pieces()`")
         whole: Array = self[:, :]
         return whole if dtype is None else whole.astype(dtype)
 
     def __repr__(self) -> str:
         rows, width = self.shape
         return f"<Stream {self.reader.name}: {counted(rows, 'row')} x {counted(width, 'column')}>"
+
+
+def _are_rows(numbers: Tensor, count: int) -> bool:
+    """Whether these are numbers of rows in their order. Sorting them would take memory for each row."""
+    if numbers.dtype != torch.int64 or numbers.ndim != 1 or not len(numbers):
+        return False
+    return bool(numbers[0] >= 0 and numbers[-1] < count and (numbers[1:] >= numbers[:-1]).all())
 
 
 def sample_rows(stream: Stream, most: int) -> list[Table]:

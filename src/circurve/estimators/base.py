@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from circurve.data import Table, align, as_table, infer_schema
+from circurve.data.entry import refuse_stream
 from circurve.data.frames import as_narwhals
 from circurve.data.need import check_data
 from circurve.data.unseen import check_unseen
@@ -109,6 +110,7 @@ class CircuitEstimator(BaseEstimator):  # type: ignore[misc]
 
         Columns without a name are those of the frame in training, by position, as scikit-learn warns; else x0, x1, ...
         """
+        refuse_stream(x)
         check_data(type(self).__name__, self.memory_budget, x)
         if as_narwhals(x) is None:
             table = as_table(check_numbers(self, x, reset=reset))

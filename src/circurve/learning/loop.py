@@ -97,6 +97,7 @@ class Trainer:
                 orders = self._orders()
                 while not self._epoch(epoch, orders):
                     pass
+                orders.clear()  # as long as the data: gone before the next ones are made
                 if self.fleet.active and self._tell(epoch, callbacks):
                     self._stop(dict.fromkeys(self.fleet.active, "callback"), epoch)
                 self._stop(self._reasons(epoch), epoch)

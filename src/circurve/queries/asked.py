@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from circurve.data import is_streamed
 from circurve.errors import OptionError
 from circurve.queries.answers import Writer, together
 from circurve.queries.given import Given, read_given
@@ -49,6 +50,10 @@ class Asked:
 
     def _read(self, given: Any, unseen: Unseen = "error") -> Given:
         return read_given(self._target, self.schema, given, unseen)
+
+    def _is_streamed(self, rows: Any) -> bool:
+        """Whether a question about these rows is asked some of them at a time; several runs need a table."""
+        return self._run_names is None and is_streamed(rows)
 
     def _by_run(self, answer: Callable[[int], Any]) -> Any:
         """The answer, given that of each run by its number."""

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve import queries
-from circurve.data import answer_in_pieces, is_streamed
+from circurve.data import answer_in_pieces
 from circurve.errors import DataError, OptionError
 from circurve.queries.asked import Asked
 from circurve.queries.given import Given
+from circurve.queries.in_pieces import answer_rows
 from circurve.queries.states import check_states
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ProbabilityQuestions(Asked):
         >>> model.marginal({"city": ["Oslo", "Rome"], "rain": [True, None]}).round(2)
         array([0.24, 0.49])
         """
-        if out is not None or (is_streamed(rows) and self._run_names is None):
+        if out is not None or self._is_streamed(rows):
             return answer_in_pieces(rows, None, lambda part: self.marginal(part, log=log, unseen=unseen), out)
         asked = self._read(rows, unseen)
         found = queries.marginal(self._target, asked.evidence)
@@ -94,6 +95,12 @@ class ProbabilityQuestions(Asked):
         >>> model.conditional({"rain": True}, given={"degrees": [5.0, 20.0]}).round(2)
         array([0.59, 0.02])
         """
+        if self._is_streamed(target) and self._is_streamed(given):
+            raise OptionError("target and given cannot both be streams; pass all columns of a row in one, or in tables")
+        if self._is_streamed(target):
+            return answer_rows(target, lambda piece: self.conditional(piece, given, log=log))
+        if self._is_streamed(given):
+            return answer_rows(given, lambda piece: self.conditional(target, piece, log=log))
         asked, known = self._read(target), self._read(given)
         found = queries.conditional(self._target, asked.evidence, known.evidence)
         return self._probabilities(_with_share(found, asked), asked.single and known.single, log)
@@ -171,6 +178,8 @@ class ProbabilityQuestions(Asked):
         1    15.20      0.0        0.52
         2    30.76      0.0        1.00
         """
+        if self._is_streamed(given):
+            return answer_rows(given, lambda piece: self.distribution(column, piece, points=points), numbered=True)
         number, known, write = self.schema.position(column), self._read(given), self._writer
         if not known.single and self._target.states[number] is not None:
             check_states(self._target, number, "a frame with columns", FRAME_COLUMN_BYTES)
@@ -208,6 +217,8 @@ class ProbabilityQuestions(Asked):
         >>> model.quantile("degrees", [0.1, 0.5, 0.9], given={"city": "Rome"}).round(1)
         array([18. , 22. , 25.9])
         """
+        if self._is_streamed(given):
+            return answer_rows(given, lambda piece: self.quantile(column, levels, piece))
         number, known = self.schema.position(column), self._read(given)
         if self.schema.columns[number].kind == "category":
             name = self._writer.name(number)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -10,10 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from circurve import queries
+from circurve.data import Table
 from circurve.errors import OptionError
 from circurve.queries.answers import Completion
 from circurve.queries.asked import Asked
 from circurve.queries.given import Given, as_given
+from circurve.queries.in_pieces import answer_rows, seed_of_piece
 from circurve.queries.target import check_drawn
 
 __all__ = ["RowQuestions"]
@@ -55,6 +58,8 @@ class RowQuestions(Asked):
         >>> list(rows["city"])
         ['Rome', 'Rome', 'Rome']
         """
+        if self._is_streamed(given):
+            return answer_rows(given, _drawing(seed, lambda piece, own: self.sample(n, piece, seed=own)))
         known = self._read(given)
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise OptionError(f"n must be a whole number >= 1, not {n!r}")
@@ -100,6 +105,8 @@ class RowQuestions(Asked):
             raise OptionError(f"how must be 'mean', 'mode' or 'sample', not {how!r}")
         if how != "sample" and draws != 1:
             raise OptionError(f"draws={draws} has no effect with how={how!r}; use how='sample'")
+        if self._is_streamed(rows):
+            return answer_rows(rows, _drawing(seed, lambda piece, own: self.impute(piece, how, draws=draws, seed=own)))
         known, averaged = self._read(rows), self._averaged() if how == "mean" else []
         if how == "sample":
             found = queries.sample(self._target, known.evidence, draws, _seed(seed))  # (R, draws, N, V)
@@ -152,6 +159,9 @@ class RowQuestions(Asked):
            city   rain  degrees
         0  Rome  False     22.1
         """
+        if self._is_streamed(given):
+            answers: Completion = answer_rows(given, self.most_probable)
+            return answers
         known = self._read(given)
         found = queries.most_probable(self._target, known.evidence)
         values = as_given(found.values, known)  # (R, N, V)
@@ -163,6 +173,12 @@ class RowQuestions(Asked):
 
         completion: Completion = self._by_run(answer)
         return completion
+
+
+def _drawing(seed: int | None, ask: Callable[[Table, int | None], Any]) -> Callable[[Table], Any]:
+    """A question about a piece that draws with a seed of its own each time."""
+    numbers = itertools.count()
+    return lambda piece: ask(piece, seed_of_piece(seed, next(numbers)))
 
 
 def _seed(seed: int | None) -> int:

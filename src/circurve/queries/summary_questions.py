@@ -8,6 +8,7 @@ from typing import Any
 from circurve import queries
 from circurve.queries.answers import Estimate
 from circurve.queries.asked import Asked
+from circurve.queries.in_pieces import answer_rows
 
 __all__ = ["SummaryQuestions"]
 
@@ -42,6 +43,8 @@ class SummaryQuestions(Asked):
            rain  degrees
         0  0.48     6.28
         """
+        if self._is_streamed(given):
+            return answer_rows(given, self.mean)
         known = self._read(given)
         values = queries.mean(self._target, known.evidence).cpu().numpy()
         return self._by_run(lambda run: self._writer.numbers(values[run], known.frame, dates=True))
@@ -70,6 +73,8 @@ class SummaryQuestions(Asked):
            rain  degrees
         0  0.25     9.32
         """
+        if self._is_streamed(given):
+            return answer_rows(given, self.variance)
         known = self._read(given)
         values = queries.variance(self._target, known.evidence).cpu().numpy()
         return self._by_run(lambda run: self._writer.numbers(values[run], known.frame, dates=False))
@@ -100,6 +105,8 @@ class SummaryQuestions(Asked):
         0     rain  0.19    -2.09
         1  degrees -2.09    71.51
         """
+        if self._is_streamed(given):
+            return answer_rows(given, self.covariance)
         known, chosen = self._read(given), self._writer.numeric()
         table = queries.covariance(self._target, known.evidence).cpu().numpy()[:, :, chosen][..., chosen]
         return self._by_run(lambda run: self._writer.covariances(table[run, 0]) if known.single else table[run])
@@ -198,6 +205,8 @@ class SummaryQuestions(Asked):
         1  degrees   5.0     -3.01      0.79
         2     rain  True     -0.63      0.00
         """
+        if self._is_streamed(rows):
+            return answer_rows(rows, self.explain, numbered=True)
         known = self._read(rows)
         found = queries.explain(self._target, known.evidence)
         return self._by_run(lambda run: self._writer.explained(found, run, known))

@@ -15,7 +15,7 @@ from circurve._version import __version__
 from circurve.budget import Need
 from circurve.curvature import Curvature
 from circurve.curvature import curvature as measure
-from circurve.data import Table
+from circurve.data import Stream, Table
 from circurve.data.need import check_data
 from circurve.errors import DataError, OptionError
 from circurve.learning.checks import check_choice
@@ -211,17 +211,17 @@ def _subject(given: Model | FitResult, data: Any, valid: Any, history: Histories
 def conclusion(
     model: Model,
     curv: Curvature,
-    data: Table,
+    data: Table | Stream,
     *,
-    valid: Table | None = None,
+    valid: Table | Stream | None = None,
     options: ReportOptions | None = None,
     memory_budget: int | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of `report` alone, for a curvature that was measured on the rows of `data`."""
     chosen = options or ReportOptions()
-    subject = _Subject(model, data, valid, None, None)
     shown = curv.with_local(chosen.estimator)
-    return conclude(_evidence(subject, _scored(subject, chosen.part, memory_budget), curv, shown, chosen.part))
+    scored = _scored(model, data, valid, chosen.part, memory_budget)
+    return conclude(_evidence(model, scored, curv, shown, chosen.part))
 
 
 def report_need(subject: _Subject) -> Need:
@@ -241,7 +241,7 @@ def report_need(subject: _Subject) -> Need:
 def make_page(subject: _Subject, options: ReportOptions, memory_budget: int | None = None) -> Page:
     """All numbers of a page; memory_budget: bytes for the buffers of its measurements."""
     model = subject.model
-    scored = _scored(subject, options.part, memory_budget)
+    scored = _scored(model, subject.data, subject.valid, options.part, memory_budget)
     curv = measure(model, subject.data) if memory_budget is None else _curvature(subject, memory_budget)
     shown = curv.with_local(options.estimator)
     exact = model.params.to(dtype=torch.float64)
@@ -253,7 +253,7 @@ def make_page(subject: _Subject, options: ReportOptions, memory_budget: int | No
         version=__version__,
         columns=column_infos(model, target),
         tiles=_tiles(subject, scored, shown),
-        findings=conclude(_evidence(subject, scored, curv, shown, options.part)),
+        findings=conclude(_with_training(_evidence(model, scored, curv, shown, options.part), subject.result)),
         training=training_runs(subject.history),
         explorer=explorer(model, curv, options.estimator, options.max_weights),
         marginals=compared.found,
@@ -269,21 +269,23 @@ def _curvature(subject: _Subject, memory_budget: int) -> Curvature:
     return measure(subject.model, subject.data, memory_budget=memory_budget + counted)
 
 
-def _scored(subject: _Subject, part: str, memory_budget: int | None = None) -> dict[str, Scored]:
+def _scored(
+    model: Model, data: Table | Stream, valid: Table | Stream | None, part: str, memory_budget: int | None = None
+) -> dict[str, Scored]:
     """The measured rows first, then validation rows, unless these are the measured ones."""
-    tables = {part: subject.data}
-    if subject.valid is not None and part != "validation":
-        tables["validation"] = subject.valid
+    tables = {part: data}
+    if valid is not None and part != "validation":
+        tables["validation"] = valid
     return {
-        name: Scored(table, np.asarray(_log_prob(subject.model, table, memory_budget), dtype=np.float64))
+        name: Scored(table, np.asarray(_log_prob(model, table, memory_budget), dtype=np.float64))
         for name, table in tables.items()
     }
 
 
-def _log_prob(model: Model, table: Table, memory_budget: int | None) -> Any:  # (N,)
-    """The scores, for which the need of the page has counted data and result already."""
-    if memory_budget is None:
-        return model.log_prob(table)
+def _log_prob(model: Model, table: Table | Stream, memory_budget: int | None) -> Any:  # (N,)
+    """The scores; the need of the page has counted the data and result of a table already."""
+    if memory_budget is None or isinstance(table, Stream):
+        return model.log_prob(table, memory_budget=memory_budget)
     counted = 8 * len(table) * (len(model.schema) + model.circuit.outputs)
     return model.log_prob(table, memory_budget=memory_budget + counted)
 
@@ -304,20 +306,21 @@ def score_of(scored: Scored) -> Score:
     return Score(scored.mean, scored.standard_error, rows, len(scored.log_prob) - rows)
 
 
-def _evidence(subject: _Subject, scored: dict[str, Scored], curv: Curvature, shown: Curvature, part: str) -> Evidence:
-    result = subject.result
+def _evidence(model: Model, scored: dict[str, Scored], curv: Curvature, shown: Curvature, part: str) -> Evidence:
     held = scored.get("validation") if part == "training" else None
     return Evidence(
         part=part,
         measured=score_of(scored[part]),
         held_out=None if held is None else score_of(held),
-        discrete=subject.model.schema.discrete,
+        discrete=model.schema.discrete,
         curvature=shown,
         floor_share=curv.floor_share,
-        labels=sum_labels(subject.model),
-        history=() if result is None else result.history,
-        epoch=None if result is None else result.epoch,
+        labels=sum_labels(model),
     )
+
+
+def _with_training(evidence: Evidence, result: FitResult | None) -> Evidence:
+    return evidence if result is None else replace(evidence, history=result.history, epoch=result.epoch)
 
 
 def _about(subject: _Subject, part: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from circurve.data import Table, columns_of
+from circurve.data import Stream, Table, columns_of
 from circurve.model import Model
 from circurve.report.columns import value_text
 from circurve.report.record import Cell, RowInfo, Surprises
@@ -28,7 +28,7 @@ BINS = 40
 class Scored:
     """Rows with their log-probabilities, -inf for rows of probability zero."""
 
-    table: Table
+    table: Table | Stream
     log_prob: Array  # (N,)
 
     @property
@@ -64,7 +64,9 @@ def surprises(model: Model, parts: Mapping[str, Scored], most: int) -> Surprises
 
 
 def _rows(model: Model, scored: Scored, lowest: NDArray[np.int64]) -> list[RowInfo]:
-    few = scored.table.rows(lowest)
+    table = scored.table
+    assert isinstance(table, Table)
+    few = table.rows(lowest)
     frame = columns_of(model.explain(few))
     places = {name: v for v, name in enumerate(model.schema.labels)}
     row = np.asarray(frame["row"], dtype=np.int64)  # sorted, the most surprising cell of a row first
@@ -78,7 +80,7 @@ def _rows(model: Model, scored: Scored, lowest: NDArray[np.int64]) -> list[RowIn
     values = few.values.double().cpu().numpy()
     return [
         RowInfo(
-            _place(scored.table, int(lowest[number])),
+            _place(table, int(lowest[number])),
             float(scored.log_prob[lowest[number]]),
             tuple(
                 Cell(c, value_text(model.schema.columns[c], values[number, c]), expected[number, c], surprise)
