@@ -62,7 +62,7 @@ def as_table(
 
 
 def refuse_stream(data: Any) -> None:
-    """DataError for a `Stream`, which numpy would load without a word, and for a list of batches."""
+    """DataError for a `Stream`, which numpy would load silently, and for a list of batches."""
     if callable(getattr(data, "pieces", None)):
         raise DataError(
             f"{data!r} is not loaded into memory here: pass some rows at a time, `for piece in stream.pieces()`, "
