@@ -134,3 +134,17 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(DataError, match=f"{name}: cannot be read as a stream: "):
             open_stream(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_two_columns_of_one_name_are_named(tmp_path: Path, ending: str) -> None:
+    schema = pa.schema([("a", pa.int64()), ("d", pa.int64()), ("d", pa.int64())])
+    frame = pa.Table.from_arrays([pa.array([0, 1])] * 3, schema=schema)
+    path = tmp_path / f"x.{ending}"
+    if ending == "parquet":
+        parquet.write_table(frame, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, ipc.new_file(file, schema) as writer:
+            writer.write_table(frame)
+    with pytest.raises(DataError, match=rf"x\.{ending}: two columns have the name 'd'; rename one of them"):
+        open_stream(path)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from circurve.bounds import TRUST_HINT, cut
 from circurve.budget import Need
-from circurve.data.convert import Array, Names, native
+from circurve.data.convert import Array, Names, about, native, refuse_repeated
 from circurve.data.entry import as_table
 from circurve.data.frame_bounds import (
     Declared,
@@ -123,6 +123,8 @@ class FrameReader(ABC):
         self.name, self.paths = name, tuple(paths)
         self.files = [self._open(path) for path in paths]
         found = list(self._schema(self.files[0]).names)
+        with about(paths[0]):
+            refuse_repeated(found)
         for path, file in zip(paths, self.files, strict=True):
             if list(self._schema(file).names) != found:
                 raise DataError(f"{path}: its columns differ from those of {paths[0]}")
