@@ -148,3 +148,12 @@ def test_two_columns_of_one_name_are_named(tmp_path: Path, ending: str) -> None:
             writer.write_table(frame)
     with pytest.raises(DataError, match=rf"x\.{ending}: two columns have the name 'd'; rename one of them"):
         open_stream(path)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.feather"
+    with pa.OSFile(str(path), "wb") as file, ipc.new_file(file, pa.schema([("name", pa.int64())])) as writer:
+        writer.write_table(pa.table({"name": [0, 1]}))
+    path.write_bytes(path.read_bytes().replace(b"name", b"na\xffe"))
+    with pytest.raises(DataError, match=r"x\.feather: cannot be read as a stream: 'utf-8' codec"):
+        open_stream(path)

@@ -122,11 +122,12 @@ class FrameReader(ABC):
             import_module("pyarrow")
         self.name, self.paths = name, tuple(paths)
         self.files = [self._open(path) for path in paths]
-        found = list(self._schema(self.files[0]).names)
+        names = [_opened(path, partial(self._names, file)) for path, file in zip(paths, self.files, strict=True)]
+        found = names[0]
         with about(paths[0]):
             refuse_repeated(found)
-        for path, file in zip(paths, self.files, strict=True):
-            if list(self._schema(file).names) != found:
+        for path, listed in zip(paths, names, strict=True):
+            if listed != found:
                 raise DataError(f"{path}: its columns differ from those of {paths[0]}")
         unknown = next((column for column in columns or () if column not in found), None)
         if unknown is not None:
@@ -175,6 +176,10 @@ class FrameReader(ABC):
     @abstractmethod
     def _frame(self, file: Any, groups: list[int], columns: list[str]) -> Any:
         """Some columns of some blocks."""
+
+    def _names(self, file: Any, path: Path) -> list[str]:
+        """The names of the columns of an opened file; they are text only if nothing is damaged."""
+        return list(self._schema(file).names)
 
     @property
     def sizes(self) -> Sequence[int]:
