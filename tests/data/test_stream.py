@@ -283,3 +283,19 @@ def test_a_section_of_a_checked_stream_or_of_chosen_rows_is_a_choice_of_rows(tmp
     np.testing.assert_array_equal(np.asarray(section(bound, 80, 200)), table[80:200])
     chosen = align_source(open_stream(path).rows(np.arange(0, 700, 3)), schema)  # checked after the choice
     np.testing.assert_array_equal(np.asarray(section(chosen, 10, 20)), table[::3][10:20])
+
+
+def test_rows_near_the_end_are_read_without_those_before_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("circurve.data.readers.BLOCK_ROWS", 10)
+    rows = np.arange(400).reshape(100, 4) % 2
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({name: rows[:, v] for v, name in enumerate("abcd")}), path, row_group_size=10)
+    stream = cc.open_stream(path)
+    stream[:1, :]  # the first use checks all rows
+    read = []
+    original = type(stream.reader).read
+    monkeypatch.setattr(type(stream.reader), "read", lambda self, block: read.append(block) or original(self, block))
+    for wanted in (slice(83, 97), slice(0, 5), slice(45, 100, 7), slice(99, 100)):
+        read.clear()
+        np.testing.assert_array_equal(stream[wanted, :], rows[wanted])
+        assert read == list(range(wanted.start // 10, (wanted.stop - 1) // 10 + 1))

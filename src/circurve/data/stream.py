@@ -307,19 +307,29 @@ class Stream:
         >>> [len(piece) for piece in cc.open_stream([[0, 1], [1, 1], [0, 0]]).pieces(rows=2)]
         [2, 1]
         """
+        for _, piece in self._pieces_from(0, rows):
+            yield piece
+
+    def _pieces_from(self, row: int, rows: int | None = None) -> Iterator[tuple[int, Table]]:
+        """The piece with a row and those after it, each with the number of its first row; blocks before it are not
+        read."""
         size = rows or max(1, PIECE // max(1, self.shape[1]))
         cached = self.chosen is not None and self.binding is not None  # blocks in memory are not read again
         if self.reader.access == "rows" or cached:
-            for start in range(0, len(self), size):
-                yield self.span(start, min(start + size, len(self)))[0]
+            for start in range(row - row % size, len(self), size):
+                yield start, self.span(start, min(start + size, len(self)))[0]
             return
-        for number in np.flatnonzero(self._sizes).tolist():
+        sizes = np.asarray(self._sizes)
+        starts = np.cumsum(sizes) - sizes
+        for number in np.flatnonzero((sizes > 0) & (starts + sizes > row)).tolist():
             table = self._block(number)
             if self.chosen is not None:
                 first, last = np.searchsorted(self.chosen.numpy(), self.starts[number : number + 2])
                 table = table.rows(self.chosen[first:last] - self.starts[number])
             for start in range(0, len(table), size):
-                yield table.rows(slice(start, start + size)) if size < len(table) else table
+                if starts[number] + start + size > row:
+                    piece = table.rows(slice(start, start + size)) if size < len(table) else table
+                    yield int(starts[number]) + start, piece
 
     def __getitem__(self, key: Any) -> Any:
         """Cells as a numpy array, NaN where one is missing: `stream[:100, 3]`; or a choice of rows, `stream[:100]`."""
@@ -345,15 +355,13 @@ class Stream:
             yield self.take(torch.arange(some.start, some.stop, some.step))[0]
 
     def _passed(self, wanted: range) -> Iterator[Table]:
-        start = 0
-        for piece in self.pieces():
-            if start >= wanted.stop:
-                return
+        for start, piece in self._pieces_from(wanted.start):
             skipped = -(-max(0, start - wanted.start) // wanted.step) * wanted.step
             first, stop = wanted.start + skipped - start, min(wanted.stop - start, len(piece))
             if first < stop:
                 yield piece.rows(slice(first, stop, wanted.step))
-            start += len(piece)
+            if start + len(piece) >= wanted.stop:
+                return  # the next block is not read
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All of it in memory. Text has no numbers before it is in a schema: each piece counts its own categories."""
