@@ -298,3 +298,12 @@ def test_texts_that_take_too_long_are_refused(tmp_path: Path, monkeypatch: pytes
             with pytest.raises(DataError, match=f"{message}.* to read; .* pass trust=True"):
                 read_table(path, header=False)
             assert read_table(path, header=False, trust=True).shape == expected
+
+
+def test_a_parquet_footer_that_takes_too_much_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    parquet.write_table(pa.table({f"c{v}": [0, 1] * 50 for v in range(40)}), tmp_path / "x.parquet", row_group_size=2)
+    monkeypatch.setattr(bounds, "FREE_BYTES", 1)
+    monkeypatch.setattr(frame_bounds, "FOOTER_COPIES", 100)
+    monkeypatch.setattr(parquet, "ParquetFile", None)
+    with pytest.raises(DataError, match=r"x\.parquet: a file of .* that needs .*; if you trust the file"):
+        read_table(tmp_path / "x.parquet")

@@ -18,6 +18,7 @@ __all__ = [
     "block_bytes",
     "check_arrow",
     "check_blocks",
+    "check_footer",
     "check_parquet",
     "check_table",
     "cost_of",
@@ -42,6 +43,9 @@ PARQUET_SECONDS_PER_COLUMN, PARQUET_SECONDS_PER_CHUNK = 6e-5, 1.2e-5
 
 PARQUET_BYTES_PER_COLUMN = 5_000
 """What pyarrow's reader of Parquet files holds for each column, in addition."""
+
+FOOTER_COPIES = 24
+"""What the footer of a Parquet file takes once it is read, in multiples of its size: 21 were measured."""
 
 TEXTS = ("string", "large_string", "dictionary")
 """How the names of pyarrow's types of text begin; a dictionary holds one, too."""
@@ -107,6 +111,12 @@ def arrow_parts(raw: mmap) -> list[Declared]:
         elif message.type == "record batch" and header is not None:
             batches.append((reader.scalar(header, 0, "<q") or 0, held))
     return [Declared(rows, held + dictionaries) for rows, held in batches]
+
+
+def check_footer(raw: bytes, trust: bool) -> None:
+    """Refuse a Parquet file whose footer, which is read as a whole, takes too much."""
+    footer = int.from_bytes(raw[-8:-4], "little")
+    check_expansion(FOOTER_COPIES * min(footer, len(raw)), len(raw), trust, DataError)
 
 
 def check_parquet(file: Any, size: int, trust: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from circurve.bounds import cut
 from circurve.data.arrow import arrow_name
-from circurve.data.frame_bounds import check_arrow, check_parquet, check_table
+from circurve.data.frame_bounds import check_arrow, check_footer, check_parquet, check_table
 from circurve.errors import DataError
 
 __all__ = ["read_frame_file"]
@@ -39,6 +39,7 @@ def _by_pyarrow(raw: bytes, trust: bool) -> Any:
 
     source = pa.BufferReader(raw)
     if raw.startswith(b"PAR1"):
+        check_footer(raw, trust)
         limits = {"thrift_string_size_limit": len(raw) + 1, "thrift_container_size_limit": len(raw) + 1}
         file = parquet.ParquetFile(source, **limits)
         check_parquet(file, len(raw), trust)
