@@ -71,7 +71,7 @@ def check_seconds(seconds: float, what: str, size: int, trust: bool, error: type
 def readable_bytes(count: int) -> str:
     """`364 bytes`, `1.6 MB`, `2.1 GB`."""
     if count < 1000:
-        return f"{counted(count, 'byte')}"
+        return counted(count, "byte")
     for unit, size in (("kB", 1e3), ("MB", 1e6)):
         if count < 999.95 * size:
             return f"{count / size:.1f} {unit}"

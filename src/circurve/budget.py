@@ -64,4 +64,4 @@ def check_budget(memory_budget: object) -> None:
 def readable(size: int) -> str:
     """`1.5 GB`, in powers of 1000."""
     power = min(len(UNITS) - 1, int(math.log(max(size, 1), 1000)))
-    return f"{counted(size, 'byte')}" if power == 0 else f"{size / 1000**power:.3g} {UNITS[power]}"
+    return counted(size, "byte") if power == 0 else f"{size / 1000**power:.3g} {UNITS[power]}"

@@ -55,7 +55,7 @@ def check_parts(structure: dict[str, Any], tensors: int, size: int, trust: bool)
     seconds = NODE_SECONDS * len(records) + TENSOR_SECONDS * tensors + COLUMN_SECONDS * len(columns)
     if seconds > 0.5:  # counting families takes time, too
         seconds += FAMILY_SECONDS * len({str(record.get("family")) for record in records})
-    check_seconds(seconds, f"{counted(len(records), 'node')}", size, trust, FileFormatError)
+    check_seconds(seconds, counted(len(records), "node"), size, trust, FileFormatError)
 
 
 def check_cost(nodes: Sequence[Node], tensor_bytes: int, size: int, trust: bool) -> None:

@@ -46,6 +46,11 @@ def _on_terminal(terminal: str, folder: Path, words: Sequence[str], ignored: Seq
 def run(folder: Path, words: Sequence[str], fault: str | None = None, moment: int = 0, where: str = "write") -> int:
     """The exit code of `circurve WORDS`, which meets a fault at its n-th checkpoint; negative if a signal killed it."""
     child = CONTEXT.Process(target=_program, args=(folder, tuple(words), fault, moment, where))
+    return _exit_code(child)
+
+
+def _exit_code(child: BaseProcess) -> int:
+    """That of a process that is started here and has to end."""
     child.start()
     child.join(PATIENCE)
     if child.exitcode is None:
@@ -67,12 +72,7 @@ def struck(folder: Path, words: Sequence[str], strikes: Sequence[tuple[str, str]
     A function is `module:name` or `module:Class.name`; each is only watched once the strike before it has come.
     """
     child = CONTEXT.Process(target=_struck, args=(folder, tuple(words), tuple(strikes)))
-    child.start()
-    child.join(PATIENCE)
-    if child.exitcode is None:
-        child.kill()
-        raise AssertionError("the program did not end")
-    return child.exitcode
+    return _exit_code(child)
 
 
 def _struck(folder: Path, words: Sequence[str], strikes: Sequence[tuple[str, str]]) -> None:

@@ -351,7 +351,7 @@ def _print_top(nodes: list[dict[str, Any]], title: str, trace: float) -> None:
 
 def _below(node: dict[str, Any]) -> str:
     """The columns below a node: their names, or their number if there are many."""
-    return f"{counted(node['scope_size'], 'column')}" if node["columns"] is None else ", ".join(node["columns"])
+    return counted(node["scope_size"], "column") if node["columns"] is None else ", ".join(node["columns"])
 
 
 def _label(node: dict[str, Any]) -> str:

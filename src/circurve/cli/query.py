@@ -138,7 +138,7 @@ def _print_values(name: str, table: dict[str, list[Any]]) -> None:
     rows = [(str(values[at]), f"{probability[at]:.4f}") for at in order[:SHOWN]]
     if len(order) > SHOWN:
         rest = float(np.asarray(probability)[order[SHOWN:]].sum())
-        rows.append((f"{counted(len(order) - SHOWN, 'more value')}", f"{rest:.4f}"))
+        rows.append((counted(len(order) - SHOWN, "more value"), f"{rest:.4f}"))
     print_table((name, "probability"), rows)
 
 

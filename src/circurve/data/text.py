@@ -240,7 +240,7 @@ def _by_csv(raw: bytes, layout: Layout) -> Table:
     """The table by Python's own reader, which records the line of every field."""
     decoded(raw, layout.path)  # an error for bytes that are not text
     rows, width = raw.count(b"\n"), layout.width
-    _check_time(rows * (SECONDS_PER_ROW + width * SECONDS_PER_FIELD), f"{counted(rows, 'row')}", layout)
+    _check_time(rows * (SECONDS_PER_ROW + width * SECONDS_PER_FIELD), counted(rows, "row"), layout)
     found = _numbers(_body(raw, layout), layout)
     if found is None:
         found = _fields(_body(raw, layout), layout)
@@ -288,7 +288,7 @@ def _fields(rows: Rows, layout: Layout) -> tuple[list[Coded], Sequence[int]]:
         check_distinct(sum(map(len, places)), layout)
     texts = sum(number_of(next(iter(place), "")) is None for place in places)
     seconds = SECONDS_PER_COLUMN * layout.width + SECONDS_PER_TEXT_COLUMN * texts
-    _check_time(seconds, f"{counted(layout.width, 'column')}", layout)
+    _check_time(seconds, counted(layout.width, "column"), layout)
     columns = []
     for v, place in enumerate(places):
         numbers = np.array(coded_fields[v], dtype=np.int64)

@@ -357,7 +357,7 @@ def _tiles(subject: _Subject, scored: dict[str, Scored], curv: Curvature) -> tup
     tiles += [
         Tile("rows", f"{len(subject.data):,}", "measured"),
         Tile("sum nodes", f"{counts.sum_units:,}", f"{counted(counts.sum_depth, 'level')} deep"),
-        Tile("parameters", f"{counts.parameters:,}", f"{counted(counts.edges, 'weight')}"),
+        Tile("parameters", f"{counts.parameters:,}", counted(counts.edges, "weight")),
     ]
     return tuple(tiles)
 

@@ -174,7 +174,7 @@ def _states(schema: Schema, variable: int) -> tuple[int, ...]:
     support = family.support() if family.discrete else None
     if support is None or len(support) > MAX_TREE_STATES:
         label = column_label(schema.names, variable)
-        problem = "not finitely many values" if support is None else f"{counted(len(support), 'value')}"
+        problem = "not finitely many values" if support is None else counted(len(support), "value")
         raise OptionError(
             f"{label} is {family!r}, with {problem}; chow_liu takes columns of at most {MAX_TREE_STATES} states: "
             f"divide it into categories, leave it out, or use hclt"
