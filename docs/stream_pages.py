@@ -51,7 +51,9 @@ def large_data_page() -> str:
 2. {size} train with a peak of {peak:.2f} GiB and at least {rate:.0%} of the rows per second that
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
-   is allocated, with an error that says what needs it and what to change.
+   is allocated, with an error that says what needs it and what to change. The limit counts what a call holds; the C
+   library of Linux keeps some of what was freed for later, up to a tenth more where it was measured, unless
+   `MALLOC_MMAP_THRESHOLD_=131072` is set.
 
 ```python
 import numpy as np

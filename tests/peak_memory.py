@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def environment() -> dict[str, str]:
+    """Variables of a process whose memory is measured.
+
+    What is freed goes back to the system at once. By default glibc keeps freed arrays for later, and how many of them
+    depends on their order: the peak of one and the same call then differs by several MB from run to run.
+    """
+    search = os.pathsep.join([str(FOLDER), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": search, "MALLOC_MMAP_THRESHOLD_": str(128 << 10)}
 
 
 def resident(field: str) -> int:

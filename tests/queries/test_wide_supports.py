@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import circurve as cc
+import peak_memory
 from circurve.queries import limited, states
 from circurve.queries.states import state_logs, union_of_states
 
@@ -59,8 +58,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, tuple[float | str, int]]:
-    search = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": search}
+    environment = peak_memory.environment()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=False, env=environment
     )
