@@ -52,8 +52,8 @@ def large_data_page() -> str:
    training in memory has. The result of a mapped array is {bits} the array in memory with the same seed.
 3. `memory_budget=` (`--memory-budget 2GB`) limits the memory of a call. A call that needs more is refused before memory
    is allocated, with an error that says what needs it and what to change. The limit counts what a call holds; the C
-   library of Linux keeps some of what was freed for later, up to a tenth more where it was measured, unless
-   `MALLOC_MMAP_THRESHOLD_=131072` is set.
+   library of Linux keeps some of what was freed for later, up to 9 MB in the calls of `tests/test_budget_measured.py`,
+   unless `MALLOC_MMAP_THRESHOLD_=131072` is set.
 
 ```python
 import numpy as np
