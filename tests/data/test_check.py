@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 from circurve.data import QuickCheck, Table, as_table, check
 from circurve.errors import DataError, OptionError
-from circurve.inputs import Bernoulli
+from circurve.inputs import Bernoulli, Binomial, Categorical, Family, Gaussian, Indicator, Poisson
 
 
 @dataclass(frozen=True)
@@ -230,6 +230,36 @@ def test_observed_values_and_gaps_survive_the_coding(data: np.ndarray) -> None:
     for table in (discrete, continuous):
         assert (table.observed is not None) == gaps.any()
         assert table.empty_rows == gaps.all(axis=1).sum()
+
+
+FAMILIES = [
+    *(Bernoulli(), Categorical(2), Categorical(3), Binomial(4), Indicator((0, 1)), Indicator((0, 3)), Poisson()),
+    *(UpTo(limit=2), Gaussian()),
+]
+
+
+@given(st.data())
+def test_whole_numbers_are_accepted_exactly_where_the_families_take_each_of_them(drawn: st.DataObject) -> None:
+    families: list[Family] = drawn.draw(st.lists(st.sampled_from(FAMILIES), min_size=1, max_size=4))
+    dtype = drawn.draw(st.sampled_from([np.bool_, np.int8, np.uint8, np.int32, np.int64, np.uint16]))
+    values = st.integers(0, 1) if dtype is np.bool_ else st.integers(0 if dtype in (np.uint8, np.uint16) else -1, 5)
+    shape = (drawn.draw(st.integers(1, 4)), len(families))
+    data = drawn.draw(arrays.arrays(dtype, shape, elements=values))
+    data = np.asfortranarray(data) if drawn.draw(st.booleans()) else data
+    counts = data.astype(np.float64)
+    fits = all(
+        family.check_values(counts[row : row + 1, v]) is None and (counts[row, v] >= 0 or not family.discrete)
+        for v, family in enumerate(families)
+        for row in range(len(counts))
+    )
+    try:
+        table = check(as_table(data), families)
+    except DataError:
+        assert not fits
+    else:
+        assert fits
+        np.testing.assert_array_equal(table.values.numpy(), counts)
+        assert not np.shares_memory(table.values.numpy(), data)
 
 
 def test_large_tables_are_checked_in_seconds() -> None:

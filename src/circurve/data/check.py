@@ -25,7 +25,7 @@ from circurve.words import counted
 
 __all__ = ["QuickCheck", "check", "check_weights", "encode"]
 
-INTEGERS = (np.int8, np.int16, np.int32)
+INTEGERS = (torch.int8, torch.int16, torch.int32)
 
 LARGEST_WEIGHT = 1e18
 """Weights, their squares and their inverses must be finite in float32; one this much smaller than the largest is 0."""
@@ -68,7 +68,7 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
     found, impossible = list(misfits), None
     if found and unseen == "error":
         report(found, table, schema, unseen)
-    if not _all_fit(filled, hidden, schema):
+    if not ((hidden is None and _in_range(table.values, schema)) or _all_fit(filled, hidden, schema)):
         found += find_misfits(filled, hidden, families)
         if unseen == "error":
             raise _refusal(table, filled, found[0], families)
@@ -80,17 +80,32 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
         hidden = wrong if hidden is None else hidden | wrong
         filled = np.where(hidden, 0, filled)
         impossible = torch.from_numpy(wrong) if unseen == "impossible" else None
-    dtype: Any = np.float64
+    kept, dtype = torch.from_numpy(filled), torch.float64
     if schema.discrete:
-        dtype = next(kind for kind in INTEGERS if filled.max() <= np.iinfo(kind).max)
+        largest = float(kept.max())
+        dtype = next(kind for kind in INTEGERS if largest <= torch.iinfo(kind).max)
     return replace(
         table,
-        values=torch.from_numpy(filled.astype(dtype, order="C", copy=hidden is None)),
+        values=kept.to(dtype, copy=hidden is None, memory_format=torch.contiguous_format),
         observed=None if hidden is None else torch.from_numpy(~hidden),
         impossible=impossible,
         codings=None if schema.only_numbers else schema.codings,
         schema=schema,
     )
+
+
+def _in_range(values: Tensor, schema: Schema) -> bool:  # (N, V)
+    """Whether all values are whole numbers that fit because 0 to S - 1 do; False says nothing. All threads help."""
+    if values.is_floating_point() or not schema.discrete or not values.numel():
+        return False
+    largest = {family: _largest(family) for family in schema.by_family}
+    known = [most for most in largest.values() if most is not None]
+    lowest, highest = values.aminmax()
+    if len(known) < len(largest) or lowest < 0:
+        return False
+    if highest <= min(known):
+        return True
+    return bool((values.numpy().max(0) <= np.array([largest[family] for family in schema.families])).all())
 
 
 def _all_fit(filled: Array, hidden: NDArray[np.bool_] | None, schema: Schema) -> bool:  # (N, V)
