@@ -95,7 +95,7 @@ def encode(table: Table, schema: Schema, unseen: Unseen = "error", misfits: Sequ
 
 
 def _in_range(values: Tensor, schema: Schema) -> bool:  # (N, V)
-    """Whether all values are whole numbers that fit because 0 to S - 1 do; otherwise it is unknown. All threads help."""
+    """Whether all values are whole numbers that fit because 0 to S - 1 do; else it is unknown. All threads help."""
     if values.is_floating_point() or not schema.discrete or not values.numel():
         return False
     largest = {family: _largest(family) for family in schema.by_family}
