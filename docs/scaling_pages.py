@@ -226,11 +226,33 @@ shared too, and add 16 bytes for each run to an epoch. Two processes with one th
 {table(heads, body)}
 
 {wrapped(text)}
+{_exchange()}"""
+
+
+def _exchange() -> str:
+    """The seconds of an all-reduce by its bytes, and how far the formula is off."""
+    if not has("network_cost"):
+        return ""
+    found = load("network_cost")["results"]
+    check = found["errors"]["check"]
+    sizes = [row["bytes"] for row in found["rows"]]
+    text = f"""Fitted to
+    {found["errors"]["fit"]["sizes"]} exchanges of {min(sizes) / 1e6:.2g} to {max(sizes) / 1e6:.0f} MB between
+    {found["workers"]} processes of one machine on gloo, a hop takes {1e6 * found["hop_seconds"]:.0f} us and
+    {found["bytes_per_second"] / 1e9:.1f} GB travel in a second. Of {check["sizes"]} exchanges that were held out,
+    {round(check["sizes"] * check["within_20_percent"])} are within 20 % (median error {check["median"]:.0%}, largest
+    {check["largest"]:.0%})."""
+    return f"""
+The seconds of an exchange are those of its hops and of its bytes:
+
+    seconds = 2 (M - 1) (hop + bytes / M / bandwidth).
+
+{wrapped(text)}
 """
 
 
 def _origins() -> str:
-    names = [*STEPS, "parallel_cost", "host_cost", "forecast"]
+    names = [*STEPS, "parallel_cost", "network_cost", "host_cost", "forecast"]
     lines = "\n".join(f"- {origin(load(name)['environment'])}" for name in names if has(name))
     text = """Times on a CPU are CPU seconds of one thread, medians over turns: other work on the machine disturbs
 them less than the clock, and caches and memory are still shared. Times on a GPU are those between CUDA events."""

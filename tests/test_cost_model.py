@@ -22,7 +22,7 @@ from circurve.engine import Batch, choose_backend, compile
 from circurve.learning.initialize import initial_params
 
 ROOT = Path(__file__).parents[1]
-OURS = ("forecast", "cost_formula", "gpu_steps", "common", "peers_cpu", "pyjuice_peer", "cost_model")
+OURS = ("forecast", "cost_formula", "gpu_steps", "common", "peers_cpu", "pyjuice_peer", "cost_model", "network_cost")
 KNOWN = (2e-6, 1e-5, 3e-9, 1e-11, 3e-11, 1e-11, 7e-14)
 
 
@@ -36,6 +36,12 @@ def formula():
 def forecast():
     """benchmarks/forecast.py."""
     yield from _imported("forecast")
+
+
+@pytest.fixture(scope="module")
+def network():
+    """benchmarks/network_cost.py."""
+    yield from _imported("network_cost")
 
 
 def _imported(name):
@@ -115,6 +121,17 @@ def made_up(forecast):
     read = {"mapped": {"check": 2.0, "pick": 3.0}, "parquet": {"check": 5.0, "pick": 7.0, "decode": 11.0}}
     tree = {"per_pair": 1.0, "per_value": 10.0, "per_row_and_pair": 100.0}
     return forecast.Model((1.0, *[0.0] * 6), (1.0, 0.0, 0.0), 8.0, read, 0.5, tree)
+
+
+def test_the_cost_of_an_exchange_is_found_from_its_seconds(network):
+    sizes = network.draw(30, np.random.default_rng(1))
+    assert all(network.LEAST <= size <= network.MOST and size % 8 == 0 for size in sizes)
+    seconds = [2 * (1e-4 + size / 2 / 3e9) for size in sizes]
+    found = network.fitted(sizes, seconds)
+    assert found["hop_seconds"] == pytest.approx(1e-4)
+    assert found["bytes_per_second"] == pytest.approx(3e9)
+    assert found["errors"]["check"]["sizes"] == 10
+    assert found["errors"]["check"]["largest"] < 1e-6
 
 
 def test_epochs_are_steps_times_the_parts_of_a_step(forecast):
