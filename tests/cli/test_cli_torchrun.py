@@ -61,8 +61,10 @@ def test_a_killed_worker_ends_the_job_and_one_process_continues(table):
         next(child for child in children if child.environ().get("RANK") == "1").kill()
         errors = launcher.communicate(timeout=LIMIT)[1]
     assert launcher.returncode == 1
-    assert "circurve: error: worker 0 of 2 lost the connection to another worker" in errors
-    assert not Path("m.safetensors").exists()
+    lost = "circurve: error: worker 0 of 2 lost the connection to another worker" in errors
+    ended = "circurve: interrupted after" in errors  # torchrun asked worker 0 to end before it noticed
+    assert lost != ended, errors
+    assert Path("m.safetensors").exists() == ended
     newest = int(max(path.stem for path in Path("runs").glob("epoch-*"))[-6:])
     assert 3 <= newest < 300
     again = CliRunner().invoke(app, [*FIT, *words])
