@@ -45,6 +45,7 @@ def language_replaced() -> Iterator[None]:
         patch.setattr(tl.core.tensor, "__init__", _sizes_by_type(tl.core.tensor.__init__))
         patch.setattr(semantic, "broadcast_impl_value", _blocks_at_once(semantic.broadcast_impl_value, tl.block_type))
         patch.setattr(semantic, "binary_op_type_checking_impl", _same_types(semantic.binary_op_type_checking_impl, tl))
+        patch.setattr(interpreter.InterpreterBuilder, "create_splat", _truths_kept(interpreter.InterpreterBuilder))
         # Looks for overflow of whole numbers, then drops what it found: its assertion is off outside of debugging.
         patch.setattr(semantic, "binary_op_sanitize_overflow_impl", lambda *_: None)
         yield
@@ -143,6 +144,19 @@ def _blocks_at_once(plain: Callable[..., Any], block: Any) -> Callable[..., Any]
         )
 
     return broadcast
+
+
+def _truths_kept(builder: Any) -> Callable[..., Any]:
+    """A block of one number. A comparison of numbers is a truth value: Triton 3.9 makes a block of int32 of it."""
+    plain = builder.create_splat
+
+    def splat(self: Any, ret_ty: Any, arg: Any) -> Any:
+        made = plain(self, ret_ty, arg)
+        if arg.data.dtype == np.bool_:
+            made.data = made.data.astype(np.bool_)
+        return made
+
+    return splat
 
 
 def _same_types(plain: Callable[..., Any], tl: Any) -> Callable[..., Any]:

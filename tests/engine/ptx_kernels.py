@@ -207,12 +207,14 @@ def compile_variant(variant: Variant) -> list[str]:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    from circurve.engine.cuda.compile_ahead import FUSED
+
     module, name = variant.kernel.split(".")
     kernel = getattr(importlib.import_module(f"{variant.package}.{module}"), name)
     given = dict.fromkeys(variant.constants, "constexpr")
     types = {n: given.get(n) or variant.types.get(n) or argument_type(n) for n in kernel.arg_names}
     source = ASTSource(kernel, types, variant.constants)
-    compiled = triton.compile(source, GPUTarget("cuda", 90, 32), {"num_warps": variant.warps})
+    compiled = triton.compile(source, GPUTarget("cuda", 90, 32), {"num_warps": variant.warps, **FUSED})
     return instructions(compiled.asm["ptx"])
 
 

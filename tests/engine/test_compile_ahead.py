@@ -31,11 +31,18 @@ class Spy:
 def test_kernels_are_launched_as_tritons_are() -> None:
     spy = Spy()
     Kernels(SimpleNamespace(add=spy)).add[(2, 3)](size=4)
-    assert spy.calls == [("run", (2, 3), {"size": 4})]
+    assert spy.calls == [("run", (2, 3), {"size": 4, "enable_fp_fusion": True})]
 
 
 def test_off_the_gpu_the_work_is_not_done_at_all() -> None:
     compile_ahead(torch.device("cpu"), lambda: pytest.fail("there is nothing to compile"))
+
+
+def test_with_a_triton_that_was_not_tried_kernels_are_compiled_when_they_are_launched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("triton.__version__", "3.10.0")
+    compile_ahead(SimpleNamespace(type="cuda"), lambda: pytest.fail("its compilation may not be deferrable"))  # type: ignore[arg-type]
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, field, fields
 from difflib import get_close_matches
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import Any, TypeVar
 
 from circurve.errors import OptionError
@@ -63,7 +63,7 @@ def show_options(fit: Callable[..., Any], fit_fleet: Callable[..., Any], run: ty
     fit.__signature__ = own.replace(parameters=[*before, *of_run, *fleet, *kept[first:]])  # type: ignore[attr-defined]
     fit_fleet.__signature__ = shared.replace(parameters=[*kept[:first], *fleet, *kept[first:]])  # type: ignore[attr-defined]
     if fit.__doc__ is not None:  # python -OO has none
-        fit.__doc__ = fit.__doc__.format(run=_in_words(run), settings=_in_words(settings))
+        fit.__doc__ = cleandoc(fit.__doc__).format(run=_in_words(run), settings=_in_words(settings))
 
 
 def show_records(function: Callable[..., Any], **records: type) -> None:
@@ -78,7 +78,8 @@ def show_records(function: Callable[..., Any], **records: type) -> None:
     ]
     function.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
     if function.__doc__ is not None:  # python -OO has none
-        function.__doc__ = function.__doc__.format(**{name: _in_words(record) for name, record in records.items()})
+        words = {name: _in_words(record) for name, record in records.items()}
+        function.__doc__ = cleandoc(function.__doc__).format(**words)
 
 
 def _in_words(record: type) -> str:
@@ -91,7 +92,7 @@ def _in_words(record: type) -> str:
             words = f"{found.metadata['help']} {found.metadata['python']}".rstrip()
             lines += [f"{found.name} : {kind}, {default}"]
             lines += textwrap.wrap(words, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
-    return textwrap.indent("\n".join(lines), INDENT).strip()
+    return "\n".join(lines)
 
 
 def refuse_unknown(

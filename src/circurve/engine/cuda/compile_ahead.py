@@ -15,6 +15,12 @@ import torch
 
 __all__ = ["Kernels", "compile_ahead"]
 
+NEWEST = (3, 9)
+"""The newest Triton that was tried: deferring compilation in this way is not a part of its public interface."""
+
+FUSED = {"enable_fp_fusion": True}
+"""Products and sums are fused, whatever the default of a version of Triton is."""
+
 _COMPILE_ONLY: ContextVar[bool] = ContextVar("compile_only", default=False)
 
 
@@ -38,17 +44,18 @@ class _Launch:
         self._kernel = kernel
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]:
-        if not _COMPILE_ONLY.get():
-            launcher: Callable[..., Any] = self._kernel[grid]
-            return launcher
-        return lambda **arguments: self._kernel.warmup(grid=grid, **arguments)
+        if _COMPILE_ONLY.get():
+            return lambda **arguments: self._kernel.warmup(grid=grid, **arguments, **FUSED)
+        launch = self._kernel[grid]
+        return lambda **arguments: launch(**arguments, **FUSED)
 
 
 def compile_ahead(device: torch.device, work: Callable[[], None]) -> None:
     """Do `work` with kernels that are compiled and do not run; what torch computes in between is computed.
 
-    It does nothing without a GPU, or if Triton cannot defer compilation: kernels are then compiled when they are
-    launched. It does nothing inside other work that compiles ahead either, because that work includes this one.
+    It does nothing without a GPU, or if Triton cannot defer compilation, or is newer than those that were tried:
+    kernels are then compiled when they are launched. It does nothing inside other work that compiles ahead either,
+    because that work includes this one.
     """
     if device.type != "cuda" or not _can_wait() or _COMPILE_ONLY.get():
         return
@@ -59,7 +66,8 @@ def _can_wait() -> bool:
     import triton  # noqa: PLC0415 - imported only when used
     from triton.runtime import cache  # noqa: PLC0415 - imported only when used
 
-    return hasattr(triton, "AsyncCompileMode") and hasattr(cache, "triton_key")
+    version = tuple(int(part) for part in triton.__version__.split(".")[:2])
+    return version <= NEWEST and hasattr(triton, "AsyncCompileMode") and hasattr(cache, "triton_key")
 
 
 def _compile_ahead(device: torch.device, work: Callable[[], None]) -> None:

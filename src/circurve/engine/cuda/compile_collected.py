@@ -99,10 +99,10 @@ class _Collection(triton.AsyncCompileMode):  # type: ignore[misc]
             self._order = (told["fn"].module, told["fn"].name, told["compile"]["specialization_data"])
         return None if self._hook is None else self._hook(**told)
 
-    def submit(self, key: str, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], None]) -> Any:
+    def submit(self, key: str, *work: Callable[..., Any]) -> Any:
         """Triton calls this to compile the kernel of the last call of `_note`."""
         self._orders[key] = self._order
-        return super().submit(key, compile_fn, finalize_fn)
+        return super().submit(key, *work)
 
     def missing(self) -> list[Order]:
         """The kernels that Triton's cache does not have."""

@@ -114,7 +114,7 @@ def maximize_inputs(
     inverse = 1.0 / tl.where(stays, 1.0, flow + extra)
     if BERNOULLI:
         ones = tl.load(flows + unit.to(tl.int64) * S + 1, mask=live, other=0.0)
-        share = at_least((ones + extra / 2) * inverse, INPUT_FLOOR)
+        share = at_least((ones + extra * 0.5) * inverse, INPUT_FLOOR)
         best = tl.where(share > 1.0 - INPUT_FLOOR, 1.0 - INPUT_FLOOR, share)
         at = parameters + r * units + unit
         old = tl.load(at, mask=live, other=0.0)
@@ -123,10 +123,10 @@ def maximize_inputs(
         total = tl.zeros((BU,), dtype=tl.float32)
         for s in tl.static_range(P):
             count = tl.load(flows + unit.to(tl.int64) * S + s, mask=live, other=0.0)
-            total += tl.maximum((count + extra / P) * inverse, INPUT_FLOOR)
+            total += tl.maximum((count + extra * (1.0 / P)) * inverse, INPUT_FLOOR)
         for s in tl.static_range(P):
             count = tl.load(flows + unit.to(tl.int64) * S + s, mask=live, other=0.0)
-            best = tl.maximum((count + extra / P) * inverse, INPUT_FLOOR) / total
+            best = tl.maximum((count + extra * (1.0 / P)) * inverse, INPUT_FLOOR) / total
             at = parameters + (r * units + unit) * P + s
             old = tl.load(at, mask=live, other=0.0)
             tl.store(at, tl.where(stays, old, between(old, best, step)), mask=live)

@@ -93,9 +93,11 @@ def _root(n, part, m, log_multiplier, cubic):
         count_root = n / multiplier
         relative = moment_root / tl.maximum(count_root, TINY)
         capped = tl.minimum(relative, MAX_CARDANO)
-        half = capped * capped * capped / 2
+        half = capped * capped * capped * 0.5
         a = _cube_root(1 / 27 + half + tl.sqrt(half * (half + 2 / 27)))
-        theta = tl.where(relative < MAX_CARDANO, count_root * (1 / 3 + a + 1 / (9 * a)), moment_root + count_root / 3)
+        theta = tl.where(
+            relative < MAX_CARDANO, count_root * (1 / 3 + a + 1 / (9 * a)), moment_root + count_root * (1 / 3)
+        )
     else:
         wide = tl.sqrt(n + 4 * multiplier * m)
         theta = part * (part + wide) / (2 * multiplier)
