@@ -35,8 +35,10 @@ HERE, THERE = ([["input_table", hit], ["leaf_table", hit]] for hit in (False, Tr
 
 
 def test_kernels_come_from_the_cache_of_the_other_process_or_are_compiled_here(tmp_path):
-    wanted = {"process": THERE, "broken": HERE, "none": HERE, "error": HERE, "reversed": THERE}
-    found = json.loads(python(tmp_path, str(SCRIPT), str(tmp_path), *wanted))
+    wanted = {"process": THERE, "broken": HERE, "none": HERE, "reversed": THERE}
+    found = json.loads(python(tmp_path, str(SCRIPT), str(tmp_path), *wanted, "error"))
+    after_an_error = found.pop("error")["kernels"]  # the other process may have been faster
+    assert [name for name, _ in after_an_error] == [name for name, _ in HERE]
     assert {way: compiled["kernels"] for way, compiled in found.items()} == wanted
     kept = [found[way]["cache"] for way in ("process", "reversed")]
     assert kept[0] == kept[1], "keys do not depend on the order of the launches"

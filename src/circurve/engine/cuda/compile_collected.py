@@ -29,10 +29,10 @@ MAX_THREADS = 8
 
 
 def compile_collected(device: torch.device, work: Callable[[], None]) -> None:
-    """Do `work`, whose launches must only compile, in this thread; then compile its kernels.
+    """Do `work`, whose launches must only compile, in this thread, while another process compiles its kernels.
 
-    Where Triton's cache is empty, the process that compiles is started before it is known what to compile: it is ready
-    when the driver is.
+    Where Triton's cache is empty, that process is started before it is known what to compile: it is ready when the
+    driver is.
     """
     with ExitStack() as stack:
         process = _start(stack) if _is_empty(knobs.cache.dir) else None
@@ -40,15 +40,46 @@ def compile_collected(device: torch.device, work: Callable[[], None]) -> None:
         hashing.start()
         target = driver.active.get_current_target()
         hashing.join()
-        with _Collection(device) as collection:
+        triton = Toolchain(vars(target), driver.active.launcher_cls, cache.triton_key())
+        orders = _Orders(triton, process, lambda: _start(stack))
+        with _Collection(device, orders) as collection:
             try:
                 work()
-                missing = collection.missing()
-                process = process or (_start(stack) if len(missing) > 1 else None)
-                if process is not None and missing:
-                    process.compile(missing, Toolchain(vars(target), driver.active.launcher_cls, cache.triton_key()))
+                orders.finish()
             finally:  # whatever happened: what was collected has been promised to Triton
                 collection.load()
+
+
+class _Orders:
+    """The kernels that Triton's cache does not have, handed to a process that compiles them as they come.
+
+    A process is started for two of them: one is compiled here sooner.
+    """
+
+    def __init__(
+        self, triton: Toolchain, process: CompileProcess | None, start: Callable[[], CompileProcess | None]
+    ) -> None:
+        self._triton, self._process, self._start = triton, process, start
+        self._waiting: list[Order] = []
+        if process is not None:
+            process.use(triton)
+
+    def add(self, order: Order) -> None:
+        """Compile a kernel."""
+        self._waiting.append(order)
+        if self._process is None and len(self._waiting) == 2:
+            self._process = self._start()
+            if self._process is not None:
+                self._process.use(self._triton)
+        if self._process is not None:
+            for each in self._waiting:
+                self._process.order(each)
+            self._waiting = []
+
+    def finish(self) -> None:
+        """Wait until all that was ordered is compiled."""
+        if self._process is not None:
+            self._process.finish()
 
 
 def _start(stack: ExitStack) -> CompileProcess | None:
@@ -76,12 +107,12 @@ class _Later(Executor):
 class _Collection(triton.AsyncCompileMode):  # type: ignore[misc]
     """While it is active, kernels of this thread are collected instead of compiled."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, orders: _Orders) -> None:
         self._later = _Later()
         super().__init__(self._later)
         self._device, self._thread = device, get_ident()
         self._order: Order = ("", "", "")
-        self._orders: dict[str, Order] = {}  # by the key that Triton's cache has for a kernel
+        self._orders, self._keys = orders, set[str]()  # those that Triton's cache has for kernels
 
     def __enter__(self) -> _Collection:
         self._hook = knobs.runtime.jit_cache_hook
@@ -101,12 +132,11 @@ class _Collection(triton.AsyncCompileMode):  # type: ignore[misc]
 
     def submit(self, key: str, *work: Callable[..., Any]) -> Any:
         """Triton calls this to compile the kernel of the last call of `_note`."""
-        self._orders[key] = self._order
+        if key not in self._keys:
+            self._keys.add(key)
+            if not _is_cached(key, self._order):
+                self._orders.add(self._order)
         return super().submit(key, *work)
-
-    def missing(self) -> list[Order]:
-        """The kernels that Triton's cache does not have."""
-        return [order for key, order in self._orders.items() if not _is_cached(key, order)]
 
     def load(self) -> None:
         """Load all kernels from Triton's cache, and compile those that are not there."""

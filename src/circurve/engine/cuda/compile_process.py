@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,9 @@ MAX_SECONDS = 120
 
 
 class CompileProcess:
-    """Starts at once and imports Triton, then waits for one list of orders. Use it in a `with` statement."""
+    """Starts at once and imports Triton, then compiles each order as it comes. Use it in a `with` statement."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     @classmethod
@@ -54,8 +54,9 @@ class CompileProcess:
         command = [sys.executable, str(WORKER), json.dumps(sys.path)]
         environment = {**os.environ, "TRITON_CACHE_DIR": cache}
         silent = subprocess.DEVNULL  # the process that needs a kernel compiles it again, and shows what is wrong
+        pipe = subprocess.PIPE
         try:
-            return cls(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, env=environment))
+            return cls(subprocess.Popen(command, stdin=pipe, stdout=silent, stderr=silent, env=environment, text=True))
         except OSError:
             return None
 
@@ -64,20 +65,40 @@ class CompileProcess:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        self._close()
 
-    def compile(self, orders: Sequence[Order], triton: Toolchain) -> bool:
-        """Compile kernels into the cache; returns whether all went well."""
-        message = {
-            "kernels": orders,
-            "target": triton.target,
-            "launcher": (triton.launcher.__module__, triton.launcher.__qualname__),
-            "triton_key": triton.key,
-            # One round is enough then. (16 and 32 processes on 16 cores were equally fast.)
-            "processes": 2 * (os.cpu_count() or 1),
-        }
+    def use(self, triton: Toolchain) -> None:
+        """Compile as this Triton would: to be said before the first order."""
+        self._write(
+            {
+                "target": triton.target,
+                "launcher": (triton.launcher.__module__, triton.launcher.__qualname__),
+                "triton_key": triton.key,
+                # One round is enough then. (16 and 32 processes on 16 cores were equally fast.)
+                "processes": 2 * (os.cpu_count() or 1),
+            }
+        )
+
+    def order(self, kernel: Order) -> None:
+        """Compile a kernel into the cache, next to those that were ordered before."""
+        self._write(kernel)
+
+    def finish(self) -> bool:
+        """Wait for all kernels; returns whether all went well."""
+        self._close()
         try:
-            self._process.communicate(json.dumps(message).encode(), timeout=MAX_SECONDS)
-        except (OSError, subprocess.TimeoutExpired):
+            return self._process.wait(MAX_SECONDS) == 0
+        except subprocess.TimeoutExpired:
             return False
-        return self._process.returncode == 0
+
+    def _write(self, message: object) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has ended: the kernel is compiled by the process that needs it
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()

@@ -1,8 +1,9 @@
-"""A script that compiles kernels for another process, all at once: each of them in a fork of its own.
+"""A script that compiles kernels for another process, side by side: each of them in a fork of its own.
 
 It imports Triton and the modules of the kernels, and neither torch nor the rest of the package, so it is ready in a
 third of a second, and no thread or CUDA context is there when it forks. The compiled files go to Triton's cache, where
-the other process finds them. Orders come on standard input as JSON; `compile_process.py` says what is in them.
+the other process finds them. Lines of JSON come on standard input, first what to compile for and then one kernel in
+each; `compile_process.py` says what is in them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -25,14 +28,21 @@ def main() -> int:
     root = Path(__file__).resolve().parents[2]
     _leave_out_package_code(root)
     _import_kernels(root)
-    orders = json.loads(sys.stdin.read() or "{}")
-    if not orders:
+    first = sys.stdin.readline()
+    if not first:
         return 0
-    _use_target(orders["target"], orders["triton_key"])
-    module, name = orders["launcher"]
-    launcher = getattr(importlib.import_module(module), name)
-    kernels = [(getattr(importlib.import_module(module), name), data) for module, name, data in orders["kernels"]]
-    return _fork_for_each([lambda k=k, d=d: _compile(k, d, launcher) for k, d in kernels], orders["processes"])
+    told = json.loads(first)
+    _use_target(told["target"], told["triton_key"])
+    launcher = _named(*told["launcher"])
+    forks = _Forks(told["processes"])
+    for line in iter(sys.stdin.readline, ""):
+        module, name, data = json.loads(line)
+        forks.run(partial(_compile, _named(module, name), data, launcher))
+    return forks.wait()
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
 
 
 def _leave_out_package_code(root: Path) -> None:
@@ -69,22 +79,32 @@ def _compile(kernel: Any, specialization: str, launcher: Any) -> None:
         launcher(compiled.src, compiled.metadata)
 
 
-def _fork_for_each(tasks: list[Any], processes: int) -> int:
-    """Run each task in a fork, at most `processes` at a time; 1 if one of them failed."""
-    running, failed = 0, 0
-    for task in tasks:
-        if running == processes:
-            failed |= os.wait()[1]
-            running -= 1
+class _Forks:
+    """Tasks in processes of their own, at most `most` at a time."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._running, self._failed = most, 0, 0
+
+    def run(self, task: Callable[[], None]) -> None:
+        """Start a task, after the end of another one if there are too many."""
+        if self._running == self._most:
+            self._await_one()
         if os.fork() == 0:
             _run_and_exit(task)
-        running += 1
-    for _ in range(running):
-        failed |= os.wait()[1]
-    return int(failed != 0)
+        self._running += 1
+
+    def wait(self) -> int:
+        """Wait for all of them; 1 if one of them failed."""
+        while self._running:
+            self._await_one()
+        return int(self._failed != 0)
+
+    def _await_one(self) -> None:
+        self._failed |= os.wait()[1]
+        self._running -= 1
 
 
-def _run_and_exit(task: Any) -> None:
+def _run_and_exit(task: Callable[[], None]) -> None:
     status = 1
     try:
         task()
