@@ -133,6 +133,13 @@ def test_a_sweep_saves_all_models(table, folder, place):
     assert said.startswith("circurve: interrupted")
 
 
+def test_a_sweep_saves_no_model_without_a_step(table, folder):
+    words = "sweep table.csv --units 2 --epochs 1 --seeds 2 --mu 0.1 --device cpu --json --out-dir models"
+    report, _ = interrupted(folder, words, ("SIGINT", M_STEP))
+    assert [(run["epoch"], run["out"]) for run in report["runs"]] == [(0, None)] * len(report["runs"])
+    assert not list(Path("models").iterdir())
+
+
 def test_a_sweep_saves_its_models_without_their_mixture(table, folder):
     words = "sweep table.csv --units 2 --epochs 1 --seeds 2 --mu 0.1 --device cpu --json --out-dir models --ensemble"
     report, _ = interrupted(folder, words, ("SIGINT", "circurve.cli.sweep:_mixed"))

@@ -22,7 +22,7 @@ from circurve.cli.models import Shape
 from circurve.cli.saving import elsewhere, how_to_continue, not_saved, place_for
 from circurve.cli.show import NOTES, number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.signals import hold_signals, release_signals
-from circurve.cli.training import Job, describe_job, describe_runs, load_for, missing_scores, train
+from circurve.cli.training import Job, describe_job, describe_runs, learned, load_for, missing_scores, train
 from circurve.cli.workers import join_workers
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
@@ -167,10 +167,10 @@ class Trained:
     shared: dict[str, Any]
 
     def save(self, folder: Path, overwrite: bool) -> tuple[list[dict[str, Any]], Mixed | None]:
-        """Write the models of all runs that did not fail; the records then say where they are."""
+        """Write the models of all runs that learned something and did not fail; the records then say where they are."""
         folder.mkdir(parents=True, exist_ok=True)
         records = [
-            {**record, "out": None if result.failed else self._save(folder, result, record, overwrite)}
+            {**record, "out": self._save(folder, result, record, overwrite) if learned(result) else None}
             for result, record in zip(self.results, self.records, strict=True)
         ]
         if self.mixed is None:
