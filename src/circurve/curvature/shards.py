@@ -59,8 +59,7 @@ class Share:
     """`2/4`, or `rows` and their digest for rows that were not cut."""
 
     table: str = ""
-    """The digest of the table that they are a share of: of its rows, or of its file if it is streamed; empty where it
-    is not known."""
+    """The digest of the table's rows, or of its file if it is streamed; empty where it is not known."""
 
     rows: str = ""
     """The digest of the rows themselves; empty where it is not known."""
