@@ -2,10 +2,10 @@
 
     PYTHONPATH=src OMP_NUM_THREADS=1 python stress/workers.py --moments 10
 
-A worker of `torchrun -m circurve fit --checkpoint` gets SIGKILL, each of the two in turn. The job must end with code 1,
-and the same command, started again, with the model file of an undisturbed job, bit by bit. A worker of Ray that trains a
-part of a fleet gets SIGKILL; the fleet must end by itself, with the parameters and scores of an undisturbed one, bit by
-bit. Every other fleet has checkpoints. The record goes to stress/results/workers.json.
+Of two workers of `torchrun -m circurve fit --checkpoint` one gets SIGKILL, each in turn. The job must end with code 1,
+and the same command, started again, with the model file of an undisturbed job, bit by bit. A worker of Ray that trains
+a part of a fleet gets SIGKILL; the fleet must end by itself, with the parameters and scores of an undisturbed one, bit
+by bit. Every other fleet has checkpoints. The record goes to stress/results/workers.json.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def kill_torchrun(moments: int, chance: random.Random, folder: Path) -> dict[str
 def fleet(rows: np.ndarray, checkpoint: Path | None = None) -> FleetResult:
     """Two runs, each a part of its own."""
     runs = [cc.Run(cc.Gated(0.1, gate_memory=0.5), seed=0), cc.Run(seed=1)]
-    given: dict[str, Any] = {"epochs": 600, "batch_size": 50, "device": "cpu", "progress": False, "valid": rows[:100]}
-    given |= {"checkpoint": checkpoint, "checkpoint_every": "20 epochs"}
+    given: dict[str, Any] = {"epochs": 100, "batch_size": 50, "device": "cpu", "progress": False, "valid": rows[:100]}
+    given |= {"checkpoint": checkpoint, "checkpoint_every": "5 epochs"}
     return cc.fit_fleet(cc.hclt(rows, units=4), rows, runs, engine="ray", **given)
 
 
