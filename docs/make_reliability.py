@@ -165,8 +165,9 @@ SIGKILL for one worker at a random moment of a training.
 {table(["workers", "killed", "continued by", "result of an undisturbed training, to the bit"], rows)}
 
 Of the torchrun jobs, {job["code 1"]} ended with code 1, and {job["continued"]} had a checkpoint to continue from. In
-{job["messages asked for"]} of them worker 0 was left, and printed one error in {job["messages"]}. Temporary files left: \
-{job["temporary files left"]}. Every other fleet on Ray had checkpoints. {origin(record["environment"])}"""
+{job["messages asked for"]} of them worker 0 was left, and printed one error in {job["messages"]}.
+Temporary files left: {job["temporary files left"]}. Every other fleet on Ray had checkpoints.
+{origin(record["environment"])}"""
 
 
 def fuzzing_part(record: Record) -> str:
