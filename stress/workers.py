@@ -162,7 +162,7 @@ def kill_ray(moments: int, chance: random.Random, folder: Path, rows: np.ndarray
     found: dict[str, Any] = {"version": ray.__version__, "struck": 0, "too late": 0, "ended": 0, "same bits": 0}
     wanted = bits(fleet(rows))
     began = time.monotonic()
-    fleet(rows)  # once more, as workers have started
+    fleet(rows)  # workers have started by now
     duration = time.monotonic() - began
     while found["struck"] < moments:
         shutil.rmtree(folder / "parts", ignore_errors=True)
