@@ -91,7 +91,8 @@ def findings(records: Mapping[str, Record | None]) -> list[str]:
         killed = sum(workers[kind]["struck"] for kind in ("torchrun", "ray"))
         same = sum(workers[kind]["same bits"] for kind in ("torchrun", "ray"))
         lines.append(
-            f"{killed} workers of torchrun and Ray killed at random moments: {same} trainings gave the same bits."
+            f"{same} of {killed} trainings of which a worker was killed at a random moment (torchrun, Ray) ended with "
+            "the bits of an undisturbed one."
         )
     if equality is not None:
         pairs = equality["pairs"]
@@ -357,7 +358,7 @@ def page() -> str:
 - Records of runs carry checksums, packed data sets are compared with the hash of their text, downloads have a limit.
 - Statistics of shards, measured separately and merged, equal those of one pass within 1e-12; the order of files changes
 no bit.
-- Fleets on a Ray cluster give the results of this process.
+- Fleets on a Ray cluster give the results of this process, also when a worker is killed.
 - Names and texts from files cannot act as commands in a terminal or a spreadsheet.
 """
 
