@@ -81,13 +81,14 @@ gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
 	PYTHONPATH=src $(GPU_RUN) benchmarks/forecast.py
 
 # Hours: tests on other generated cases, an hour of damaged files for all loaders together, files of full size, servers
-# that fail, equality of results, 100 faults, and data larger than memory. Records go to stress/results and
+# that fail, equality of results, killed workers, 100 faults, and data larger than memory. Records go to stress/results and
 # benchmarks/results, and from there into docs/reliability.md.
 stress: explore
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/fuzz.py --seconds 3600
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/hostile.py
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/servers.py
 	PYTHONPATH=src nice $(BIN)/python stress/equality.py
+	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/workers.py --moments 100
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python benchmarks/kill_resume.py --moments 100 --early 12
 	PYTHONPATH=src nice $(BIN)/python benchmarks/streams.py --rows 20000000 --units 16 --turns 1
 	PYTHONPATH=src nice $(BIN)/python benchmarks/wide_tree.py

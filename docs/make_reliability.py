@@ -19,6 +19,7 @@ FUZZING = ROOT / "stress" / "results" / "fuzzing.json"
 HOSTILE = ROOT / "stress" / "results" / "hostile_files.json"
 SERVERS = ROOT / "stress" / "results" / "servers.json"
 EQUALITY = ROOT / "stress" / "results" / "equality.json"
+WORKERS = ROOT / "stress" / "results" / "workers.json"
 STREAMS = ROOT / "benchmarks" / "results" / "streams.json"
 FAULTS = ROOT / "benchmarks" / "results" / "kill_resume.json"
 
@@ -85,6 +86,14 @@ def findings(records: Mapping[str, Record | None]) -> list[str]:
             f"{found['bit-identical']} of {found['trainings finished']} that were continued gave bit by bit the "
             f"result without a break, and only the time since the last checkpoint was lost."
         )
+    workers = records["workers"]
+    if workers is not None:
+        killed = sum(workers[kind]["struck"] for kind in ("torchrun", "ray"))
+        same = sum(workers[kind]["same bits"] for kind in ("torchrun", "ray"))
+        lines.append(
+            f"{same} of {killed} trainings of which a worker was killed at a random moment (torchrun, Ray) ended with "
+            "the bits of an undisturbed one."
+        )
     if equality is not None:
         pairs = equality["pairs"]
         repeats = [pair for name, pair in pairs.items() if "twice" in name or "break" in name]
@@ -141,6 +150,25 @@ A checkpoint is written every {every} epochs here. Continued trainings that ende
 one, to the bit: {found["bit-identical"]} of {found["trainings finished"]}. Temporary files left: \
 {found["temporary files left"]}. Ctrl-C in the first seconds of a command: {early["code 130"]} of {early["struck"]}
 ended with code 130, with {early["tracebacks"]} tracebacks. {origin(record["environment"])}"""
+
+
+def worker_part(record: Record) -> str:
+    """Workers that were killed."""
+    job, fleets = record["torchrun"], record["ray"]
+    rows = [
+        ["torchrun, two workers", str(job["struck"]), "starting the same command again", str(job["same bits"])],
+        [f"Ray {fleets['version']}", str(fleets["struck"]), "itself", str(fleets["same bits"])],
+    ]
+    return f"""## Workers that are killed
+
+SIGKILL for one worker at a random moment of a training.
+
+{table(["workers", "killed", "continued by", "result of an undisturbed training, to the bit"], rows)}
+
+Of the torchrun jobs, {job["code 1"]} ended with code 1, and {job["continued"]} had a checkpoint to continue from. In
+{job["messages asked for"]} of them worker 0 was left, and printed one error in {job["messages"]}.
+Temporary files left: {job["temporary files left"]}. Every other fleet on Ray had checkpoints.
+{origin(record["environment"])}"""
 
 
 def fuzzing_part(record: Record) -> str:
@@ -298,6 +326,7 @@ def page() -> str:
         "fuzzing": FUZZING,
         "hostile": HOSTILE,
         "faults": FAULTS,
+        "workers": WORKERS,
         "equality": EQUALITY,
         "streams": STREAMS,
         "servers": SERVERS,
@@ -305,6 +334,7 @@ def page() -> str:
     records = {name: read(path) for name, path in files.items()}
     made = [
         (fault_part, records["faults"]),
+        (worker_part, records["workers"]),
         (equality_part, records["equality"]),
         (stream_part, records["streams"]),
         (hostile_part, records["hostile"]),

@@ -255,17 +255,20 @@ def test_ctrl_c_keeps_what_was_learned(invoke, table, monkeypatch):
     assert cc.load("m.safetensors").circuit.variables == 5
 
 
-def test_ctrl_c_in_the_first_epoch_leaves_an_older_model_alone(invoke, table, model, monkeypatch):
+def test_ctrl_c_before_the_first_step_leaves_an_older_model_alone(invoke, table, model, monkeypatch):
     def interrupted(*arguments):
         (result,) = train(*arguments)
-        return FleetResult((replace(result, stopped="interrupted", history=()),))
+        return FleetResult((replace(result, stopped="interrupted", history=(), epoch=0),))
 
     train = training.train_fleet
     monkeypatch.setattr(training, "train_fleet", interrupted)
     before = Path(model).read_bytes()
     result = invoke(f"fit {table} {TINY} --out {model} --json")
     assert result.exit_code == 130
-    assert result.stderr == "circurve: interrupted after 0 complete epochs; nothing was saved, nothing was learned\n"
+    assert result.stderr == (
+        "circurve: interrupted after 0 complete epochs; nothing was saved, "
+        "because no step of the training was complete\n"
+    )
     assert strict_json(result.stdout)["out"] is None
     assert Path(model).read_bytes() == before
 

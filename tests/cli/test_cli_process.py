@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,14 +61,27 @@ def test_a_reader_that_is_gone_ends_every_command_silently_with_one_code(table, 
 
 
 @pytest.mark.linux
-def test_output_without_space_is_an_error():
+@pytest.mark.parametrize("words", ["--version", "data list", "data info TABLE", "data info TABLE --json"])
+def test_output_without_space_is_an_error(table, words):
+    given = words.replace("TABLE", str(table)).split()
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*PROGRAM, "--version"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+            [*PROGRAM, *given], stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
         )
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "No space left on device" in done.stderr
+    assert done.stderr == "circurve: error: output cannot be written: No space left on device\n"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    "words", ["statistics MODEL TABLE --out", "impute MODEL TABLE --out", "evaluate MODEL TABLE --scores"]
+)
+def test_a_full_disk_is_one_error_and_no_bad_use(invoke, model, table, monkeypatch, words):
+    """Code 1: nothing that was typed is wrong."""
+    monkeypatch.setattr("circurve.whole_files.open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
+    result = invoke(f"{words.replace('MODEL', model).replace('TABLE', str(table))} out.csv")
+    assert (result.exit_code, result.stderr) == (1, "circurve: error: cannot write out.csv: No space left on device\n")
+    assert not list(Path().glob(".circurve-*"))
 
 
 @pytest.mark.linux

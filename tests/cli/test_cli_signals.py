@@ -57,6 +57,22 @@ def test_a_signal_during_the_scores_leaves_them_out(undisturbed, folder, name, p
     assert read_training(Path("m.safetensors"))["notes"] == report["notes"]
 
 
+FIRST = "fit table.csv --units 3 --epochs 2 --batch-size 20 --device cpu --json --out m.safetensors"
+M_STEP = "circurve.learning.plan:Plan.maximize"
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_a_signal_in_the_first_epoch_saves_its_steps(table, folder, name):
+    words = f"{FIRST} --checkpoint runs"
+    report, said = interrupted(folder, words, ("SIGCONT", M_STEP), (name, M_STEP))
+    assert (report["stopped"], report["epochs"], report["epoch"]) == ("interrupted", 0, 1)
+    assert said == (
+        "circurve: interrupted after 0 complete epochs; the model trained so far is saved in m.safetensors; "
+        "the folder runs has no checkpoint yet, so the same command begins again"
+    )
+    assert cc.load("m.safetensors").circuit.variables == 5
+
+
 def test_people_read_which_scores_are_missing(table, folder):
     words = FIT.replace("--epochs 2", "--epochs 1").replace(" --json", "").split()
     assert struck(folder, words, [("SIGTERM", SCORES)]) == 143
@@ -115,6 +131,13 @@ def test_a_sweep_saves_all_models(table, folder, place):
     assert [run["sharpness"] for run in report["runs"]] == [None] * len(report["runs"])
     assert report["notes"][0].endswith("not computed, because the command was interrupted")
     assert said.startswith("circurve: interrupted")
+
+
+def test_a_sweep_saves_no_model_without_a_step(table, folder):
+    words = "sweep table.csv --units 2 --epochs 1 --seeds 2 --mu 0.1 --device cpu --json --out-dir models"
+    report, _ = interrupted(folder, words, ("SIGINT", M_STEP))
+    assert [(run["epoch"], run["out"]) for run in report["runs"]] == [(0, None)] * len(report["runs"])
+    assert not list(Path("models").iterdir())
 
 
 def test_a_sweep_saves_its_models_without_their_mixture(table, folder):

@@ -175,6 +175,15 @@ def test_rows_that_would_count_twice_are_refused_with_the_names_of_the_files(
     assert merge_files([third, others]).rows == 101
 
 
+def test_all_rows_of_a_stream_and_a_shard_of_the_same_rows_in_memory_are_refused(
+    model: cc.Model, rows: np.ndarray
+) -> None:
+    whole, shard = statistics(model, cc.open_stream(rows)), statistics(model, rows, shard=(2, 3))
+    for given in ([whole, shard], [shard, whole]):
+        with pytest.raises(OptionError, match=r"all rows of a table and its shard 2/3 are given \(statistics 1 and"):
+            merge_statistics(given)
+
+
 def test_equal_rows_in_different_shards_of_a_table_are_no_mistake(model: cc.Model) -> None:
     repeated = np.zeros((20, 5))
     assert merge_statistics(shards(model, repeated, 2)).rows == 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,21 @@ def test_without_space_training_goes_on_and_the_last_checkpoint_stays(tmp_path, 
     states = ["epoch-000001.safetensors", "epoch-000002.safetensors"]
     assert sorted(os.listdir(tmp_path)) == [".lock", *states, "training.json"]
     assert_equal_to_the_bit(quick(CIRCUIT, TRAIN, **options), quick(CIRCUIT, TRAIN, **OPTIONS))
+
+
+def test_a_folder_that_is_deleted_in_the_middle_is_one_warning(tmp_path):
+    folder = tmp_path / "runs"
+
+    def delete(event):
+        if event.epoch == 3:
+            shutil.rmtree(folder)
+
+    with pytest.warns(
+        CircurveWarning, match=r"no checkpoint after epoch 3: .*; there is no earlier checkpoint"
+    ) as caught:
+        result = quick(CIRCUIT, TRAIN, **OPTIONS, checkpoint=folder, checkpoint_every="1 epoch", callbacks=[delete])
+    assert sum("no checkpoint" in str(warning.message) for warning in caught) == 1
+    assert_equal_to_the_bit(result, quick(CIRCUIT, TRAIN, **OPTIONS))
 
 
 @pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError, RuntimeError])

@@ -58,7 +58,7 @@ def test_an_interruption_within_an_epoch_keeps_the_steps_before_it(monkeypatch):
     whole = quick(CIRCUIT, TRAIN, epochs=2, batch_size=20)
     interrupt_step(monkeypatch, 6)  # the first step of epoch 3
     result = quick(CIRCUIT, TRAIN, epochs=20, batch_size=20)
-    assert (result.stopped, len(result.history)) == ("interrupted", 2)
+    assert (result.stopped, result.epoch, len(result.history)) == ("interrupted", 2, 2)
     assert_same_model(result, whole, 1e-12)
     assert result.train_ll == pytest.approx(whole.train_ll, rel=1e-12)
 
@@ -67,9 +67,34 @@ def test_an_interruption_of_the_very_first_step_returns_the_start(monkeypatch):
     start = quick(CIRCUIT, TRAIN, valid=VALID, epochs=0)
     interrupt_step(monkeypatch, 0)
     result = quick(CIRCUIT, TRAIN, valid=VALID, epochs=20)
-    assert (result.stopped, result.history) == ("interrupted", ())
+    assert (result.stopped, result.epoch, result.history) == ("interrupted", 0, ())
     assert same_parameters(result, start)
     assert result.valid_ll == start.valid_ll
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_an_interruption_in_the_middle_of_an_epoch_returns_its_steps(monkeypatch, epoch):
+    interrupt_step(monkeypatch, 3 * (epoch - 1) + 2)
+    result = quick(CIRCUIT, TRAIN, epochs=20, batch_size=20)
+    assert (result.stopped, result.epoch, len(result.history)) == ("interrupted", epoch, epoch - 1)
+    for whole in (epoch - 1, epoch):
+        assert not same_parameters(result, quick(CIRCUIT, TRAIN, epochs=whole, batch_size=20))
+
+
+def test_an_interruption_while_the_first_epoch_is_scored_returns_its_steps(monkeypatch):
+    whole = quick(CIRCUIT, TRAIN, valid=VALID, epochs=1)
+    interrupt_call(monkeypatch, Scorer, "score")
+    result = quick(CIRCUIT, TRAIN, valid=VALID, epochs=20)
+    assert (result.stopped, result.epoch, result.history) == ("interrupted", 1, ())
+    assert same_parameters(result, whole)
+    assert result.valid_ll == whole.valid_ll
+
+
+def test_a_second_interruption_in_the_middle_of_an_epoch_knows_its_steps(monkeypatch):
+    interrupt_step(monkeypatch, 2)
+    interrupt_call(monkeypatch, Trainer, "_stop")
+    result = quick(CIRCUIT, TRAIN, epochs=20, batch_size=20)
+    assert (result.stopped, result.epoch, result.history) == ("interrupted", 1, ())
 
 
 def test_an_interrupted_fleet_returns_all_runs():
@@ -196,6 +221,17 @@ def test_an_interruption_before_a_refit_keeps_the_winners(monkeypatch):
     assert [result.stopped for result in fleet] == ["epochs", "interrupted"]
     assert not same_parameters(fleet[0], chosen[0])
     assert same_parameters(fleet[1], chosen[1])
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_an_interruption_in_the_middle_of_a_refit_keeps_the_winner(monkeypatch, step):
+    """A refit of a few steps is worse than the model that was chosen."""
+    options = {"valid": VALID, "epochs": 2, "batch_size": 20, "method": Global(Grid((0.01, 0.1)))}
+    chosen = quick(CIRCUIT, TRAIN, **options)
+    interrupt_step(monkeypatch, 2 * 3 + step)
+    result = quick(CIRCUIT, TRAIN, **options, refit=True)
+    assert result.stopped == "interrupted"
+    assert same_parameters(result, chosen)
 
 
 def test_an_interruption_between_two_sizes_takes_the_best_so_far(monkeypatch):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -120,7 +124,9 @@ def test_the_folder_of_a_fleet_on_ray_is_for_one_training(
     runs, folder = [cc.Run(seed=seed) for seed in range(2)], tmp_path / "runs"
     monkeypatch.setattr(ray_engine, "slots", lambda device: 2)
     monkeypatch.setattr(
-        ray_engine, "run_on_ray", lambda train, parts, device: [(n, train(part)) for n, part in enumerate(parts)]
+        ray_engine,
+        "run_until_interrupted",
+        lambda train, parts, device: {n: train(part) for n, part in enumerate(parts)},
     )
     train(rows, runs, "ray", checkpoint=folder)
     for options, message in (
@@ -173,6 +179,89 @@ def test_a_study_on_ray_has_the_same_records(tmp_path: Path) -> None:
             found[engine] = [timeless(r) for r in run_study(study, file, command="tiny", shown=False, engine=engine)]  # type: ignore[arg-type]
     assert found["ray"] == found["local"]
     assert found["ray"]
+
+
+def interrupt_when(*moments: Callable[[], bool]) -> None:
+    """Ctrl-C for this process at each of these moments, in turn."""
+
+    def watch() -> None:
+        for moment in moments:
+            while not moment():
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_interrupted_fleet_keeps_the_parts_that_are_finished_and_the_steps_of_the_others(
+    rows: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, finished = tmp_path / "calls", list[int]()
+    result = ray_engine._result
+    monkeypatch.setattr(ray_engine, "_result", lambda *words: finished.append(words[2]) or result(*words))
+
+    def slow(nodes: Any) -> Any:
+        with open(calls, "ab") as file:
+            file.write(b".")
+        time.sleep(0.1)
+        return nodes.local / nodes.local.amax(-1, keepdim=True)
+
+    runs = [cc.Run(cc.Vanilla(), seed=0), cc.Run(cc.Gated(0.05, gate=slow), seed=1)]
+    interrupt_when(lambda: bool(finished) and calls.exists() and calls.stat().st_size > 5)
+    found = train(rows, runs, "ray", epochs=100)
+    assert [run.stopped for run in found] == ["epochs", "interrupted"]
+    assert_same(FleetResult(found.results[:1]), train(rows, runs[:1], "local", epochs=100))
+    assert 1 <= len(found[1].history) < 100
+    assert found[1].history[0].train_ll == train(rows, runs[1:], "local", epochs=1)[0].history[0].train_ll
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_second_interrupt_ends_tasks_that_do_not_return(tmp_path: Path) -> None:
+    def work(part: int) -> int:
+        (tmp_path / f"begun {part}").touch()
+        while part:
+            try:
+                time.sleep(0.1)  # Ray interrupts between two calls
+            except KeyboardInterrupt:
+                (tmp_path / f"interrupted {part}").touch()
+                if part == 2:
+                    return 20
+        return part
+
+    begun = [tmp_path / name for name in ("begun 0", "begun 1", "begun 2")]
+    stubborn = tmp_path / "interrupted 1"
+    interrupt_when(lambda: all(path.exists() for path in begun), stubborn.exists)
+    assert ray_engine.run_until_interrupted(work, range(4)) == {0: 0, 2: 20}  # part 3 was never begun
+
+
+def test_parts_that_returned_nothing_have_their_initial_parameters(
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [cc.Run(seed=seed) for seed in range(2)]
+    monkeypatch.setattr(ray_engine, "slots", lambda device: 2)
+    monkeypatch.setattr(ray_engine, "run_until_interrupted", lambda train, parts, device: {0: train(parts[0])})
+    found = train(rows, runs, "ray")
+    assert [(result.stopped, result.epoch) for result in found] == [("epochs", 3), ("interrupted", 0)]
+    assert_same(FleetResult(found.results[1:]), train(rows, runs[1:], "local", epochs=0))
+    monkeypatch.setattr(ray_engine, "run_until_interrupted", lambda train, parts, device: {})
+    with pytest.raises(KeyboardInterrupt):
+        train(rows, runs, "ray")
+
+
+def test_ray_takes_no_signal_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def ours(*_: Any) -> None: ...
+
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False, init=init))
+    before = signal.signal(signal.SIGTERM, ours)
+    try:
+        ray_engine._connected()
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_what_ray_cannot_do_is_refused(rows: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:

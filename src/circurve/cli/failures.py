@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 import warnings
@@ -27,12 +28,15 @@ from circurve.errors import (
     WorkerError,
 )
 
-__all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NotSavedError", "Options", "one_line_warnings", "report"]
+__all__ = ["BAD_USE", "FAILED", "INTERRUPTED", "NO_SPACE", "NotSavedError", "Options", "one_line_warnings", "report"]
 
 FAILED, BAD_USE, INTERRUPTED = 1, 2, 130
 
 USAGE_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 """What typer raises for unknown options and similar mistakes; from click, or from typer's own copy of it."""
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+"""What the system answers if a disk is full, broken, or can no longer be written: nothing that was typed is wrong."""
 
 BAD_USE_ERRORS = (USAGE_ERROR, OptionError, DataError, FileFormatError, FileAccessError, MemoryLimitError)
 
@@ -59,7 +63,13 @@ def report(error: Exception, options: Options, debug: bool) -> int:
     # a worker that otherwise prints nothing may be the only one left
     stream = sys.__stderr__ if isinstance(error, WorkerError) else sys.stderr
     print(f"circurve: error: {_message(error, options)}", file=stream)
-    return BAD_USE if isinstance(error, BAD_USE_ERRORS) else FAILED
+    return BAD_USE if isinstance(error, BAD_USE_ERRORS) and not _is_disk_full(error) else FAILED
+
+
+def _is_disk_full(error: Exception) -> bool:
+    """Whether a file could not be written, whatever was typed."""
+    cause = error.__cause__
+    return isinstance(error, FileAccessError) and isinstance(cause, OSError) and cause.errno in NO_SPACE
 
 
 @contextmanager

@@ -157,12 +157,12 @@ class Written:
     report: dict[str, Any]
     failure: Exception | None
     learned: bool
-    """Whether there is anything to save; an earlier model is better than an untrained one."""
+    """Whether a step was made; an earlier model is better than an untrained one."""
 
 
 def write(result: FitResult, report: dict[str, Any], outputs: Outputs) -> Written:
     """Write the files of a training. A signal only stops the page of the report."""
-    learned = report["stopped"] != "interrupted" or bool(result.history)
+    learned = report["stopped"] != "interrupted" or result.epoch > 0
     if not learned:
         outputs = Outputs(replace(outputs.model, out=None), None)
     out, plot, page, failures = None, outputs.plot, outputs.report, list[Exception]()
@@ -197,7 +197,7 @@ def finish(written: Written, target: Target, interrupted: bool, as_json: bool) -
     if written.failure is not None:
         raise NotSavedError(str(written.failure)) from written.failure
     if interrupted or report["stopped"] == "interrupted":
-        out, reason = report["out"], "there is no --out" if learned else "nothing was learned"
+        out, reason = report["out"], "there is no --out" if learned else "because no step of the training was complete"
         kept = target.in_words("the model trained so far", None if out is None else Path(out), reason)
         epochs = counted(report["epochs"], "complete epoch")
         print(f"circurve: interrupted after {epochs}; {kept}", file=sys.stderr)
@@ -260,13 +260,20 @@ def _print(report: dict[str, Any]) -> None:
     print_facts(
         {
             **measured(report),
-            "epochs": f"{report['epochs']:,} ({STOPPED[report['stopped']]}), model of epoch {report['epoch']:,}",
+            "epochs": _epochs(report),
             "time": f"{report['seconds']:.1f} s on {report['device']}",
             "saved in": report["out"],
             "picture": report["plot"],
             "page": report["report"],
         }
     )
+
+
+def _epochs(report: dict[str, Any]) -> str:
+    """How many epochs are complete, why there are no more, and which one the model is of."""
+    partial = ", which is not complete" if report["epoch"] > report["epochs"] else ""
+    stopped = STOPPED[report["stopped"]]
+    return f"{report['epochs']:,} ({stopped}), model of epoch {report['epoch']:,}{partial}"
 
 
 def _print_path(path: list[dict[str, Any]]) -> None:

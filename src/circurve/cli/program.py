@@ -17,10 +17,10 @@ from circurve.cli.commands.models import Evaluate, Impute, Info, ModelCurvature,
 from circurve.cli.commands.reproduction import Reproduce
 from circurve.cli.commands.shards import Merge, Statistics
 from circurve.cli.commands.training import Demo, Fit, Sweep
-from circurve.cli.failures import FAILED, INTERRUPTED, Options, one_line_warnings, report
+from circurve.cli.failures import FAILED, INTERRUPTED, NO_SPACE, Options, one_line_warnings, report
 from circurve.cli.pipes import CLOSED_PIPE, flush_output
 from circurve.cli.signals import exit_code, ignore_signals, listen, without_signals
-from circurve.errors import WorkerError
+from circurve.errors import CircurveError, WorkerError
 
 __all__ = ["app", "main"]
 
@@ -69,7 +69,7 @@ class Program(Group):
                 code = super().main(rest, prog_name="circurve", standalone_mode=False)
             except Exception as error:  # whatever went wrong, the user sees one line
                 with without_signals():
-                    code = report(error, options, debug)
+                    code = _code_of_output(error) or report(error, options, debug)
             except SystemExit as ended:  # by click and rich with 1 where output is closed; by shell completion with 0
                 code = CLOSED_PIPE if ended.code else 0
             except KeyboardInterrupt:  # before the command began
@@ -189,11 +189,22 @@ app.add_typer(data_app, name="data")
 def _code_after_output(code: object) -> object:
     """The exit code, once all output is written; another one for a command that ended well and cannot write it."""
     error = flush_output()
-    if error is None or code not in (0, None):
-        return code
+    return code if error is None or code not in (0, None) else _told(error)
+
+
+def _code_of_output(error: Exception) -> int | None:
+    """The exit code if the error is that output cannot be written, after one line that says so; else None."""
+    if not isinstance(error, OSError) or isinstance(error, CircurveError) or error.filename is not None:
+        return None
+    found = flush_output() or (error if error.errno in NO_SPACE else None)
+    return None if found is None else _told(found)
+
+
+def _told(error: OSError) -> int:
+    """The exit code where output cannot be written, after one line that says so."""
     if isinstance(error, BrokenPipeError):
         return CLOSED_PIPE
-    print(f"circurve: error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+    print(f"circurve: error: output cannot be written: {error.strerror}", file=sys.stderr)
     return FAILED
 
 

@@ -16,7 +16,7 @@ from circurve.cli.files import read_training, save_model
 from circurve.errors import CircurveError
 from circurve.model import Model
 
-__all__ = ["Target", "elsewhere", "not_saved", "place_for"]
+__all__ = ["Target", "elsewhere", "how_to_continue", "not_saved", "place_for"]
 
 
 def place_for(out: Path, report: Mapping[str, Any], overwrite: bool) -> Path:
@@ -63,19 +63,24 @@ class Target:
         text = f"nothing was saved, {reason}" if written is None else f"{what} is saved in {written}"
         if written is not None and written != self.out:
             text += f", because {self.out} exists (--overwrite replaces it)"
-        if self.checkpoint is not None:
-            text += f"; run the same command again to continue from the checkpoint {self.checkpoint}"
-        return text
+        return text + how_to_continue(self.checkpoint)
 
 
-def not_saved(error: Exception, kept: str | None, checkpoint: object) -> str:
+def not_saved(error: Exception, kept: str | None, checkpoint: str | os.PathLike[str] | None) -> str:
     """What went wrong, and where the training is saved instead."""
     text = str(error)
     if kept is not None:
         text += f"; the trained model is saved in {kept}"
-    if checkpoint is not None:
-        text += f"; run the same command again to continue from the checkpoint {checkpoint}"
-    return text
+    return text + how_to_continue(checkpoint)
+
+
+def how_to_continue(checkpoint: str | os.PathLike[str] | None) -> str:
+    """The end of a message: how a training that ended early continues; empty without a folder for checkpoints."""
+    if checkpoint is None:
+        return ""
+    if not any(Path(checkpoint).rglob("epoch-*.safetensors")):
+        return f"; the folder {checkpoint} has no checkpoint yet, so the same command begins again"
+    return f"; run the same command again to continue from the checkpoint {checkpoint}"
 
 
 def elsewhere(write: Callable[[Path], object]) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,10 +19,10 @@ from circurve.cli.files import check_folder, check_plot, check_target, save_mode
 from circurve.cli.loading import SplitRecord, files_of
 from circurve.cli.methods import build_methods, parse_gates, parse_methods, parse_mus
 from circurve.cli.models import Shape
-from circurve.cli.saving import elsewhere, not_saved, place_for
+from circurve.cli.saving import elsewhere, how_to_continue, not_saved, place_for
 from circurve.cli.show import NOTES, number, print_facts, print_json, print_table, progress, significant, wide
 from circurve.cli.signals import hold_signals, release_signals
-from circurve.cli.training import Job, describe_job, describe_runs, load_for, missing_scores, train
+from circurve.cli.training import Job, describe_job, describe_runs, learned, load_for, missing_scores, train
 from circurve.cli.workers import join_workers
 from circurve.data import Dataset
 from circurve.errors import CircurveError, OptionError
@@ -103,8 +104,7 @@ def finish(job: Job, data: Dataset, results: FleetResult, outputs: Outputs, as_j
     if failure is not None:
         raise failure if isinstance(failure, NotSavedError) else NotSavedError(str(failure)) from failure
     if held.came or NOTES in report or any(run["stopped"] == "interrupted" for run in report["runs"]):
-        again = job.settings.checkpoint
-        more = "" if again is None else f"; run the same command again to continue from the checkpoint {again}"
+        more = how_to_continue(job.settings.checkpoint)
         print(f"circurve: interrupted; the numbers are those of the models trained so far{more}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
@@ -167,10 +167,10 @@ class Trained:
     shared: dict[str, Any]
 
     def save(self, folder: Path, overwrite: bool) -> tuple[list[dict[str, Any]], Mixed | None]:
-        """Write the models of all runs that did not fail; the records then say where they are."""
+        """Write the models of all runs that learned something and did not fail; the records then say where they are."""
         folder.mkdir(parents=True, exist_ok=True)
         records = [
-            {**record, "out": None if result.failed else self._save(folder, result, record, overwrite)}
+            {**record, "out": self._save(folder, result, record, overwrite) if learned(result) else None}
             for result, record in zip(self.results, self.records, strict=True)
         ]
         if self.mixed is None:
@@ -193,7 +193,9 @@ class Trained:
         return str(out)
 
 
-def _saved_or_kept(outputs: Outputs, trained: Trained, checkpoint: object) -> tuple[list[dict[str, Any]], Mixed | None]:
+def _saved_or_kept(
+    outputs: Outputs, trained: Trained, checkpoint: str | PathLike[str] | None
+) -> tuple[list[dict[str, Any]], Mixed | None]:
     """Write all models to the folder; if that fails, to another one, with an error that names it."""
     assert outputs.folder is not None
     try:

@@ -35,6 +35,7 @@ __all__ = [
     "describe_run",
     "describe_runs",
     "known",
+    "learned",
     "load_for",
     "missing_scores",
     "train",
@@ -193,6 +194,11 @@ def describe_run(
         "failure": None if failure is None else f"in epoch {failure.epoch}: {failure.reason}",
         **({NOTES: [missing_scores(missing)]} if missing and not result.failed else {}),
     }
+
+
+def learned(result: FitResult) -> bool:
+    """Whether a model is worth a file: an interrupt before the first step leaves the initial parameters."""
+    return not result.failed and (result.stopped != "interrupted" or result.epoch > 0)
 
 
 def known(score: float | None) -> float | None:

@@ -59,7 +59,7 @@ class Share:
     """`2/4`, or `rows` and their digest for rows that were not cut."""
 
     table: str = ""
-    """The digest of the table that they are a share of; empty where it is not known."""
+    """The digest of the table's rows, or of its file if it is streamed; empty where it is not known."""
 
     rows: str = ""
     """The digest of the rows themselves; empty where it is not known."""
@@ -268,8 +268,8 @@ def _check_overlap(placed: Sequence[tuple[str, Share]]) -> None:
     for where, share in placed:
         before, why = names.get(share.name), f"shard {share.name} is given twice"
         if before is None and share.table:
-            if share.whole and share.table in cut:
-                before, name = cut[share.table]
+            if share.whole and (of_it := cut.get(share.table) or cut.get(share.rows)):
+                before, name = of_it
                 why = f"all rows of a table and its shard {name} are given"
             elif not share.whole and share.table in wholes:
                 before, why = wholes[share.table], f"all rows of a table and its shard {share.name} are given"
@@ -281,7 +281,7 @@ def _check_overlap(placed: Sequence[tuple[str, Share]]) -> None:
         if share.table:
             contents.setdefault(share.rows, (where, share.table))
             if share.whole:
-                wholes[share.table] = where
+                wholes[share.table] = wholes[share.rows] = where  # shards know a streamed table by one of the two
             else:
                 cut.setdefault(share.table, (where, share.name))
 

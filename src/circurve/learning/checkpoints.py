@@ -200,7 +200,7 @@ class Checkpoints:
             if not self._failed:
                 kept = (
                     "there is no earlier checkpoint"
-                    if self.saved is None
+                    if self.saved is None or not os.path.exists(self._path(self.saved))
                     else f"the checkpoint of epoch {self.saved} is kept"
                 )
                 reason = str(error) or type(error).__name__

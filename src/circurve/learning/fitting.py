@@ -281,7 +281,8 @@ def _checkpoints(training: Training, progress: bool | None) -> Iterator[Checkpoi
 def _refit_all(
     chosen: FleetResult, begin: Callable[[], Params], settings: Settings, samples: Mapping[str, RowSource]
 ) -> FleetResult:
-    """Every winner of a choice trained again. After an interrupt, those that were not are as they were chosen."""
+    """Every winner of a choice trained again. After an interrupt, those that were not, or not up to their epoch, are as
+    they were chosen."""
     results, number = list(chosen), 0
     try:
         starts = begin()
@@ -315,6 +316,8 @@ def _refit(
         failed = f"the refit of {winner.run.name(number)} failed in epoch {again.failure.epoch}"
         warn_user(f"{failed}: {again.failure.reason}; the model chosen before is kept")
         return replace(winner, stopped=again.stopped, failure=again.failure)
+    if again.stopped == "interrupted" and len(again.history) < winner.epoch:
+        return replace(winner, stopped="interrupted")
     stopped = again.stopped if again.stopped == "interrupted" else winner.stopped
     return replace(again, path=winner.path, stopped=stopped, rows=winner.rows)
 

@@ -110,7 +110,9 @@ class FitResult(_Scored):
     model: Model
     history: tuple[EpochRecord, ...] = field(repr=False)
     run: Run
-    epoch: int  # the epoch whose parameters the model has; 0 for the initial ones
+    # the epoch whose parameters the model has; 0 for the initial ones. After an interrupt it can be one more than the
+    # history has: some of its steps are made
+    epoch: int
     train_ll: float
     valid_ll: float | None
     test_ll: float | None

@@ -267,11 +267,19 @@ class Trainer:
         if not self.fleet.active:  # all runs have just ended
             finished = {run: _interrupted(end) for run, end in self.fleet.finished.items()}
             self.fleet = replace(self.fleet, finished=finished)
+        reached: int | None = None
         while self.fleet.active:
             with suppress(KeyboardInterrupt):
-                self._interrupt(epoch)
+                reached = self._reached() if reached is None else reached
+                self._interrupt(epoch, reached)
 
-    def _interrupt(self, epoch: int) -> None:
+    def _reached(self) -> int:
+        """The epoch of the present parameters: the one that has begun if a step has moved them, else the last whole
+        one."""
+        whole = len(self.fleet.history[self.fleet.active[0]])
+        return whole if _same(self.fleet.steps.params, self.fleet.kept) else whole + 1
+
+    def _interrupt(self, epoch: int, reached: int) -> None:
         """All active runs end with the parameters of the moment, in the middle of an epoch or not."""
         params = self.fleet.steps.snapshot()
         finite = finite_runs(params).tolist()
@@ -280,7 +288,7 @@ class Trainer:
             self._fail({place: broken_parameter(self.program, params, place) for place in broken}, epoch)
             params = params.select([place for place, is_finite in enumerate(finite) if is_finite])
         self.fleet = replace(self.fleet, kept=params)
-        self._stop(dict.fromkeys(self.fleet.active, "interrupted"), epoch)
+        self._stop(dict.fromkeys(self.fleet.active, "interrupted"), reached)
 
     def _tell(self, epoch: int, callbacks: Sequence[Callback]) -> bool:
         fleet, schema = self.fleet, self.data["train"].schema
@@ -375,6 +383,12 @@ def _recorded(name: str, ended: Sequence[Finished], history: Sequence[Sequence[E
         score = None if record is None or name == "train" else getattr(record, f"{name}_ll")
         found.append(math.nan if score is None else score)
     return found
+
+
+def _same(one: Params, other: Params) -> bool:
+    """Whether all parameters are equal."""
+    pairs = zip((*one.weights, *one.inputs), (*other.weights, *other.inputs), strict=True)
+    return all(torch.equal(mine, its) for mine, its in pairs)
 
 
 def _own(params: Params, place: int) -> Params:

@@ -7,7 +7,9 @@ again when its worker or node is lost; a part of a fleet depends only on its rec
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +28,16 @@ from circurve.learning.fingerprint import Training
 from circurve.learning.history import FleetResult
 from circurve.learning.options import Run, Settings
 
-__all__ = ["ENGINES", "Engine", "FleetTask", "check_engine", "require_ray", "run_on_ray", "train_on_ray"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "FleetTask",
+    "check_engine",
+    "require_ray",
+    "run_on_ray",
+    "run_until_interrupted",
+    "train_on_ray",
+]
 
 Engine: TypeAlias = Literal["local", "ray"]
 ENGINES = ("local", "ray")
@@ -104,8 +115,18 @@ def _train_parts(task: FleetTask, parts: str, train: Callable[[FleetTask], Fleet
         replace(task, runs=task.runs[first:last], settings=task.settings.part(f"part-{first}-{last}"))
         for first, last in cuts
     ]
-    found = dict(run_on_ray(train, tasks, str(task.settings.device)))
-    return FleetResult(tuple(result for number in range(len(tasks)) for result in found[number]))
+    found = run_until_interrupted(train, tasks, str(task.settings.device))
+    if not found:
+        raise KeyboardInterrupt
+    results = (found[number] if number in found else _begun(part, train) for number, part in enumerate(tasks))
+    return FleetResult(tuple(result for part in results for result in part))
+
+
+def _begun(task: FleetTask, train: Callable[[FleetTask], FleetResult]) -> FleetResult:
+    """The runs of an interrupted part that returned nothing: with their initial parameters."""
+    settings = replace(task.settings, epochs=0, checkpoint=None)
+    results = train(replace(task, settings=settings, refit=False))
+    return FleetResult(tuple(replace(result, stopped="interrupted") for result in results))
 
 
 def _cuts(count: int, parts: int) -> list[tuple[int, int]]:
@@ -130,17 +151,65 @@ def run_on_ray(
     An exception of the function itself is raised here. A part whose worker is lost runs again, MAX_RETRIES times.
     """
     ray = _connected()
-    threads = torch.get_num_threads()
-    remote = ray.remote(max_retries=MAX_RETRIES, **_resources(device))(_in_worker)
-    waiting = {remote.remote(function, part, threads): number for number, part in enumerate(parts)}
+    waiting = _start(ray, function, parts, device)
     try:
         while waiting:
             done, _ = ray.wait(list(waiting), num_returns=1)
             number = waiting.pop(done[0])
             yield number, _result(ray, done[0], number)
     finally:
-        for task in waiting:
-            ray.cancel(task, force=True)
+        _end(ray, waiting)
+
+
+def run_until_interrupted(
+    function: Callable[[Any], Result], parts: Sequence[Any], device: str = "cpu"
+) -> dict[int, Result]:
+    """`function` of each part as a task: the results by the number of the part.
+
+    An interrupt is passed on to the tasks; those that return then have a result too. Another one ends the others.
+    """
+    ray = _connected()
+    waiting, found = _start(ray, function, parts, device), dict[int, Result]()
+    interrupts = 0
+    try:
+        while waiting and interrupts < 2:
+            try:
+                if interrupts:
+                    _end(ray, waiting, force=False)
+                _collect(ray, waiting, found, interrupts > 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+    finally:
+        _end(ray, waiting)
+    return found
+
+
+def _collect(ray: Any, waiting: dict[Any, int], found: dict[int, Any], interrupted: bool) -> None:
+    """Move tasks from those that are waited for to those whose result is found; all that return, in the end.
+
+    interrupted: tasks may end without a result.
+    """
+    while waiting:
+        done, _ = ray.wait(list(waiting), num_returns=1)
+        number = waiting[done[0]]
+        try:
+            found[number] = _result(ray, done[0], number)
+        except ray.exceptions.TaskCancelledError:
+            if not interrupted:
+                raise
+        del waiting[done[0]]
+
+
+def _start(ray: Any, function: Callable[[Any], Any], parts: Sequence[Any], device: str) -> dict[Any, int]:
+    """A task for each part, with the part's number."""
+    remote = ray.remote(max_retries=MAX_RETRIES, **_resources(device))(_in_worker)
+    return {remote.remote(function, part, torch.get_num_threads()): number for number, part in enumerate(parts)}
+
+
+def _end(ray: Any, tasks: Iterable[Any], force: bool = True) -> None:
+    """End tasks; without force they are interrupted, and may return what they have."""
+    for task in tasks:
+        ray.cancel(task, force=force)
 
 
 def _result(ray: Any, task: Any, number: int) -> Any:
@@ -174,5 +243,9 @@ def _connected() -> Any:
     import ray  # noqa: PLC0415 - optional, and slow to import
 
     if not ray.is_initialized():
+        before = signal.getsignal(signal.SIGTERM)
         ray.init(log_to_driver=False, configure_logging=False)
+        if callable(before):  # Ray has a handler of its own, which would end the program without saving anything
+            with suppress(ValueError):  # in another thread neither of the two can be set
+                signal.signal(signal.SIGTERM, before)
     return ray
