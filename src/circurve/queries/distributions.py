@@ -15,7 +15,7 @@ from torch import Tensor
 from circurve.errors import DataError, OptionError
 from circurve.inputs import LOG_ZERO, Family
 from circurve.inputs.family import same_values
-from circurve.queries.evidence import Evidence
+from circurve.queries.evidence import Evidence, log_weights
 from circurve.queries.passes import Posterior, chunked, posterior, require_possible
 from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor
 from circurve.queries.target import Place, Target
@@ -300,23 +300,28 @@ def state_probabilities(target: Target, evidence: Evidence, found: Posterior, co
     """
     states = target.states[column]
     assert states is not None
-    pieces = [part for _, part in state_weights(target, evidence, found, column, slice(0, len(states)))]
+    pieces = [part for _, part in state_weights(target, evidence, found, column, [slice(0, len(states))])]
     total = pieces[0].double() if len(pieces) == 1 else torch.cat(pieces, dim=1).double()
     return total.div_(total.sum(1, keepdim=True))
 
 
 def state_weights(
-    target: Target, evidence: Evidence, found: Posterior, column: int, chosen: slice
+    target: Target, evidence: Evidence, found: Posterior, column: int, chosen: Sequence[slice]
 ) -> Iterator[tuple[slice, Tensor]]:  # (R, s, N)
-    """p(x_v = s | e) times the flow of the column, a piece of the chosen states at a time."""
+    """p(x_v = s | e) times the flow of the column, a piece of the chosen states, which are in order, at a time."""
     flows = [found.flows[place.number].index_select(1, place.groups).flatten(1, 2) for place in target.places[column]]
-    masses = likely_masses(target, evidence, column) if column in evidence.likelihoods else None
-    for piece in pieces_of_states(target, column, evidence.size, chosen):  # likelihoods of zero give weights of zero
+    soft = column in evidence.likelihoods or column in evidence.intervals
+    masses = likely_masses(target, evidence, column) if soft else None
+    pieces = (piece for part in chosen for piece in pieces_of_states(target, column, evidence.size, part))
+    for piece in pieces:  # likelihoods of zero give weights of zero
         total: Tensor | float = 0.0
+        weights = log_weights(target, evidence, column, piece) if soft else None
         for at, flow in enumerate(flows):  # (R, g K, N)
             logs = target.state_logs(column, at, piece)
-            mass = None if masses is None else masses[at]
-            table = state_shares(evidence, column, logs, piece, mass).to(flow.dtype).flatten(1, 2)
+            if masses is None or weights is None:
+                table = logs.exp().unsqueeze(-1).to(flow.dtype).flatten(1, 2)
+            else:
+                table = state_shares(logs, weights, masses[at]).to(flow.dtype).flatten(1, 2)
             if table.shape[-1] == 1:
                 total = total + torch.matmul(table[..., 0].transpose(-1, -2), flow)
             else:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circurve.budget import Need
 from circurve.engine.memory import MIN_FREE_BYTES, free_memory
-from circurve.inputs import LOG_ZERO, Categorical, Family
+from circurve.inputs import LOG_ZERO, Binomial, Categorical, Family
 from circurve.inputs.family import same_values
 
 if TYPE_CHECKING:
@@ -25,11 +25,15 @@ __all__ = [
     "ROW_BYTES",
     "check_masses",
     "check_states",
+    "has_long_peaks",
     "pieces_of_states",
     "state_logs",
     "state_tensor",
     "union_of_states",
 ]
+
+MAX_TABLE_STATES = 1 << 12
+"""Columns of binomials with more states are looked at around their peaks and not state by state."""
 
 PIECE_BYTES = 64 << 20
 """What the tables of a piece take at most; with a memory budget, at most a quarter of it."""
@@ -108,6 +112,13 @@ def pieces_of_states(target: Target, column: int, rows: int = 1, chosen: slice |
         yield slice(start, min(start + size, end))
 
 
+def has_long_peaks(target: Target, column: int) -> bool:
+    """Whether a column has many states, and only units whose probabilities rise up to one peak and fall after it."""
+    states = target.states[column]
+    binomial = all(isinstance(place.family, Binomial) for place in target.places[column])
+    return binomial and states is not None and len(states) > MAX_TABLE_STATES
+
+
 def check_states(target: Target, column: int, what: str, each: int, count: int | None = None) -> int | None:
     """What the budget leaves next to `each` bytes for every state of a column; MemoryLimitError if they do not fit.
 
@@ -128,7 +139,7 @@ def check_masses(target: Target, column: int) -> None:
     The masses of intervals are computed from them in columns that have inputs without a list of states, too.
     """
     for place in target.places[column]:
-        support = place.family.support()
+        support = None if isinstance(place.family, Binomial) else place.family.support()
         units = 0 if support is None else target.runs * len(place.groups) * target.program.inputs[place.number].units
         size = MASS_BYTES * units * len(support or ())
         if size and (target.memory_budget is not None or size > MIN_FREE_BYTES["cpu"]):
