@@ -192,11 +192,11 @@ class FrameReader(ABC):
 
         return frame_table(pa.concat_tables(self._frames(block, list(self.columns or ()))))
 
-    def column(self, name: str) -> Table:
-        """All rows of one column."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        return as_table(pa.concat_tables([f for b in range(len(self.blocks)) for f in self._frames(b, [name])]))
+    def column_pieces(self, name: str) -> Iterator[Table]:
+        """All rows of one column, a block at a time."""
+        for block in range(len(self.blocks)):
+            for frame in self._frames(block, [name]):
+                yield as_table(frame)
 
     def _read_frames(self, block: int, columns: list[str]) -> list[Any]:
         """Some columns of a block, by file."""
