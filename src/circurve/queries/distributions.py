@@ -14,10 +14,9 @@ from torch import Tensor
 
 from circurve.errors import DataError, OptionError
 from circurve.inputs import LOG_ZERO, Family
-from circurve.inputs.family import same_values
 from circurve.queries.evidence import Evidence, log_weights
 from circurve.queries.passes import Posterior, chunked, posterior, require_possible
-from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor
+from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor, unit_log_prob
 from circurve.queries.target import Place, Target
 from circurve.queries.units import likely_masses, state_shares, unit_moments
 
@@ -29,7 +28,6 @@ __all__ = [
     "distribution",
     "state_probabilities",
     "state_weights",
-    "unit_log_prob",
 ]
 
 BISECTIONS, RESOLUTION = 700, 1e-12
@@ -362,21 +360,6 @@ def _moments(
     for (m, v), share in zip(chosen, shares, strict=True):
         variance = variance + (share * (v + (m - mean[:, None, None]).square())).sum((1, 2))
     return mean, variance
-
-
-def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (R or 1, g, N) -> (R, g, K, N)
-    """log p of any number; LOG_ZERO for what the family does not take."""
-    support = family.support()
-    if family.discrete:
-        allowed = (x >= 0) & (x.floor() == x)
-        if support is not None and same_values(support, range(support[0], support[-1] + 1)):
-            allowed &= (x >= support[0]) & (x <= support[-1])
-        elif support is not None:
-            allowed = torch.isin(x, x.new_tensor(support))
-        first = 0 if support is None else support[0]
-        values = family.log_prob(parameters, torch.where(allowed, x, first))
-        return torch.where(allowed.unsqueeze(-2), values, LOG_ZERO)
-    return family.log_prob(parameters, x)
 
 
 def _rows(count: int) -> str:

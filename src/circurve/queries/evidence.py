@@ -23,7 +23,14 @@ from circurve.data import Table
 from circurve.engine import Batch
 from circurve.errors import DataError
 from circurve.inputs import LOG_ZERO, Binomial, Family
-from circurve.queries.states import check_masses, check_states, has_long_peaks, pieces_of_states, state_tensor
+from circurve.queries.states import (
+    check_masses,
+    check_states,
+    has_long_peaks,
+    pieces_of_states,
+    state_tensor,
+    unit_log_prob,
+)
 from circurve.queries.target import Target
 
 __all__ = [
@@ -242,7 +249,12 @@ def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> li
     largest: the highest density that the evidence allows in place of the sum or integral over all it allows.
     """
     reference, params, batch = target.reference, target.params, evidence.batch()
-    leaves = [reference.input_values(number, params, batch) for number in range(len(target.program.inputs))]
+    leaves = [
+        _any_values(target, number, evidence)
+        if number in target.partial_layers
+        else reference.input_values(number, params, batch)
+        for number in range(len(target.program.inputs))
+    ]
     if largest:
         leaves = [_with_highest(target, number, values, evidence) for number, values in enumerate(leaves)]
     for column in (*evidence.likelihoods, *evidence.intervals):
@@ -257,6 +269,15 @@ def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> li
             old = leaves[place.number].index_select(1, place.groups)
             leaves[place.number] = leaves[place.number].index_copy(1, place.groups, torch.where(known, old, values))
     return leaves
+
+
+def _any_values(target: Target, number: int, evidence: Evidence) -> Tensor:  # (R, G, K, N)
+    """The log-values of a layer whose columns have values that its family does not know: these are impossible."""
+    variables = target.reference.variables[number]
+    known = evidence.observed.index_select(1, variables).unsqueeze(-2) > 0  # (R or 1, G, 1, N)
+    x = evidence.x.index_select(1, variables)
+    values = unit_log_prob(target.program.inputs[number].family, target.params.inputs[number], x)
+    return torch.where(known, values, 0.0)
 
 
 def _with_highest(target: Target, number: int, values: Tensor, evidence: Evidence) -> Tensor:  # (R, G, K, N)

@@ -30,6 +30,7 @@ __all__ = [
     "state_logs",
     "state_tensor",
     "union_of_states",
+    "unit_log_prob",
 ]
 
 MAX_TABLE_STATES = 1 << 12
@@ -96,6 +97,21 @@ def state_logs(family: Family, parameters: Tensor, states: Sequence[int]) -> Ten
 
 def _without_gaps(states: Sequence[int]) -> bool:
     return same_values(states, range(states[0], states[-1] + 1))
+
+
+def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (R or 1, g, N) -> (R, g, K, N)
+    """log p of any number; LOG_ZERO for what the family does not take."""
+    support = family.support()
+    if family.discrete:
+        allowed = (x >= 0) & (x.floor() == x)
+        if support is not None and same_values(support, range(support[0], support[-1] + 1)):
+            allowed &= (x >= support[0]) & (x <= support[-1])
+        elif support is not None:
+            allowed = torch.isin(x, x.new_tensor(support))
+        first = 0 if support is None else support[0]
+        values = family.log_prob(parameters, torch.where(allowed, x, first))
+        return torch.where(allowed.unsqueeze(-2), values, LOG_ZERO)
+    return family.log_prob(parameters, x)
 
 
 def pieces_of_states(target: Target, column: int, rows: int = 1, chosen: slice | None = None) -> Iterator[slice]:

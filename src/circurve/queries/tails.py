@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from circurve.inputs import LOG_ZERO
-from circurve.queries.distributions import unit_log_prob
 from circurve.queries.peaks import states_in_tails
-from circurve.queries.states import check_masses, has_long_peaks, pieces_of_states
+from circurve.queries.states import check_masses, has_long_peaks, pieces_of_states, unit_log_prob
 from circurve.queries.target import Target
 
 __all__ = ["log_tail"]
