@@ -101,11 +101,13 @@ epoch.
 Streams have no weights and no labels, and `refit`, `fit_ensemble`, `evaluate --explain` and `--report` need rows in
 memory. On the command line, folders of Parquet or Arrow files are streamed, and Parquet, Arrow and .npy files with more
 than {1 << 27:,} values. This holds for `fit`, `sweep`, `evaluate`, `curvature`, `statistics`, `impute` and `data info`.
-`statistics --shard 2/4` reads only the blocks of its rows.
+`statistics --shard 2/4` reads only the blocks of its rows. Parquet and Arrow files that are packed too well to be read
+as tables are streamed too.
 
-Before a block is read, what it would take is worked out from the file's metadata. Files with a block that needs more
-than ten times their size and more than 256 MB are refused: write smaller row groups, or say
-`open_stream(..., trust=True)`.
+Before a block is read, what it would take is worked out from the file's metadata. Row groups of
+Parquet files that need more than ten times the size of the file and more than 256 MB are read in pieces. Record batches
+that need as much are refused, and so are such row groups in files of more than 134,217,728 values: write smaller ones,
+or say `open_stream(..., trust=True)`.
 
 Questions whose answer has an entry or a row for each row are asked some rows at a time, and their answers are put
 together in memory. Draws (`impute(how="sample")`, `sample(given=...)`) take another seed for each piece. `Models`,

@@ -198,3 +198,17 @@ def test_columns_that_are_left_out_of_a_stream_must_exist(run, frame):
     for data in ("big", "whole.parquet"):
         message = error_line(run("evaluate", "m.safetensors", data, "--types", "x=drop"))
         assert f"{data}: no column 'x' to leave out" in message
+
+
+def test_well_packed_files_are_streamed_though_they_are_too_large_as_tables(run, folder, monkeypatch):
+    frame = pa.table({name: np.arange(20_000) // 10_000 for name in "abcd"})
+    parquet.write_table(frame, "packed.parquet")
+    monkeypatch.setattr("circurve.bounds.FREE_BYTES", 800_000)
+    described = strict_json(run("data", "info", "packed.parquet", "--json").stdout)
+    assert described["read_by"] == "pyarrow, piece by piece"
+    assert described["families"] == {"Bernoulli": 4}
+    fitted = strict_json(run("fit", "packed.parquet", "--out", "m.safetensors", "--no-split", *TRAIN).stdout)
+    scored = strict_json(run("evaluate", "m.safetensors", "packed.parquet", "--json").stdout)
+    assert scored["test_ll"] == pytest.approx(fitted["train_ll"], rel=1e-5)
+    trusted = strict_json(run("data", "info", "packed.parquet", "--json", "--trust").stdout)
+    assert "piece by piece" not in trusted["read_by"]

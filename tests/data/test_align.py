@@ -298,3 +298,21 @@ def test_numbers_as_names_are_numbers_of_columns():
     np.testing.assert_array_equal(model.log_prob(rows[[2, 0]], missing_columns="missing"), model.log_prob(holes))
     with pytest.raises(DataError, match="the data has no column '1'"):
         model.log_prob(rows[[2, 0]])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_numbers_as_names_are_numbers_of_variables_when_a_circuit_is_trained(streamed):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame((rng.random((300, 3)) < [0.9, 0.5, 0.1]).astype(int))
+    circuit = cc.hclt(frame, units=2)
+    assert circuit.schema is None
+
+    def trained(data):
+        return cc.fit(circuit, [data] if streamed else data, epochs=2, valid=False, seed=0)
+
+    wanted, turned = trained(frame), trained(frame[[2, 0, 1]])
+    assert turned.train_ll == pytest.approx(wanted.train_ll)
+    np.testing.assert_allclose(np.asarray(turned.model.mean()), np.asarray(wanted.model.mean()))
+    np.testing.assert_allclose(turned.model.log_prob(frame[[1, 2, 0]]), wanted.model.log_prob(frame), rtol=1e-5)
+    other = frame.rename(columns={0: 7})  # numbers of other columns name no variables
+    assert trained(other[[2, 7, 1]]).train_ll != pytest.approx(wanted.train_ll, abs=1e-3)

@@ -179,3 +179,10 @@ def test_whole_numbers_that_floats_round_are_pointed_out(start):
 def test_squares_beyond_the_floating_range_give_no_warning():
     values = pd.DataFrame({"a": np.linspace(-3e300, 3e300, 40)})
     assert isinstance(infer_schema(values).families[0], cc.Gaussian)
+
+
+def test_dates_keep_their_times_if_only_some_tables_have_any():
+    days, times = [datetime.datetime(2024, 1, day) for day in (3, 4)], [datetime.datetime(2024, 1, 5, 6, 30)] * 2
+    tables = [pd.DataFrame({"seen": moments}) for moments in (days, times)]
+    assert infer_schema(*tables) == infer_schema(pd.concat(tables))
+    assert infer_schema(*tables).columns[0].origin == "2024-01-03T00:00:00"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import circurve as cc
+from circurve.data import frame_bounds
 from circurve.data.frame_bounds import parquet_parts
 from circurve.errors import DataError, MemoryLimitError
 
@@ -88,12 +89,19 @@ def test_a_record_batch_beyond_the_budget_is_refused_with_a_way_out(values: np.n
     assert len(cc.open_stream(path, memory_budget=3_000_000)) == ROWS
 
 
-def test_a_huge_row_group_is_refused_with_what_to_type(tmp_path: Path) -> None:
+def test_a_huge_row_group_is_read_in_pieces_or_refused_with_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "zeros.parquet"
     zeros = pa.array(np.zeros(2_000_000, dtype=np.int64))
     parquet.write_table(pa.table({f"c{v}": zeros for v in range(8)}), path, row_group_size=2_000_000)
     with parquet.ParquetFile(path) as file:
         assert len(parquet_parts(file)) == 1
+    cut = cc.open_stream(path)
+    assert max(cut.reader.sizes) * 8 * 20 < 256 << 20
+    assert sum(len(piece) for piece in cut.pieces()) == 2_000_000
+    assert cc.infer_schema(path).families == (cc.Bernoulli(),) * 8
+    monkeypatch.setattr(frame_bounds, "MAX_CUT_VALUES", 15_000_000)
     way_out = r"write_table\(table, path, row_group_size=65536\); if you trust the file, pass trust=True"
     with pytest.raises(
         DataError, match=rf"more than 10 times its size: write it with smaller row groups: .*{way_out}$"
@@ -104,3 +112,14 @@ def test_a_huge_row_group_is_refused_with_what_to_type(tmp_path: Path) -> None:
     stream = cc.open_stream(path, trust=True, memory_budget=20_000_000)
     assert len(stream) == 2_000_000
     assert max(stream.reader.sizes) < 20_000
+
+
+def test_a_well_packed_file_that_is_too_large_as_a_table_names_the_stream_that_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "packed.parquet"
+    parquet.write_table(pa.table({f"c{v}": np.arange(1_500_000) // 750_000 for v in range(10)}), path)
+    advice = rf"open_stream\('{path}'\) reads it in pieces; if you trust the file, pass trust=True$"
+    with pytest.raises(DataError, match=rf"more than 10 times its size; {advice}"):
+        cc.load_data(path)
+    stream = cc.open_stream(path)
+    assert stream.shape == (1_500_000, 10)
+    assert sum(float(np.asarray(piece)[:, 3].sum()) for piece in stream.pieces()) == 750_000

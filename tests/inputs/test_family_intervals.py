@@ -22,6 +22,8 @@ from torch import Tensor
 
 from circurve.inputs import (
     LOG_ZERO,
+    Bernoulli,
+    Categorical,
 )
 
 
@@ -84,7 +86,7 @@ def test_log_max_is_the_log_probability_of_the_mode(case: Case) -> None:
 
 @pytest.mark.parametrize("case", LEARNING)
 def test_moments_inside_an_interval_agree_with_sums_over_a_grid(case: Case) -> None:
-    if case.family.support() is not None:
+    if isinstance(case.family, Bernoulli | Categorical):
         with pytest.raises(NotImplementedError, match=f"{type(case.family).__name__} needs interval_moments"):
             case.family.interval_moments(parameters_of(case, 0), torch.zeros(1, 1, 1), torch.ones(1, 1, 1))
         return
@@ -99,11 +101,13 @@ def test_moments_inside_an_interval_agree_with_sums_over_a_grid(case: Case) -> N
         grid = torch.linspace(grid[0].item(), grid[-1].item(), 40_001, dtype=torch.float64)
     logs = log_prob(case, parameters, grid.expand(1, GROUPS, -1))[..., None, :]  # (R, G, K, 1, points)
     inside = ((grid >= low[..., None]) & (grid <= high[..., None]))[:, :, None]
+    assert all(bool(part.isfinite().all()) for part in found)
     p = torch.where(inside, logs, -torch.inf).softmax(-1)
     wanted = (grid * p).sum(-1)
-    torch.testing.assert_close(found[0], wanted, rtol=1e-3, atol=1e-3 * spread.item())
     variance = ((grid - wanted[..., None]).square() * p).sum(-1)
-    torch.testing.assert_close(found[1], variance, rtol=2e-3, atol=1e-3 * spread.item() ** 2)
+    filled = inside.any(-1).expand(wanted.shape)  # an interval may lie between two whole numbers
+    torch.testing.assert_close(found[0][filled], wanted[filled], rtol=1e-3, atol=1e-3 * spread.item())
+    torch.testing.assert_close(found[1][filled], variance[filled], rtol=2e-3, atol=1e-3 * spread.item() ** 2)
 
 
 @pytest.mark.parametrize("case", ALL)

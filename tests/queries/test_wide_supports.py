@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import circurve as cc
+import hostile_files
 import peak_memory
-from circurve.queries import limited, states
+from circurve.queries import limited, peaks, states
 from circurve.queries.states import state_logs, union_of_states
 
 PROGRAM = """
@@ -80,11 +81,11 @@ def test_what_needs_no_table_is_answered_and_a_table_is_refused_by_name(asked):
     assert 0.18 < answers["interval"] < 0.2
     assert 8388595 < answers["mean in an interval"] < 8388605
     refused = {name for name, answer in answers.items() if isinstance(answer, str)}
-    assert refused == {"distribution", "quantile", "sample above", "report"}
+    assert refused == {"distribution", "quantile", "report"}
     start = "column 1 needs 805 MB (the distribution of one row over 16,777,217 states 805 MB), but memory_budget="
     assert answers["distribution"].startswith(start)
     assert 8388500 <= answers["sample in an interval"] <= 8388700
-    assert "draws over 8,388,617 states" in answers["sample above"]
+    assert answers["sample above"] == 3
     assert "tables over states" in answers["report"]
 
 
@@ -121,6 +122,74 @@ def test_answers_from_pieces_are_those_from_whole_tables(name, monkeypatch):
     whole = QUESTIONS[name](mixed())
     monkeypatch.setattr(states, "PIECE_BYTES", 1000)
     np.testing.assert_allclose(QUESTIONS[name](mixed()), whole, rtol=1e-9, atol=1e-12)
+
+
+PEAK_QUESTIONS = QUESTIONS | {
+    "most_probable above": lambda m: m.most_probable({0: (15, None)}).rows.to_numpy(),
+    "most_probable below": lambda m: m.most_probable({0: (None, 5)}).log_prob,
+    "distribution inside": lambda m: m.distribution(0, {0: (9.5, 16), 1: 3}).to_numpy(),
+    "quantile inside": lambda m: m.quantile(0, [0.1, 0.9], {0: (20, None)}),
+    "conditional": lambda m: m.conditional({0: (25, None)}, {1: 7}),
+    "two intervals": lambda m: m.conditional({1: 3}, {0: (25, 27)}),
+    "no value inside": lambda m: m.interval({0: (7.2, 7.9)}),
+    "beyond some units": lambda m: m.interval({0: (31, 40)}),
+    "beyond all units": lambda m: m.interval({0: (42, 50)}),
+    "far tail": lambda m: m.explain([[30, 7], [0, 3]])["surprise"].to_numpy(),
+    "tails of many rows": lambda m: m.explain([[k, 3] for k in range(30)])["surprise"].to_numpy(),
+    "sample": lambda m: m.sample(200, given={0: (13, None)}, seed=0).to_numpy(),
+    "impute rows": lambda m: m.impute([[np.nan, 3], [np.nan, 7], [4, np.nan]], how="mode"),
+}
+
+
+@pytest.mark.parametrize("name", PEAK_QUESTIONS)
+def test_answers_from_peaks_are_those_from_whole_tables(name, monkeypatch):
+    whole = PEAK_QUESTIONS[name](mixed())
+    for module in (states, peaks):
+        monkeypatch.setattr(module, "MAX_TABLE_STATES", 1)
+    np.testing.assert_allclose(PEAK_QUESTIONS[name](mixed()), whole, rtol=1e-9, atol=1e-12)
+
+
+def test_an_asked_interval_and_a_likelihood_that_says_nothing_are_both_kept(monkeypatch):
+    given = {0: dict.fromkeys(range(41), 1.0)}
+    whole = twins([0.2, 0.6], 40).conditional({0: (12, None)}, given)
+    for module in (states, peaks):
+        monkeypatch.setattr(module, "MAX_TABLE_STATES", 1)
+    assert twins([0.2, 0.6], 40).conditional({0: (12, None)}, given) == pytest.approx(whole)
+    assert twins([0.2, 0.6], 40).interval({0: (12, None)}) == pytest.approx(whole)
+
+
+def twins(probabilities: list[float], trials: int = 5001) -> cc.Model:
+    """A mixture of two units of equal weight."""
+    count = cc.Input(0, cc.Binomial(trials), units=2)
+    root = cc.Sum([count])
+    return cc.Model.from_parameters(cc.Circuit(root), {root: [[0.5, 0.5]]}, {count: [[p] for p in probabilities]})
+
+
+def test_certain_units_and_equal_modes_are_answered_from_their_peaks():
+    assert twins([0.0, 1.0]).most_probable({0: (1, None)}).rows.iloc[0, 0] == 5001
+    assert twins([0.0, 1.0]).interval({0: (None, 5000)}) == pytest.approx(0.5)
+    assert twins([0.0, 1.0]).interval({0: (1, 5000)}) == 0
+    assert twins([0.0, 1.0]).explain([[5001]])["surprise"].iloc[0] == 0  # no value is more probable
+    assert twins([0.5, 0.5]).most_probable({0: (100, None)}).rows.iloc[0, 0] == 2500  # 2500 and 2501 are equal
+    assert twins([0.5, 0.5]).most_probable({0: (2501, None)}).rows.iloc[0, 0] == 2501
+    assert twins([0.25, 0.75]).impute([[np.nan]], how="mode").iloc[0, 0] in (1250, 3751)
+
+
+def test_half_open_intervals_and_explanations_look_at_the_states_near_peaks_only(monkeypatch, tmp_path):
+    path = tmp_path / "binomials.safetensors"
+    path.write_bytes(hostile_files.many_binomials(100))
+    model, looked_at = cc.load(path), []
+    log_prob = cc.Binomial.log_prob
+
+    def counting(family, parameters, x):
+        looked_at.append(x.numel())
+        return log_prob(family, parameters, x)
+
+    monkeypatch.setattr(cc.Binomial, "log_prob", counting)
+    assert model.most_probable({0: (8388600, None)}).rows.iloc[0, 0] == pytest.approx(8388600, abs=8)
+    assert model.explain([[8388608]])["surprise"].iloc[0] == pytest.approx(0.0096, abs=1e-4)
+    assert model.explain([[12]])["surprise"].iloc[0] > 1e6
+    assert sum(looked_at) < 30_000_000  # of 1,677,716,151 states of all units
 
 
 def test_the_mode_of_binomials_is_that_of_all_states():

@@ -40,8 +40,9 @@ __all__ = [
 ]
 
 STREAMED_VALUES = 1 << 27
-"""Files with more values than these, 1 GiB as floats, are read piece by piece. A fixed number: rows of streams are
-shuffled in another order, and a training should not depend on the machine's memory."""
+"""Files with more values than these, 1 GiB as floats, are read piece by piece, and so are files whose rows take more
+memory than files of their size may take. A fixed number: rows of streams are shuffled in another order, and a training
+should not depend on the machine's memory."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class StreamedDataset:
 
 
 def streamed(source: Source) -> Stream | None:
-    """The stream of a folder of Parquet or Arrow files, or of a large file; None for everything that is read into
+    """The stream of a folder of Parquet or Arrow files, or of a large one; None for everything that is read into
     memory."""
     path = Path(source.data).expanduser()
     folder = path.is_dir() and source.data_dir is None
@@ -82,7 +83,8 @@ def streamed(source: Source) -> Stream | None:
             kept = kept_columns(stream.columns, source.dropped)
             names = [name for number, name in enumerate(stream.columns or ()) if number in kept]
             stream = open_stream(path, columns=names, missing=source.missing, **source.options())
-    return stream if folder or stream.shape[0] * stream.shape[1] > STREAMED_VALUES else None
+    large = stream.shape[0] * stream.shape[1] > STREAMED_VALUES or getattr(stream.reader, "expands", False)
+    return stream if folder or large else None
 
 
 def _mapped(path: Path, source: Source) -> Stream | None:

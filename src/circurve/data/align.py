@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from circurve.data.check import check, encode
-from circurve.data.convert import Array, about, column_label
+from circurve.data.convert import Array, Names, about, column_label
 from circurve.data.entry import as_table
 from circurve.data.recode import decode_column, recoded
 from circurve.data.scan import SAMPLED_ROWS
@@ -85,13 +85,16 @@ def prepare(  # noqa: PLR0913 - what comes with rows, and what to do with them
 ) -> Table:
     """Align data to the schema, by default that of the circuit, and check them; `what` ("train") opens every message.
 
-    Without a schema, the data's own names and codings make one, with the families of the circuit.
+    Without a schema, the data's own names and codings make one, with the families of the circuit; a frame whose columns
+    are called 2, 0 and 1 is put in order by these numbers.
     """
     with about(f"{what} data"):
         table = as_table(data, weights=weights, labels=labels, missing=missing)
         schema = schema or circuit.schema
         if schema is not None:
             table = align(table, schema, unseen=unseen)
+        elif are_numbers(table.columns, circuit):
+            table = in_order(table, Schema.of(circuit.families), "error")
         table = check(table, circuit.families, circuit.outputs)
     empty, rows = table.empty_rows, len(table)
     if empty == rows:
@@ -157,6 +160,11 @@ def log_unseen(table: Table) -> Tensor | None:  # (N,) float64
     if table.impossible is not None:
         total += torch.where(table.impossible, share.log(), 0.0).sum(1)
     return total
+
+
+def are_numbers(columns: Names, circuit: Circuit) -> bool:
+    """Whether names of columns are the numbers of the variables of a circuit, in any order."""
+    return columns is not None and set(columns) == {str(number) for number in range(circuit.variables)}
 
 
 def in_order(table: Table, schema: Schema, missing_columns: MissingColumns) -> Table:

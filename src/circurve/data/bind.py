@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from circurve.data.align import MissingColumns, align, log_unseen, prepare
+from circurve.data.align import MissingColumns, align, are_numbers, log_unseen, prepare
 from circurve.data.convert import about
 from circurve.data.open_stream import as_source, is_streamed
 from circurve.data.slots import Binding
@@ -73,7 +73,8 @@ def prepare_source(  # noqa: PLR0913 - what comes with rows, and what to do with
         raise OptionError(f"{what} data: a stream cannot have weights or labels; pass a table in memory to use them")
     with about(f"{what} data"):
         source = as_source(data, missing)
-        wanted = schema or circuit.schema or Schema.of(circuit.families, source.columns)
+        names = None if are_numbers(source.columns, circuit) else source.columns
+        wanted = schema or circuit.schema or Schema.of(circuit.families, names)
         stream = align_source(source, wanted, unseen=unseen)
         if stream.schema is None or stream.schema.families != circuit.families:
             raise DataError("the columns have other families than the variables of the circuit")

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from circurve.bounds import allowed_bytes, cut
+from circurve.bounds import TRUST_HINT, allowed_bytes, cut
 from circurve.budget import Need, check_budget
 from circurve.data.array_files import read_npy, read_npz
 from circurve.data.catalogue import is_name, load_dataset
@@ -17,10 +17,11 @@ from circurve.data.dataset import SPLITS, Dataset
 from circurve.data.entry import as_table
 from circurve.data.file_need import check_files
 from circurve.data.frame_files import read_frame_file
+from circurve.data.open_stream import open_stream
 from circurve.data.raw_files import read_bytes, unpacked, unreadable
 from circurve.data.table import Table
 from circurve.data.text import parse_text, read_text
-from circurve.errors import DataError
+from circurve.errors import CircurveError, DataError
 
 __all__ = ["load_data", "read_table"]
 
@@ -73,13 +74,29 @@ def _read_any(
     if suffix in ARRAYS and path.suffix.lower() != ".gz":
         return _read_arrays(path, trust)
     if suffix in FRAMES:
-        frame, reader = read_frame_file(path, read_bytes(path, trust), trust)
+        raw = read_bytes(path, trust)
+        try:
+            frame, reader = read_frame_file(path, raw, trust)
+        except DataError as error:
+            raise _with_stream(error, path) from None
         with about(path):
             return replace(as_table(frame), source=reader)
     if suffix not in TEXT:
         known = ", ".join((*TEXT, *FRAMES, *ARRAYS))
         raise DataError(f"{path}: unknown kind of file '{path.suffix.lower()}'; use {known}, or .gz of a text file")
     return read_text(path, False if header is None and suffix == ".data" else header, categorical, trust)
+
+
+def _with_stream(error: DataError, path: Path) -> DataError:
+    """The error of a file that takes too much memory as a table, with the way to read it in pieces, if there is one."""
+    if TRUST_HINT[-1] not in error.parts:
+        return error
+    try:
+        open_stream(path)
+    except CircurveError:
+        return error
+    at = error.parts.index(TRUST_HINT[0])
+    return DataError(*error.parts[:at], f"; open_stream({str(path)!r}) reads it in pieces", *error.parts[at:])
 
 
 def _read_standard_input(

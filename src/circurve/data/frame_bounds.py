@@ -16,6 +16,7 @@ __all__ = [
     "Declared",
     "arrow_parts",
     "block_bytes",
+    "can_be_cut",
     "check_arrow",
     "check_blocks",
     "check_footer",
@@ -23,6 +24,7 @@ __all__ = [
     "check_table",
     "cost_of",
     "parquet_parts",
+    "rows_bytes",
     "schema_bytes",
 ]
 
@@ -53,6 +55,9 @@ TEXTS = ("string", "large_string", "dictionary")
 BYTES_PER_COLUMN = 4_000
 """A column's name, its type, its arrays and its codes, however few rows it has."""
 
+MAX_CUT_VALUES = 1 << 27
+"""Values of files whose row groups take too much and are read in pieces: this many take seconds."""
+
 NOT_COMPRESSED = -1
 MAGIC = b"ARROW1"
 BLOCK_BYTES = 24
@@ -68,16 +73,35 @@ class Declared:
     """Bytes of its pages or buffers, once they are unpacked."""
 
 
-def check_blocks(blocks: Sequence[Sequence[Declared]], schema: Any, size: int, trust: bool) -> None:
+def check_blocks(
+    blocks: Sequence[Sequence[Declared]], schema: Any, size: int, trust: bool, in_pieces: bool = False
+) -> None:
     """Refuse files that are read block by block, where a block takes too much, or a column of all rows does.
 
-    schema: of the columns that are read. size: bytes of all files.
+    schema: of the columns that are read. size: bytes of all files. in_pieces: whether the rows of a block can be read
+    in pieces; its pages are unpacked anyway.
     """
     if any(min(part.rows, part.unpacked) < 0 for block in blocks for part in block):
         raise DataError("damaged: it declares a negative size")
     rows = sum(part.rows for block in blocks for part in block)
-    largest = max(block_bytes(block, schema) for block in blocks)
+    if in_pieces:
+        largest = max(2 * sum(part.unpacked for part in block) for block in blocks) + cost_of(schema, 1)
+    else:
+        largest = max(block_bytes(block, schema) for block in blocks)
     check_expansion(max(largest, BYTES_PER_CELL * rows), size, trust, DataError)
+
+
+def can_be_cut(blocks: Sequence[Sequence[Declared]], schema: Any) -> bool:
+    """Whether the rows of row groups that take too much may be read in pieces: not if that takes long, with more
+    values than MAX_CUT_VALUES."""
+    return len(schema) * sum(part.rows for block in blocks for part in block) <= MAX_CUT_VALUES
+
+
+def rows_bytes(blocks: Sequence[Sequence[Declared]], schema: Any) -> int:
+    """What all rows take as one table, without what columns take however few rows there are."""
+    parts = [part for block in blocks for part in block]
+    cells = cost_of(schema, sum(part.rows for part in parts)) - schema_bytes(schema)
+    return 2 * sum(part.unpacked for part in parts) + cells
 
 
 def block_bytes(block: Sequence[Declared], schema: Any) -> int:

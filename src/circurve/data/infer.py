@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from circurve.data.convert import column_label
 from circurve.data.entry import as_table
-from circurve.data.found import Found, gaussian_for
+from circurve.data.found import Found, FoundInTables, gaussian_for
 from circurve.data.infer_stream import DROP, StreamRules, Types, stream_schema
 from circurve.data.need import check_inferred
 from circurve.data.open_stream import as_source, is_streamed
@@ -105,23 +106,23 @@ def infer_schema(
     if any(is_streamed(table) for table in tables):
         if len(tables) > 1:
             raise OptionError("infer_schema takes one stream at a time")
-        rules = StreamRules(infer_schema, _of_ranges, unseen_share)
+        rules = StreamRules(
+            infer_schema, _of_ranges, partial(_column_of_stream, unseen_share=unseen_share), unseen_share
+        )
         return stream_schema(as_source(tables[0], missing), types or {}, rules, memory_budget)
     left = check_inferred("infer_schema", memory_budget, *tables)
     read, ignored, chosen = _read(tables, types, missing)
     columns = scan_columns(*read, memory_budget=left)
     found, alike = [], _ColumnsAlike()
     for v, coding in enumerate(read[0].codings or (Coding(),) * read[0].shape[1]):
-        facts = Found(read, v, coding)
-        if v in chosen:
-            column = _as_told(facts, chosen[v])
-        elif read[0].columns is None and coding.kind == "number":
+        facts = FoundInTables(read, v, coding)
+        if v not in chosen and read[0].columns is None and coding.kind == "number":
             column = alike(None, *_plain(columns, v))
-        elif coding.kind == "number" and columns.binary[v] and not columns.empty[v]:
+        elif v not in chosen and coding.kind == "number" and columns.binary[v] and not columns.empty[v]:
             column = alike(facts.name, *_only_zeros_and_ones(columns.low[v], columns.high[v]))
         else:
-            column = _by_rule(facts)
-        found.append(replace(column, unseen_share=unseen_share) if unseen_share and column.categories else column)
+            column = _column(facts, chosen.get(v))
+        found.append(_with_share(column, unseen_share))
     schema = Schema(tuple(found), ignored)
     _warn_of_marks(columns, read[0], schema.families)
     return schema
@@ -215,31 +216,48 @@ def _only_zeros_and_ones(low: float, high: float) -> tuple[Family, str]:
     return Bernoulli(), "only 0 and 1" if low < high else f"only {int(low)}"
 
 
+def _column(found: Found, told: str | Family | None) -> Column:
+    return _by_rule(found) if told is None else _as_told(found, told)
+
+
+def _with_share(column: Column, unseen_share: float) -> Column:
+    return replace(column, unseen_share=unseen_share) if unseen_share and column.categories else column
+
+
+def _column_of_stream(found: Found, told: str | Family | None, unseen_share: float) -> Column:
+    """A column of a file that is read block by block."""
+    column, facts = _column(found, None if told is None else _checked_type(found.name, told)), found.facts
+    if found.coding.kind == "number" and facts.whole and facts.low == -1 and facts.high < MAX_STATES:
+        _warn_of_mark(found.label, column.family)
+    return _with_share(column, unseen_share)
+
+
 def _by_rule(found: Found) -> Column:
-    kind, values = found.coding.kind, found.observed
+    kind, facts = found.coding.kind, found.facts
     if kind == "category":
         return _text(found)
     if kind == "date":
         return found.column(found.gaussian, "dates, as days", kind)
-    if not values.size:
+    if not facts.size:
         return found.column(Bernoulli(), "nothing observed", kind)
     if kind == "boolean":
         return found.column(Bernoulli(), "true and false", kind)
-    low, high = float(values.min()), float(values.max())
-    if not bool((values == np.floor(values)).all()):
+    low, high = facts.low, facts.high
+    if not facts.whole:
         return found.column(found.gaussian, f"real numbers from {low:.4g} to {high:.4g}")
     if low >= 0 and high <= 1:
         return found.column(*_only_zeros_and_ones(low, high))
-    distinct, counts = np.unique(values, return_counts=True)
+    distinct = found.distinct
     if len(distinct) == 1:
-        return found.numbers(distinct, "a single value")
-    if len(distinct) <= FEW_VALUES and len(values) >= REPEATS * len(distinct) and counts.min() > 1:
-        repeats = len(values) // len(distinct)
-        return found.numbers(distinct, f"{counted(len(distinct), 'whole number')}, each {repeats} times on average")
-    with np.errstate(over="ignore"):  # squares of numbers above 1e154: such columns are no counts
-        mean, variance = float(values.mean()), float(values.var())
-    words = f"whole numbers from {low:.6g} to {high:.6g}, mean {mean:.3g}, variance {variance:.3g}"
-    return found.column(_count_family(low, high, mean, variance) or found.gaussian, words)
+        return found.numbers(distinct.values, "a single value")
+    if len(distinct) <= FEW_VALUES and facts.size >= REPEATS * len(distinct) and distinct.counts.min() > 1:
+        repeats = facts.size // len(distinct)
+        return found.numbers(
+            distinct.values, f"{counted(len(distinct), 'whole number')}, each {repeats} times on average"
+        )
+    moments = facts.mean, facts.variance
+    words = f"whole numbers from {low:.6g} to {high:.6g}, mean {moments[0]:.3g}, variance {moments[1]:.3g}"
+    return found.column(_count_family(low, high, *moments) or found.gaussian, words)
 
 
 def _count_family(low: float, high: float, mean: float, variance: float) -> Family | None:
@@ -253,17 +271,18 @@ def _count_family(low: float, high: float, mean: float, variance: float) -> Fami
 
 def _text(found: Found) -> Column:
     categories = found.coding.categories or ()
-    used, rows = len(np.unique(found.observed)), len(found.observed)
+    distinct, rows = found.distinct, found.facts.size
+    used = len(distinct)
     if not categories:
         return found.column(Bernoulli(), "nothing observed")
     if not any(isinstance(value, str) for value in categories):
         return found.categories(categories, f"{len(categories)} declared categories")
     if used > MAX_CATEGORIES or (rows > FEW_VALUES and used > 0.9 * rows):
-        example = categories[int(found.observed[0])]
+        example = categories[int(found.first)]
         key = found.number if found.name is None else found.name
         raise DataError(
-            f"{found.label}: {used} different texts in {rows} rows, such as {example!r}, look like names of rows, "
-            f"from which no model can learn; leave the column out with ",
+            f"{found.label}: {distinct.words} different texts in {rows} rows, such as {example!r}, look like names of "
+            f"rows, from which no model can learn; leave the column out with ",
             Argument("types", {key: "drop"}),
             ", or keep it with ",
             Argument("types", {key: "categorical"}),
@@ -274,7 +293,7 @@ def _text(found: Found) -> Column:
 
 def _as_told(found: Found, told: str | Family) -> Column:
     """The column with the family that `types` gives it."""
-    values, coding = found.observed, found.coding
+    facts, coding = found.facts, found.coding
     text = any(isinstance(value, str) for value in coding.categories or ())
     if isinstance(told, Family):
         if text and told.support() is None:
@@ -285,22 +304,21 @@ def _as_told(found: Found, told: str | Family) -> Column:
             return found.categories(coding.categories, "given")
         if coding.kind == "date":
             raise _wrong_type(f"{found.label} holds dates, which cannot be categorical; convert them to text first")
-        return found.numbers(np.unique(values), "given")
+        return found.numbers(found.distinct.values, "given")
     if text:
         raise _wrong_type(f"{found.label} holds text, which cannot be {told}; use categorical or drop")
     if told == "gaussian":
         return found.column(found.gaussian, "given", "date" if coding.kind == "date" else "number")
     if coding.kind == "date":
         raise _wrong_type(f"{found.label} holds dates, which cannot be {told}; use gaussian or drop")
-    if values.size and not (values.min() >= 0 and bool((values == np.floor(values)).all())):
+    if facts.size and not (facts.low >= 0 and facts.whole):
         raise _wrong_type(f"{found.label} has values that are not whole numbers >= 0, which {told} needs")
-    if told == "bernoulli" and values.size and values.max() > 1:
-        raise _wrong_type(f"{found.label} has values above 1 ({values.max():g}), which bernoulli does not take")
-    high = int(values.max(initial=1))
+    if told == "bernoulli" and facts.size and facts.high > 1:
+        raise _wrong_type(f"{found.label} has values above 1 ({facts.high:g}), which bernoulli does not take")
+    high = max(1, int(facts.high)) if facts.size else 1
     if told in ("poisson", "binomial") and high > LARGEST_WHOLE:
         raise _wrong_type(
-            f"{found.label} has values above {LARGEST_WHOLE} ({values.max():g}), which {told} does not take; "
-            "use gaussian"
+            f"{found.label} has values above {LARGEST_WHOLE} ({facts.high:g}), which {told} does not take; use gaussian"
         )
     simple: dict[str, Family] = {"bernoulli": Bernoulli(), "poisson": Poisson()}
     family = simple.get(told) or Binomial(max(1, high))
@@ -309,6 +327,12 @@ def _as_told(found: Found, told: str | Family) -> Column:
 
 def _wrong_type(problem: str) -> OptionError:
     return OptionError(Argument("types"), f": {problem}")
+
+
+def _checked_type(key: object, kind: object) -> str | Family:
+    if not isinstance(kind, Family | str):
+        raise _wrong_type(f"{key!r} must be the name of a family or a family, not {kind!r}")
+    return parse_type(kind) if isinstance(kind, str) else kind
 
 
 def parse_type(text: str) -> str:
@@ -334,9 +358,7 @@ def _read(
     finder = Schema.of([Bernoulli()] * first.shape[1], first.columns)
     told: dict[int, str | Family] = {}
     for key, kind in types.items():
-        if not isinstance(kind, Family | str):
-            raise _wrong_type(f"{key!r} must be the name of a family or a family, not {kind!r}")
-        told[finder.position(key)] = parse_type(kind) if isinstance(kind, str) else kind
+        told[finder.position(key)] = _checked_type(key, kind)
     kept = [v for v in range(first.shape[1]) if told.get(v) != DROP]
     if not kept:
         raise _wrong_type("all columns are left out")
@@ -353,6 +375,9 @@ def _warn_of_marks(columns: Columns, table: Table, families: Sequence[Family]) -
     if suspects.size:
         more = f" and {suspects.size - 1} more" if suspects.size > 1 else ""
         where = column_label(table.columns, int(suspects[0])) + more
-        taken = type(families[suspects[0]]).__name__
-        hint = Argument("missing", -1, "; if -1 marks missing values, pass ")
-        warn_user(f"{where}: whole numbers from -1 up, read as {taken}", hint)
+        _warn_of_mark(where, families[suspects[0]])
+
+
+def _warn_of_mark(where: str, family: Family) -> None:
+    hint = Argument("missing", -1, "; if -1 marks missing values, pass ")
+    warn_user(f"{where}: whole numbers from -1 up, read as {type(family).__name__}", hint)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from circurve.budget import Need
+from circurve.data.entry import as_table
+from circurve.data.found import Found
+from circurve.data.found_in_stream import find_in_stream
 from circurve.data.need import COLUMN_BYTES, OBJECT_BYTES
 from circurve.data.scan import Columns, scan_columns
 from circurve.data.stream import Stream, sample_rows, say_stream
@@ -35,20 +37,24 @@ class StreamRules:
     of_ranges: Callable[[Columns, Table], Schema]
     """The schema of numbers without names."""
 
+    of_column: Callable[[Found, str | Family | None], Column]
+    """The column by its facts, and by what `types` says of it."""
+
     unseen_share: float
 
 
 def stream_schema(stream: Table | Stream, types: Types, rules: StreamRules, memory_budget: int | None = None) -> Schema:
-    """Columns of a file are read one by one; arrays, and batches without names, need a pass for ranges alone.
+    """Columns of a file are read one by one, a block at a time; arrays, and batches without names, need a pass for
+    ranges alone.
 
     Batches with names are judged by evenly spaced rows; one line says so. memory_budget: a column, or the sample, with
     what is computed from it, must fit; checked before any of it is read.
     """
     assert isinstance(stream, Stream)
-    whole = getattr(stream.reader, "column", None)
-    if whole is not None:
-        _check(stream, len(stream), 1, memory_budget)
-        return _column_by_column(stream, whole, types, rules)
+    column = getattr(stream.reader, "column_pieces", None)
+    if column is not None:
+        _check(stream, max(stream.reader.sizes), 1, memory_budget)
+        return _column_by_column(stream, column, types, rules)
     first = next(stream.pieces())
     if first.columns is None and first.codings is None and not types:
         return rules.of_ranges(scan_columns(stream, memory_budget=memory_budget), first)
@@ -58,19 +64,25 @@ def stream_schema(stream: Table | Stream, types: Types, rules: StreamRules, memo
 
 
 def _check(stream: Stream, rows: int, width: int, memory_budget: int | None) -> None:
-    parts = {"rows" if width > 1 else "a column": rows * (OBJECT_BYTES * width + COLUMN_BYTES)}
+    parts = {"rows" if width > 1 else "a column of a block": rows * (OBJECT_BYTES * width + COLUMN_BYTES)}
     Need("infer_schema", parts, f"pass schema= for {stream.reader.name} instead").left(memory_budget)
 
 
-def _column_by_column(stream: Stream, whole: Callable[[str], Table], types: Types, rules: StreamRules) -> Schema:
+def _column_by_column(
+    stream: Stream, column: Callable[[str], Iterator[Table]], types: Types, rules: StreamRules
+) -> Schema:
     names = stream.reader.columns or ()
     unknown = next((name for name in types if name not in names), None)
     if unknown is not None:
         raise OptionError(f"types: no column {unknown!r}{nearest(str(unknown), names)}")
     ignored = tuple(name for name in names if types.get(name) == DROP)
     found: list[Column] = []
-    for name in (name for name in names if name not in ignored):
-        own: dict[str, Any] | None = {name: types[name]} if name in types else None
-        options: dict[str, Any] = {"missing": stream.missing, "unseen_share": rules.unseen_share}
-        found += rules.infer(whole(name), types=own, **options).columns
+    for number, name in ((number, name) for number, name in enumerate(names) if name not in ignored):
+        told = types.get(name)
+
+        def pieces(name: str = name) -> Iterator[Table]:
+            return (as_table(piece, missing=stream.missing) for piece in column(name))
+
+        column_found = find_in_stream(pieces, names, number, every_value=told == "categorical")
+        found.append(rules.of_column(column_found, told))
     return Schema(tuple(found), ignored)

@@ -66,7 +66,8 @@ def open_stream(  # noqa: PLR0913 - each parameter is an option
         A number that marks missing values, in addition to NaN.
     trust : bool, default False
         Also take files with a block that needs more than ten times their size in memory (and more than 256 MB). What
-        blocks need is known from the file's metadata, before any of them is read.
+        blocks need is known from the file's metadata, before any of them is read. Row groups of a Parquet file need no
+        trust where they can be read in pieces.
     memory_budget : int, optional
         Memory limit for rows, in bytes: the buffer takes at most half of it, and a row group of a Parquet file that
         does not fit is read in pieces. A record batch of an Arrow file that does not fit is an error.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from circurve.bounds import TRUST_HINT, cut
+from circurve.bounds import TRUST_HINT, allowed_bytes
 from circurve.budget import Need
 from circurve.data.convert import Array, Names, about, native, refuse_repeated
 from circurve.data.entry import as_table
@@ -21,12 +21,15 @@ from circurve.data.frame_bounds import (
     Declared,
     arrow_parts,
     block_bytes,
+    can_be_cut,
     check_blocks,
     cost_of,
     parquet_parts,
+    rows_bytes,
     schema_bytes,
 )
 from circurve.data.frame_types import common_schema
+from circurve.data.opened import opened, reason_of
 from circurve.data.row_groups import Group, GroupReading, merged, pieces_of
 from circurve.data.table import Table, table_of
 from circurve.errors import DataError, needs
@@ -107,6 +110,9 @@ class FrameReader(ABC):
     """Blocks of Parquet or Arrow files, one file after the other; small ones are read together."""
 
     access = "blocks"
+    has_pieces = False
+    """Whether some rows of a block can be read without the others."""
+
     smaller = "smaller record batches: pyarrow.feather.write_feather(table, path, chunksize=65536)"
     """What to write a file with whose blocks take too much memory."""
 
@@ -122,7 +128,7 @@ class FrameReader(ABC):
             import_module("pyarrow")
         self.name, self.paths = name, tuple(paths)
         self.files = [self._open(path) for path in paths]
-        names = [_opened(path, partial(self._names, file)) for path, file in zip(paths, self.files, strict=True)]
+        names = [opened(path, partial(self._names, file)) for path, file in zip(paths, self.files, strict=True)]
         found = names[0]
         with about(paths[0]):
             refuse_repeated(found)
@@ -134,7 +140,7 @@ class FrameReader(ABC):
             raise DataError(f"{name}: no column {unknown!r}; there are {', '.join(map(repr, found[:8]))}")
         self.columns: Names = tuple(found if columns is None else columns)
         self.width = len(self.columns)
-        parts = [_opened(path, partial(self._parts, file)) for path, file in zip(paths, self.files, strict=True)]
+        parts = [opened(path, partial(self._parts, file)) for path, file in zip(paths, self.files, strict=True)]
         groups = [(f, g, part.rows) for f, found in enumerate(parts) for g, part in enumerate(found)]
         self.blocks = merged(groups, BLOCK_ROWS)
         if not self.blocks:
@@ -142,8 +148,12 @@ class FrameReader(ABC):
         blocks = [[parts[f][g] for f, g, _ in block] for block in self.blocks]
         schemas = [self._schema(file) for file in self.files]
         kept = self._kept = common_schema(schemas, paths, self.columns)
+        size = sum(path.stat().st_size for path in paths)
+        self.expands = not trust and rows_bytes(blocks, kept) > allowed_bytes(size)
+        """Whether all rows together take more memory than files of this size may take."""
+
         try:
-            check_blocks(blocks, kept, sum(path.stat().st_size for path in paths), trust)
+            check_blocks(blocks, kept, size, trust, self.has_pieces and can_be_cut(blocks, kept))
         except DataError as error:
             hint = [f": write it with {self.smaller}"] if TRUST_HINT[-1] in error.parts else []
             raise DataError(f"{name}: ", error.parts[0], *hint, *error.parts[1:]) from None
@@ -153,6 +163,8 @@ class FrameReader(ABC):
         self.joined: list[int] | None = None
         """For each block the row group that it is a piece of; None where there are no pieces."""
 
+        if memory_budget is None and not trust and max(block_bytes(b, kept) for b in blocks) > allowed_bytes(size):
+            memory_budget = allowed_bytes(size)
         if memory_budget is not None:
             self._cut(blocks, kept, memory_budget)
 
@@ -192,11 +204,11 @@ class FrameReader(ABC):
 
         return frame_table(pa.concat_tables(self._frames(block, list(self.columns or ()))))
 
-    def column(self, name: str) -> Table:
-        """All rows of one column."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        return as_table(pa.concat_tables([f for b in range(len(self.blocks)) for f in self._frames(b, [name])]))
+    def column_pieces(self, name: str) -> Iterator[Table]:
+        """All rows of one column, a block at a time."""
+        for block in range(len(self.blocks)):
+            for frame in self._frames(block, [name]):
+                yield as_table(frame)
 
     def _read_frames(self, block: int, columns: list[str]) -> list[Any]:
         """Some columns of a block, by file."""
@@ -210,11 +222,11 @@ class FrameReader(ABC):
             for frame in frames:
                 frame.validate(full=True)  # offsets and codes that point outside would end the process later
         except Exception as error:  # pyarrow has many kinds of errors for damaged files
-            raise DataError(f"{self.name}: damaged: {_reason(error)}") from None
+            raise DataError(f"{self.name}: damaged: {reason_of(error)}") from None
         try:
             frames = [frame.cast(self._kept.empty_table().select(columns).schema) for frame in frames]
         except Exception as error:
-            raise DataError(f"{self.name}: the files hold different types: {_reason(error)}") from None
+            raise DataError(f"{self.name}: the files hold different types: {reason_of(error)}") from None
         if sum(map(len, frames)) != sum(rows for _, _, rows in self.blocks[block]):
             raise DataError(f"{self.name}: damaged: a block has another number of rows than it declares")
         return frames
@@ -224,6 +236,7 @@ class ParquetReader(FrameReader):
     """Row groups of Parquet files; with a budget, pieces of those that are large, one after the other."""
 
     smaller = "smaller row groups: pyarrow.parquet.write_table(table, path, row_group_size=65536)"
+    has_pieces = True
     _reading: GroupReading | None = None
     """The row group whose pieces are being read."""
 
@@ -264,7 +277,7 @@ class ParquetReader(FrameReader):
             most = place.stat().st_size + 1  # no list and no text of the footer can be longer than the file
             return parquet.ParquetFile(place, thrift_string_size_limit=most, thrift_container_size_limit=most)
 
-        return _opened(path, open_file)
+        return opened(path, open_file)
 
     def _schema(self, file: Any) -> Any:
         return file.schema_arrow
@@ -283,7 +296,7 @@ class ArrowReader(FrameReader):
         import pyarrow as pa  # noqa: PLC0415
         from pyarrow import ipc  # noqa: PLC0415
 
-        return _opened(path, lambda place: ipc.open_file(pa.memory_map(str(place))))
+        return opened(path, lambda place: ipc.open_file(pa.memory_map(str(place))))
 
     def _schema(self, file: Any) -> Any:
         return file.schema
@@ -379,17 +392,3 @@ def frame_table(frame: Any) -> Table:
     for row, column in zip(values, frame.columns, strict=True):
         row[:] = column.to_numpy()
     return table_of(native(np.ascontiguousarray(values.T)), tuple(frame.column_names))
-
-
-def _opened(path: Path, open_file: Callable[[Path], Any]) -> Any:
-    try:
-        return open_file(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except Exception as error:  # pyarrow has many kinds of errors for damaged files
-        raise DataError(f"{path}: cannot be read as a stream: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    """The first line of a message, cut where it is long."""
-    return cut(str(error).splitlines()[0]) if str(error) else type(error).__name__

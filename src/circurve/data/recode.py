@@ -16,9 +16,11 @@ from circurve.data.unseen import Misfit
 from circurve.errors import DataError
 from circurve.schema import Coding, Value
 
-__all__ = ["common_codings", "decode_column", "recoded"]
+__all__ = ["common_codings", "decode_column", "joint_coding", "recoded"]
 
 UNSEEN = -1
+DAY_LETTERS = 10
+"""Of a date without its time: 2024-01-31."""
 
 
 def recoded(table: Table, old: Sequence[Coding], new: Sequence[Coding]) -> tuple[Table, list[Misfit]]:
@@ -156,11 +158,11 @@ def common_codings(tables: list[Table]) -> list[Table]:
         return tables
     width = tables[0].shape[1]
     each = [table.codings or (Coding(),) * width for table in tables]
-    new = [_joint([codings[v] for codings in each], column_label(tables[0].columns, v)) for v in range(width)]
+    new = [joint_coding([codings[v] for codings in each], column_label(tables[0].columns, v)) for v in range(width)]
     return [recoded(table, old, new)[0] for table, old in zip(tables, each, strict=True)]
 
 
-def _joint(codings: Sequence[Coding], label: str) -> Coding:
+def joint_coding(codings: Sequence[Coding], label: str) -> Coding:
     """One coding for the values of several tables."""
     kinds = {coding.kind for coding in codings}
     if kinds == {"category"}:
@@ -169,7 +171,9 @@ def _joint(codings: Sequence[Coding], label: str) -> Coding:
             return codings[0]
         return Coding("category", tuple(sorted(merged, key=lambda value: (isinstance(value, str), value))))
     if kinds == {"date"}:
-        return min(codings, key=lambda coding: (coding.origin or "", len(coding.origin or "")))
+        first = min((coding.origin or "")[:DAY_LETTERS] for coding in codings)
+        clock = {(coding.origin or "")[DAY_LETTERS:] for coding in codings} - {""}  # days have none
+        return Coding("date", origin=first + min(clock, default=""))
     if kinds <= {"number", "boolean"}:
         return Coding() if "number" in kinds else codings[0]
     raise DataError(f"{label} holds {' in one table and '.join(sorted(kinds))} in another")

@@ -15,13 +15,13 @@ from circurve.inputs.common import (
     cancelling_log_prob,
     check_whole,
     from_logit,
-    support_log_mass,
     to_logit,
     use_and_total,
     wrong_probability,
     wrong_whole_value,
 )
 from circurve.inputs.family import LOG_ZERO, Family
+from circurve.inputs.one_peak import Inside, draws_inside, sums_inside
 
 __all__ = ["Binomial"]
 
@@ -110,7 +110,30 @@ class Binomial(Family):
         return self.trials * parameters[..., 0] * (1 - parameters[..., 0])
 
     def log_mass(self, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        return support_log_mass(self, parameters, low, high)
+        """Added up from the peak inside the interval to both sides, in float64."""
+        possible, inside = self._inside(parameters, low, high)
+        return torch.where(possible, inside.log_mass.reshape(possible.shape), LOG_ZERO).to(parameters.dtype)
+
+    def interval_moments(self, parameters: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        possible, inside = self._inside(parameters, low, high)
+        mean, variance = (part.reshape(possible.shape) for part in (inside.mean, inside.variance))
+        return torch.where(possible, mean, 0.0), torch.where(possible, variance, 0.0)
+
+    def draw_inside(self, parameters: Tensor, low: Tensor, high: Tensor, level: Tensor) -> Tensor:
+        """The value at which the mass from `low` on is `level` of that of the interval; parameters (B, 1), all others
+        (B,)."""
+        first, last = low.ceil().clamp(0, self.trials), high.floor().clamp(0, self.trials)
+        return draws_inside(self, self.trials, parameters.double(), (first, torch.maximum(first, last)), level)
+
+    def _inside(self, parameters: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Inside]:
+        """Whether each interval holds a value, (R, G, K, N), and the sums of all units inside, flat."""
+        ends = low.double().ceil().clamp_min(0), high.double().floor().clamp_max(self.trials)
+        shape = (*parameters.shape[:-1], max(end.shape[-1] for end in ends))
+        first, last = (end.unsqueeze(-2).expand(shape).reshape(-1) for end in ends)
+        flat = parameters.double().unsqueeze(-2).expand(*shape, 1).reshape(-1, 1)
+        possible = first <= last
+        inside = sums_inside(self, self.trials, flat, torch.where(possible, first, 0.0), torch.where(possible, last, 0))
+        return possible.reshape(shape), inside
 
     def support(self) -> range:
         return range(self.trials + 1)

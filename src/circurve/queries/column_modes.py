@@ -11,7 +11,8 @@ from circurve.inputs import Binomial
 from circurve.queries.distributions import column_distribution, state_weights
 from circurve.queries.evidence import Evidence
 from circurve.queries.passes import Posterior
-from circurve.queries.states import state_tensor
+from circurve.queries.peaks import states_near_modes
+from circurve.queries.states import has_long_peaks, state_tensor
 from circurve.queries.target import Target
 
 __all__ = ["column_modes"]
@@ -50,8 +51,8 @@ def _most_probable_state(target: Target, part: Evidence, found: Posterior, colum
     return best
 
 
-def _near_modes(target: Target, part: Evidence, column: int) -> slice:
-    """The states that can be the most probable one of the column.
+def _near_modes(target: Target, part: Evidence, column: int) -> list[slice]:
+    """The states that can be the most probable one of the column, in order.
 
     The probabilities of a binomial rise up to its mode and fall after it; so do those of all units of a column below
     the smallest and above the largest of their modes.
@@ -59,8 +60,10 @@ def _near_modes(target: Target, part: Evidence, column: int) -> slice:
     states, places = target.states[column], target.places[column]
     assert states is not None
     if column in part.likelihoods:
-        return part.likely(column)
+        return [part.likely(column)]
+    if has_long_peaks(target, column):
+        return states_near_modes(target, part, column)
     if not all(isinstance(place.family, Binomial) for place in places):
-        return slice(0, len(states))
+        return [slice(0, len(states))]
     modes = torch.cat([place.family.mode(target.parameters(place).double()).flatten() for place in places])
-    return slice(max(0, int(modes.min()) - 1), min(len(states), int(modes.max()) + 2))
+    return [slice(max(0, int(modes.min()) - 1), min(len(states), int(modes.max()) + 2))]

@@ -21,10 +21,10 @@ from circurve.engine.reference import FRESH, Rows
 from circurve.inputs import LOG_ZERO
 from circurve.queries.column_modes import column_modes
 from circurve.queries.determinism import deterministic_runs
-from circurve.queries.evidence import Evidence, leaf_values
+from circurve.queries.evidence import Evidence, best_inside, leaf_values, log_weights
 from circurve.queries.passes import chunked, log_prob, own_output, posterior, require_possible
 from circurve.queries.states import pieces_of_states, state_tensor
-from circurve.queries.target import Target
+from circurve.queries.target import Place, Target
 
 __all__ = ["Completion", "most_probable"]
 
@@ -129,32 +129,46 @@ def _values(target: Target, part: Evidence, active: list[Tensor]) -> Tensor:  # 
         x.index_add_(1, target.reference.variables[number], values)
     for column in part.likelihoods:
         x[:, column] = _likely_states(target, part, column, active)
-    for column, (low, high) in part.intervals.items():
-        discrete = target.places[column][0].family.discrete
-        ends = (low.ceil().clamp_min(0), high.floor()) if discrete else (low, high)
-        x[:, column] = torch.minimum(torch.maximum(x[:, column], ends[0]), ends[1])
+    for column in part.intervals:
+        x[:, column] = _best_inside(target, part, column, active)
     return torch.where(part.observed > 0, part.x, x)
 
 
 def _likely_states(target: Target, part: Evidence, column: int, active: list[Tensor]) -> Tensor:  # (R, N)
     """The state with the largest p_u(s) l_s for the active unit u of a column."""
     found = torch.zeros(target.runs, part.size, dtype=target.dtype, device=target.device)
+    likely = part.likely(column)
     for at, place in enumerate(target.places[column]):
-        own = active[place.number].index_select(1, place.groups)  # (R, g, N)
-        best = _likely_values(target, part, column, at)  # (R, g, K, N or 1)
-        best = best.expand(*best.shape[:3], part.size).gather(2, own.clamp_min(0).unsqueeze(2)).squeeze(2)
-        found += best.masked_fill(own < 0, 0).sum(1)
+        found += _of_active(_likely_values(target, part, column, at, likely), place, active).to(found.dtype)
     return found
 
 
-def _likely_values(target: Target, part: Evidence, column: int, at: int) -> Tensor:  # (R, g, K, N or 1)
+def _best_inside(target: Target, part: Evidence, column: int, active: list[Tensor]) -> Tensor:  # (R, N)
+    """The most probable value of the active unit of a column inside the interval."""
+    found = torch.zeros(target.runs, part.size, dtype=torch.float64, device=target.device)
+    low, high = part.ends(column)
+    for place in target.places[column]:
+        ends = (end.expand(1, len(place.groups), -1) for end in (low, high))
+        best = best_inside(place.family, target.parameters(place).double(), *ends)
+        found += _of_active(best, place, active)
+    return found.to(target.dtype)
+
+
+def _of_active(values: Tensor, place: Place, active: list[Tensor]) -> Tensor:  # (R, g, K, N or 1) -> (R, N)
+    """The value of the active unit of a column, 0 where it is at another place."""
+    own = active[place.number].index_select(1, place.groups)  # (R, g, N)
+    values = values.expand(*values.shape[:3], own.shape[-1]).gather(2, own.clamp_min(0).unsqueeze(2)).squeeze(2)
+    return values.masked_fill(own < 0, 0).sum(1)
+
+
+def _likely_values(target: Target, part: Evidence, column: int, at: int, likely: slice) -> Tensor:  # (R, g, K, N or 1)
     """The state with the largest p_u(s) l_s, for the units at one of the places of a column."""
     states, likelihood = target.states[column], part.likelihoods[column]
     assert states is not None
     best = height = None
-    for piece in pieces_of_states(target, column, likelihood.shape[-1], part.likely(column)):
-        log_likelihood = likelihood[piece].log().clamp_min(LOG_ZERO).to(target.dtype)
-        terms = target.state_logs(column, at, piece).unsqueeze(-1) + log_likelihood  # (R, g, K, s, N or 1)
+    for piece in pieces_of_states(target, column, likelihood.shape[-1], likely):
+        weights = log_weights(target, part, column, piece).to(target.dtype)
+        terms = target.state_logs(column, at, piece).unsqueeze(-1) + weights  # (R, g, K, s, N or 1)
         top, place = terms.max(3)
         values = state_tensor(states[piece], terms)[place]
         best = values if best is None or height is None else torch.where(top > height, values, best)

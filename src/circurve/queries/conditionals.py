@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from circurve.errors import DataError
-from circurve.queries.evidence import Evidence, Interval
+from circurve.queries.evidence import Evidence, Interval, states_inside
 from circurve.queries.passes import log_prob, require_possible
 from circurve.queries.target import Target
 from circurve.words import counted
@@ -71,8 +71,11 @@ def joined(target: Target, first: Evidence, second: Evidence) -> Evidence:
     observed = torch.maximum(a.observed, b.observed).expand(runs, -1, -1)
     one = x.new_ones(1, 1)
     soft = {c: a.likelihoods.get(c, one) * b.likelihoods.get(c, one) for c in {*a.likelihoods, *b.likelihoods}}
+    intervals = _both_intervals(a.intervals, b.intervals)
+    for column in soft.keys() & intervals.keys():
+        soft[column] = soft[column] * states_inside(target, column, intervals.pop(column))
     labels = a.labels if b.labels is None else b.labels
-    return Evidence(x, observed, labels, soft, _both_intervals(a.intervals, b.intervals))
+    return Evidence(x, observed, labels, soft, intervals)
 
 
 def _both_intervals(a: Mapping[int, Interval], b: Mapping[int, Interval]) -> dict[int, Interval]:

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from circurve.errors import DataError, OptionError
 from circurve.inputs import LOG_ZERO, Family
-from circurve.inputs.family import same_values
-from circurve.queries.evidence import Evidence
+from circurve.queries.evidence import Evidence, log_weights
 from circurve.queries.passes import Posterior, chunked, posterior, require_possible
-from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor
+from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor, unit_log_prob
 from circurve.queries.target import Place, Target
 from circurve.queries.units import likely_masses, state_shares, unit_moments
 
@@ -29,7 +28,6 @@ __all__ = [
     "distribution",
     "state_probabilities",
     "state_weights",
-    "unit_log_prob",
 ]
 
 BISECTIONS, RESOLUTION = 700, 1e-12
@@ -300,23 +298,28 @@ def state_probabilities(target: Target, evidence: Evidence, found: Posterior, co
     """
     states = target.states[column]
     assert states is not None
-    pieces = [part for _, part in state_weights(target, evidence, found, column, slice(0, len(states)))]
+    pieces = [part for _, part in state_weights(target, evidence, found, column, [slice(0, len(states))])]
     total = pieces[0].double() if len(pieces) == 1 else torch.cat(pieces, dim=1).double()
     return total.div_(total.sum(1, keepdim=True))
 
 
 def state_weights(
-    target: Target, evidence: Evidence, found: Posterior, column: int, chosen: slice
+    target: Target, evidence: Evidence, found: Posterior, column: int, chosen: Sequence[slice]
 ) -> Iterator[tuple[slice, Tensor]]:  # (R, s, N)
-    """p(x_v = s | e) times the flow of the column, a piece of the chosen states at a time."""
+    """p(x_v = s | e) times the flow of the column, a piece of the chosen states, which are in order, at a time."""
     flows = [found.flows[place.number].index_select(1, place.groups).flatten(1, 2) for place in target.places[column]]
-    masses = likely_masses(target, evidence, column) if column in evidence.likelihoods else None
-    for piece in pieces_of_states(target, column, evidence.size, chosen):  # likelihoods of zero give weights of zero
+    soft = column in evidence.likelihoods or column in evidence.intervals
+    masses = likely_masses(target, evidence, column) if soft else None
+    pieces = (piece for part in chosen for piece in pieces_of_states(target, column, evidence.size, part))
+    for piece in pieces:  # likelihoods of zero give weights of zero
         total: Tensor | float = 0.0
+        weights = log_weights(target, evidence, column, piece) if soft else None
         for at, flow in enumerate(flows):  # (R, g K, N)
             logs = target.state_logs(column, at, piece)
-            mass = None if masses is None else masses[at]
-            table = state_shares(evidence, column, logs, piece, mass).to(flow.dtype).flatten(1, 2)
+            if masses is None or weights is None:
+                table = logs.exp().unsqueeze(-1).to(flow.dtype).flatten(1, 2)
+            else:
+                table = state_shares(logs, weights, masses[at]).to(flow.dtype).flatten(1, 2)
             if table.shape[-1] == 1:
                 total = total + torch.matmul(table[..., 0].transpose(-1, -2), flow)
             else:
@@ -357,21 +360,6 @@ def _moments(
     for (m, v), share in zip(chosen, shares, strict=True):
         variance = variance + (share * (v + (m - mean[:, None, None]).square())).sum((1, 2))
     return mean, variance
-
-
-def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (R or 1, g, N) -> (R, g, K, N)
-    """log p of any number; LOG_ZERO for what the family does not take."""
-    support = family.support()
-    if family.discrete:
-        allowed = (x >= 0) & (x.floor() == x)
-        if support is not None and same_values(support, range(support[0], support[-1] + 1)):
-            allowed &= (x >= support[0]) & (x <= support[-1])
-        elif support is not None:
-            allowed = torch.isin(x, x.new_tensor(support))
-        first = 0 if support is None else support[0]
-        values = family.log_prob(parameters, torch.where(allowed, x, first))
-        return torch.where(allowed.unsqueeze(-2), values, LOG_ZERO)
-    return family.log_prob(parameters, x)
 
 
 def _rows(count: int) -> str:

@@ -5,7 +5,8 @@
     likelihoods l_s     log sum_s l_s f_u(s)
     an interval [a, b]  log P_u(a <= x <= b)
 
-An interval of a column with finitely many states becomes a likelihood of ones and zeros when the evidence is made.
+An interval of a column with finitely many states becomes a likelihood of ones and zeros when the evidence is made; but
+not one of binomials with very many states, whose masses need no table.
 """
 
 from __future__ import annotations
@@ -21,11 +22,28 @@ from torch import Tensor
 from circurve.data import Table
 from circurve.engine import Batch
 from circurve.errors import DataError
-from circurve.inputs import LOG_ZERO
-from circurve.queries.states import check_masses, check_states, pieces_of_states, state_tensor
+from circurve.inputs import LOG_ZERO, Binomial, Family
+from circurve.queries.states import (
+    check_masses,
+    check_states,
+    has_long_peaks,
+    pieces_of_states,
+    state_tensor,
+    unit_log_prob,
+)
 from circurve.queries.target import Target
 
-__all__ = ["Evidence", "Interval", "Likelihood", "leaf_values", "make_evidence", "no_evidence"]
+__all__ = [
+    "Evidence",
+    "Interval",
+    "Likelihood",
+    "best_inside",
+    "leaf_values",
+    "log_weights",
+    "make_evidence",
+    "no_evidence",
+    "states_inside",
+]
 
 LIKELIHOOD_BYTES = 16
 """Bytes of the likelihood of a state: in float64, and while it is checked."""
@@ -59,6 +77,12 @@ class Evidence:
     def soft(self) -> bool:
         """Whether some column has a likelihood or an interval."""
         return bool(self.likelihoods or self.intervals)
+
+    def ends(self, column: int) -> Interval:
+        """The ends of the intervals of a column, of equal length: 1 if all rows have the same interval."""
+        low, high = self.intervals[column]
+        rows = max(len(low), len(high))
+        return low.expand(rows), high.expand(rows)
 
     def likely(self, column: int) -> slice:
         """The states of a column with a likelihood from the first to the last one that it does not rule out."""
@@ -140,10 +164,10 @@ def make_evidence(
         if column in soft:
             raise DataError(f"{target.label(column)} has both a likelihood and an interval: pass one of them")
         interval = _as_interval(target, column, ends, len(table))
-        if target.states[column] is None:
+        if target.states[column] is None or has_long_peaks(target, column):
             bounds[column] = interval
         else:
-            soft[column] = _states_inside(target, column, interval)
+            soft[column] = states_inside(target, column, interval)
     evidence = Evidence(x, observed, labels, soft, bounds)
     _refuse_double_evidence(target, evidence)
     return evidence
@@ -192,7 +216,8 @@ def _as_interval(target: Target, column: int, given: tuple[Any, Any], rows: int)
     return low, high
 
 
-def _states_inside(target: Target, column: int, interval: Interval) -> Likelihood:  # (S, N or 1)
+def states_inside(target: Target, column: int, interval: Interval) -> Likelihood:  # (S, N or 1)
+    """An interval as a likelihood of ones and zeros."""
     low, high = interval
     known = target.states[column]
     assert known is not None
@@ -224,16 +249,35 @@ def leaf_values(target: Target, evidence: Evidence, largest: bool = False) -> li
     largest: the highest density that the evidence allows in place of the sum or integral over all it allows.
     """
     reference, params, batch = target.reference, target.params, evidence.batch()
-    leaves = [reference.input_values(number, params, batch) for number in range(len(target.program.inputs))]
+    leaves = [
+        _any_values(target, number, evidence)
+        if number in target.partial_layers
+        else reference.input_values(number, params, batch)
+        for number in range(len(target.program.inputs))
+    ]
     if largest:
         leaves = [_with_highest(target, number, values, evidence) for number, values in enumerate(leaves)]
     for column in (*evidence.likelihoods, *evidence.intervals):
         known = evidence.observed[:, column, None, None] > 0  # (R or 1, 1, 1, N)
+        likely = evidence.likely(column) if column in evidence.likelihoods else None
         for at, place in enumerate(target.places[column]):
-            values = _soft_values(target, evidence, column, at, largest)
+            values = (
+                _inside_values(target, evidence, column, at, largest)
+                if likely is None
+                else _likely_values(target, evidence, column, at, likely, largest)
+            ).expand(-1, -1, -1, evidence.size)
             old = leaves[place.number].index_select(1, place.groups)
             leaves[place.number] = leaves[place.number].index_copy(1, place.groups, torch.where(known, old, values))
     return leaves
+
+
+def _any_values(target: Target, number: int, evidence: Evidence) -> Tensor:  # (R, G, K, N)
+    """The log-values of a layer whose columns have values that its family does not know: these are impossible."""
+    variables = target.reference.variables[number]
+    known = evidence.observed.index_select(1, variables).unsqueeze(-2) > 0  # (R or 1, G, 1, N)
+    x = evidence.x.index_select(1, variables)
+    values = unit_log_prob(target.program.inputs[number].family, target.params.inputs[number], x)
+    return torch.where(known, values, 0.0)
 
 
 def _with_highest(target: Target, number: int, values: Tensor, evidence: Evidence) -> Tensor:  # (R, G, K, N)
@@ -244,35 +288,60 @@ def _with_highest(target: Target, number: int, values: Tensor, evidence: Evidenc
     return torch.where(known > 0, values, highest)
 
 
-def _soft_values(target: Target, evidence: Evidence, column: int, at: int, largest: bool) -> Tensor:  # (R, g, K, N)
-    """The log-values of a column's units at one of its places, from a likelihood or an interval."""
+def _likely_values(
+    target: Target, evidence: Evidence, column: int, at: int, likely: slice, largest: bool
+) -> Tensor:  # (R, g, K, N or 1)
+    """The log-values of a column's units at one of its places, from a likelihood."""
+    found = None
+    for piece in pieces_of_states(target, column, evidence.likelihoods[column].shape[-1], likely):
+        weights = log_weights(target, evidence, column, piece).to(target.dtype)
+        terms = target.state_logs(column, at, piece).unsqueeze(-1) + weights  # (R, g, K, s, N or 1)
+        part = terms.amax(-2) if largest else terms.logsumexp(-2)
+        together = torch.maximum if largest else torch.logaddexp
+        found = part if found is None else together(found, part)
+    assert found is not None
+    return found.clamp_min(LOG_ZERO)
+
+
+def _inside_values(
+    target: Target, evidence: Evidence, column: int, at: int, largest: bool
+) -> Tensor:  # (R, g, K, N or 1)
+    """The log-values of a column's units at one of its places, from an interval."""
     place = target.places[column][at]
-    if column in evidence.likelihoods:
-        likelihood = evidence.likelihoods[column]  # (S, N or 1)
-        found = None
-        for piece in pieces_of_states(target, column, likelihood.shape[-1], evidence.likely(column)):
-            log_likelihood = likelihood[piece].log().clamp_min(LOG_ZERO).to(target.dtype)
-            terms = target.state_logs(column, at, piece).unsqueeze(-1) + log_likelihood  # (R, g, K, s, N or 1)
-            part = terms.amax(-2) if largest else terms.logsumexp(-2)
-            together = torch.maximum if largest else torch.logaddexp
-            found = part if found is None else together(found, part)
-        assert found is not None
-        return found.clamp_min(LOG_ZERO).expand(*found.shape[:-1], evidence.size)
     parameters = target.parameters(place)
-    ends = tuple(end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
     check_masses(target, column)
+    low, high = (end.expand(1, len(place.groups), -1) for end in evidence.ends(column))
     if not largest:
-        return place.family.log_mass(parameters, *ends)
-    return _highest_inside(place.family, parameters.double(), *ends).to(parameters.dtype)
+        return place.family.log_mass(parameters, low, high)
+    best = best_inside(place.family, parameters.double(), low, high)
+    flat = best.flatten(1, 2)  # each unit becomes a group of its own
+    units = parameters.double().flatten(1, 2).unsqueeze(2)
+    found = place.family.log_prob(units, flat).reshape(best.shape).to(parameters.dtype)
+    return torch.where((best >= low.unsqueeze(-2)) & (best <= high.unsqueeze(-2)), found, LOG_ZERO)
 
 
-def _highest_inside(family: Any, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:  # (R, g, K, N)
-    """The highest density in an interval, of families with one peak: at the mode, or at the end next to it."""
+def best_inside(family: Family, parameters: Tensor, low: Tensor, high: Tensor) -> Tensor:  # (R, g, K, N)
+    """The most probable value in an interval of families with one peak: the mode, or the end next to it.
+
+    A binomial may have two modes, n p + p - 1 and n p + p; the first counts, as it does among listed states.
+    """
     if family.discrete:
         low, high = low.ceil().clamp_min(0), high.floor()
-    mode = family.mode(parameters).unsqueeze(-1)  # (R, g, K, 1)
-    best = torch.minimum(torch.maximum(mode, low.unsqueeze(-2)), high.unsqueeze(-2))  # (R, g, K, N)
-    flat = best.flatten(1, 2)  # each unit becomes a group of its own
-    units = parameters.flatten(1, 2).unsqueeze(2)
-    found = family.log_prob(units, flat).reshape(best.shape)
-    return torch.where((low <= high).unsqueeze(-2), found, LOG_ZERO)
+    if isinstance(family, Binomial):
+        high = high.clamp_max(family.trials)
+        mode = ((family.trials + 1) * parameters[..., 0]).ceil().sub(1).clamp_min(0)
+    else:
+        mode = family.mode(parameters)
+    return torch.minimum(torch.maximum(mode.unsqueeze(-1), low.unsqueeze(-2)), high.unsqueeze(-2))
+
+
+def log_weights(target: Target, evidence: Evidence, column: int, piece: slice) -> Tensor:  # (s, N or 1)
+    """log of the likelihood of some states of a column: from its likelihood, or 1 inside of its interval and 0
+    outside."""
+    if column in evidence.likelihoods:
+        return evidence.likelihoods[column][piece].log().clamp_min(LOG_ZERO)
+    low, high = evidence.intervals[column]
+    known = target.states[column]
+    assert known is not None
+    states = state_tensor(known[piece], low).unsqueeze(-1)
+    return torch.where((low <= states) & (states <= high), 0.0, LOG_ZERO).to(low.dtype)

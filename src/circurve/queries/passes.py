@@ -44,7 +44,7 @@ def log_prob(target: Target, evidence: Evidence) -> Tensor:  # (R, N)
     """log p(e) of each row, everything else summed or integrated out; -inf where it is zero. One upward pass."""
 
     def score(part: Evidence) -> Tensor:
-        if part.soft:
+        if part.soft or target.partial_layers:
             outputs = target.reference.upward_from(target.params, leaf_values(target, part)).outputs
             outputs = torch.where(outputs <= IMPOSSIBLE, -torch.inf, outputs)
         else:
@@ -73,7 +73,7 @@ def chunked(
     backward: whether `work` runs the reference backend in both directions, and not only the target's own upwards.
     budget: what is left of the target's memory budget; None: all of it.
     """
-    backend = target.reference if backward or evidence.soft else target.backend
+    backend = target.reference if backward or evidence.soft or target.partial_layers else target.backend
     size = chunk_size(backend, backward, _for_buffers(target, evidence, budget), evidence.size)
 
     def run(rows: int) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from circurve.inputs import LOG_ZERO, Family
+from circurve.inputs import LOG_ZERO, Binomial, Family
 from circurve.queries.draws import uniform_numbers
 from circurve.queries.evidence import Evidence, Interval, Likelihood
 from circurve.queries.states import LOG_BYTES, ROW_BYTES, check_states, state_tensor
@@ -45,6 +45,9 @@ def draw_inside(
             if logs is not None:
                 chosen = _states(logs[:, position], given.likelihoods[column][likely], own.clamp_min(0), level)
                 values = state_tensor(states, found)[chosen]
+            elif isinstance(place.family, Binomial):
+                parameters = target.parameters(place)[:, position]
+                values = _counts_inside(place.family, parameters, given.intervals[column], own, level)
             else:
                 parameters = target.parameters(place)[:, position].double()
                 index = own.clamp_min(0).unsqueeze(-1).expand(-1, -1, parameters.shape[-1])
@@ -69,6 +72,18 @@ def _state(logs: Tensor, likelihood: Likelihood, units: Tensor, level: Tensor) -
     own = logs.double().gather(1, units.unsqueeze(-1).expand(-1, -1, logs.shape[-1]))  # (R, N, S)
     sums = (own + likelihood.T.log().clamp_min(LOG_ZERO)).softmax(-1).cumsum(-1)
     return (sums <= (level * sums[..., -1]).unsqueeze(-1)).sum(-1).clamp_max(logs.shape[-1] - 1)
+
+
+def _counts_inside(
+    family: Binomial, parameters: Tensor, interval: Interval, units: Tensor, level: Tensor
+) -> Tensor:  # (R, N) float64
+    """Draws of the rows that have a unit, 0 elsewhere: parameters (R, K, 1), units (R, N), below 0 for none."""
+    run, row = (units >= 0).nonzero(as_tuple=True)  # (B,) each
+    found = torch.zeros(units.shape, dtype=torch.float64, device=units.device)
+    if len(run):
+        low, high = (end.expand(units.shape[1])[row] for end in interval)
+        found[run, row] = family.draw_inside(parameters[run, units[run, row]], low, high, level[0, row])
+    return found
 
 
 def _inside(family: Family, parameters: Tensor, interval: Interval, level: Tensor) -> Tensor:  # (R, N, P) -> (R, N)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from circurve.budget import Need
 from circurve.engine.memory import MIN_FREE_BYTES, free_memory
-from circurve.inputs import LOG_ZERO, Categorical, Family
+from circurve.inputs import LOG_ZERO, Binomial, Categorical, Family
 from circurve.inputs.family import same_values
 
 if TYPE_CHECKING:
@@ -25,11 +25,16 @@ __all__ = [
     "ROW_BYTES",
     "check_masses",
     "check_states",
+    "has_long_peaks",
     "pieces_of_states",
     "state_logs",
     "state_tensor",
     "union_of_states",
+    "unit_log_prob",
 ]
+
+MAX_TABLE_STATES = 1 << 12
+"""Columns of binomials with more states are looked at around their peaks and not state by state."""
 
 PIECE_BYTES = 64 << 20
 """What the tables of a piece take at most; with a memory budget, at most a quarter of it."""
@@ -94,6 +99,21 @@ def _without_gaps(states: Sequence[int]) -> bool:
     return same_values(states, range(states[0], states[-1] + 1))
 
 
+def unit_log_prob(family: Family, parameters: Tensor, x: Tensor) -> Tensor:  # (R or 1, g, N) -> (R, g, K, N)
+    """log p of any number; LOG_ZERO for what the family does not take."""
+    support = family.support()
+    if family.discrete:
+        allowed = (x >= 0) & (x.floor() == x)
+        if support is not None and same_values(support, range(support[0], support[-1] + 1)):
+            allowed &= (x >= support[0]) & (x <= support[-1])
+        elif support is not None:
+            allowed = torch.isin(x, x.new_tensor(support))
+        first = 0 if support is None else support[0]
+        values = family.log_prob(parameters, torch.where(allowed, x, first))
+        return torch.where(allowed.unsqueeze(-2), values, LOG_ZERO)
+    return family.log_prob(parameters, x)
+
+
 def pieces_of_states(target: Target, column: int, rows: int = 1, chosen: slice | None = None) -> Iterator[slice]:
     """Consecutive states of a column, as many at once as tables of PIECE_BYTES hold: of all units of its largest place,
     and of `rows` rows. chosen: only these; None: all."""
@@ -106,6 +126,13 @@ def pieces_of_states(target: Target, column: int, rows: int = 1, chosen: slice |
     size = max(1, limit // each)
     for start in range(first, end, size):
         yield slice(start, min(start + size, end))
+
+
+def has_long_peaks(target: Target, column: int) -> bool:
+    """Whether a column has many states, and only units whose probabilities rise up to one peak and fall after it."""
+    states = target.states[column]
+    binomial = all(isinstance(place.family, Binomial) for place in target.places[column])
+    return binomial and states is not None and len(states) > MAX_TABLE_STATES
 
 
 def check_states(target: Target, column: int, what: str, each: int, count: int | None = None) -> int | None:
@@ -128,7 +155,7 @@ def check_masses(target: Target, column: int) -> None:
     The masses of intervals are computed from them in columns that have inputs without a list of states, too.
     """
     for place in target.places[column]:
-        support = place.family.support()
+        support = None if isinstance(place.family, Binomial) else place.family.support()
         units = 0 if support is None else target.runs * len(place.groups) * target.program.inputs[place.number].units
         size = MASS_BYTES * units * len(support or ())
         if size and (target.memory_budget is not None or size > MIN_FREE_BYTES["cpu"]):

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from circurve.inputs import LOG_ZERO
-from circurve.queries.distributions import unit_log_prob
-from circurve.queries.states import check_masses, pieces_of_states
+from circurve.queries.peaks import states_in_tails
+from circurve.queries.states import check_masses, has_long_peaks, pieces_of_states, unit_log_prob
 from circurve.queries.target import Target
 
 __all__ = ["log_tail"]
@@ -51,9 +51,12 @@ def log_tail(target: Target, column: int, shares: Sequence[Tensor], log_prob: Te
     if target.states[column] is None:
         check_masses(target, column)
         return _tail_of(_cell_tables(target, column), flat, log_prob)
+    every = slice(0, len(target.states[column] or ()))
+    chosen = states_in_tails(target, column, flat, log_prob) if has_long_peaks(target, column) else [every]
     pieces = [
         _tail_of(_state_tables(target, column, piece), flat, log_prob)
-        for piece in pieces_of_states(target, column, flat.shape[1])
+        for part in chosen
+        for piece in pieces_of_states(target, column, flat.shape[1], part)
     ]
     return pieces[0] if len(pieces) == 1 else torch.stack(pieces).logsumexp(0).clamp_max(0.0)
 

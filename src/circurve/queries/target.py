@@ -14,6 +14,7 @@ from circurve.data.convert import Names, column_label
 from circurve.engine import Backend, Params, Program, Reference, choose_backend
 from circurve.engine.memory import MIN_FREE_BYTES
 from circurve.inputs import Family
+from circurve.inputs.family import same_values
 from circurve.queries.descent import Descent
 from circurve.queries.draws import DrawTables
 from circurve.queries.recorded import Recorded
@@ -124,6 +125,16 @@ class Target:
             finite = [support for support in supports if support is not None]
             found.append(union_of_states(finite) if len(finite) == len(supports) else None)
         return tuple(found)
+
+    @cached_property
+    def partial_layers(self) -> frozenset[int]:
+        """The input layers whose families lack a value that another input of one of their columns takes."""
+        return frozenset(
+            place.number
+            for states, places in zip(self.states, self.places, strict=True)
+            for place in places
+            if (support := place.family.support()) is not None and not same_values(support, states)
+        )
 
     def label(self, column: int) -> str:
         """A column as messages call it."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from circurve.inputs import LOG_ZERO
-from circurve.queries.evidence import Evidence
+from circurve.queries.evidence import Evidence, log_weights
 from circurve.queries.states import pieces_of_states, state_tensor
 from circurve.queries.target import Place, Target
 
@@ -37,8 +36,10 @@ def _soft_moments(target: Target, evidence: Evidence, column: int, at: int) -> t
     """(R, g, K, N) each, of the units of a column at one of its places."""
     place: Place = target.places[column][at]
     if column in evidence.intervals:
-        ends = (end.expand(1, len(place.groups), evidence.size) for end in evidence.intervals[column])
-        return place.family.interval_moments(target.parameters(place), *ends)
+        ends = (end.expand(1, len(place.groups), -1) for end in evidence.ends(column))
+        inside = place.family.interval_moments(target.parameters(place), *ends)
+        mean, variance = (part.expand(-1, -1, -1, evidence.size) for part in inside)
+        return mean, variance
     states = target.states[column]
     assert states is not None
     mass = likely_masses(target, evidence, column)[at]
@@ -46,10 +47,12 @@ def _soft_moments(target: Target, evidence: Evidence, column: int, at: int) -> t
     zero = torch.zeros_like(mass.total)
     mean, variance = zero, zero
     for piece in pieces:
-        share = state_shares(evidence, column, target.state_logs(column, at, piece), piece, mass)
+        weights = log_weights(target, evidence, column, piece)
+        share = state_shares(target.state_logs(column, at, piece), weights, mass)
         mean = mean + (state_tensor(states[piece], share).unsqueeze(-1) * share).sum(-2)
     for piece in pieces:
-        share = state_shares(evidence, column, target.state_logs(column, at, piece), piece, mass)
+        weights = log_weights(target, evidence, column, piece)
+        share = state_shares(target.state_logs(column, at, piece), weights, mass)
         distance = state_tensor(states[piece], share).unsqueeze(-1) - mean.unsqueeze(-2)
         variance = variance + (distance.square() * share).sum(-2)
     shape = (*mean.shape[:3], evidence.size)
@@ -65,12 +68,16 @@ class Mass:
 
 
 def likely_masses(target: Target, evidence: Evidence, column: int) -> list[Mass]:
-    """For each place of a column with a likelihood l, the likelihood that each unit expects."""
+    """For each place of a column with a likelihood l, the likelihood that each unit expects; or the mass of its
+    interval."""
+    if column in evidence.intervals:
+        return [_mass_inside(target, evidence, column, place) for place in target.places[column]]
     found, pieces = [], likely_pieces(target, evidence, column)
     for at in range(len(target.places[column])):
         largest = total = None
         for piece in pieces:
-            logs = weighted_logs(evidence, column, target.state_logs(column, at, piece), piece)
+            weights = log_weights(target, evidence, column, piece)
+            logs = target.state_logs(column, at, piece).double().unsqueeze(-1) + weights  # (R, g, K, s, N or 1)
             top = logs.amax(-2) if largest is None else torch.maximum(largest, logs.amax(-2))
             part = logs.sub_(top.unsqueeze(-2)).exp_().sum(-2)
             total = part if total is None or largest is None else total * (largest - top).exp() + part
@@ -81,23 +88,20 @@ def likely_masses(target: Target, evidence: Evidence, column: int) -> list[Mass]
     return found
 
 
+def _mass_inside(target: Target, evidence: Evidence, column: int, place: Place) -> Mass:
+    ends = (end.expand(1, len(place.groups), -1) for end in evidence.ends(column))
+    mass = place.family.log_mass(target.parameters(place).double(), *ends)
+    return Mass(mass, torch.ones_like(mass))
+
+
 def likely_pieces(target: Target, evidence: Evidence, column: int) -> list[slice]:
     """The states of a column that its likelihood does not rule out, in pieces."""
     width = evidence.likelihoods[column].shape[-1]
     return list(pieces_of_states(target, column, width, evidence.likely(column)))
 
 
-def weighted_logs(evidence: Evidence, column: int, logs: Tensor, piece: slice) -> Tensor:
-    """log (l_s f_u(s)) of some states, float64: (R, g, K, s) -> (R, g, K, s, N or 1).
-
-    In logarithms: likelihoods have a common factor, which may be tiny or huge.
-    """
-    return logs.double().unsqueeze(-1) + evidence.likelihoods[column][piece].log().clamp_min(LOG_ZERO)
-
-
-def state_shares(evidence: Evidence, column: int, logs: Tensor, piece: slice, mass: Mass | None) -> Tensor:
-    """p_u(s | e) of some states: (R, g, K, s) -> (R, g, K, s, N or 1); mass: None where there is no likelihood."""
-    if mass is None:
-        return logs.exp().unsqueeze(-1)
-    weighted = weighted_logs(evidence, column, logs, piece)
+def state_shares(logs: Tensor, log_weights: Tensor, mass: Mass) -> Tensor:
+    """p_u(s | e) of some states from their log p and the logarithms of their likelihoods, which have a common factor
+    that may be tiny or huge: (R, g, K, s), (s, N or 1) -> (R, g, K, s, N or 1)."""
+    weighted = logs.double().unsqueeze(-1) + log_weights
     return weighted.sub_(mass.largest.unsqueeze(-2)).exp_().div_(mass.total.unsqueeze(-2))
