@@ -8,7 +8,8 @@ The numbers of bytes are random, with uniform logarithms. Every third is held ou
     seconds = 2 (M - 1) (hop_seconds + bytes / M / bytes_per_second)
 
 with M = 2 processes. Seconds are by the clock, the median over the turns of the slower process: the machine must be at
-rest. Sizes take turns, so that a disturbance does not fall on one of them.
+rest. Small messages are sent many times in a row, which leaves out how long a process takes to wake up. Sizes take
+turns in random order, so that a disturbance does not fall on one of them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ LEAST, MOST = 1 << 13, 1 << 26
 """Bytes: from the statistics of some columns with few units to those of a thousand columns with 90."""
 
 
+BYTES_AT_LEAST, MOST_REPEATS = 20_000_000, 200
+"""In a turn a message is sent again until this many bytes have travelled, but not more often than that."""
+
+
 def draw(count: int, rng: np.random.Generator) -> list[int]:
     """Numbers of bytes."""
     return [8 * round(math.exp(rng.uniform(math.log(LEAST), math.log(MOST))) / 8) for _ in range(count)]
@@ -43,15 +48,17 @@ def draw(count: int, rng: np.random.Generator) -> list[int]:
 
 def measure(sizes: list[int], turns: int) -> list[float]:
     """The median seconds of each size, in one of the workers; all of them get the same."""
-    numbers = [torch.ones(size // 8, dtype=torch.float64) for size in sizes]
+    numbers = [torch.zeros(size // 8, dtype=torch.float64) for size in sizes]
     found = torch.empty(turns + 1, len(sizes), dtype=torch.float64)
+    rng = np.random.default_rng(1)  # the same order in all workers
     for turn in range(turns + 1):
-        for place, values in enumerate(numbers):
-            values.fill_(1.0)
+        for place in rng.permutation(len(sizes)):
+            repeats = min(MOST_REPEATS, -(-BYTES_AT_LEAST // sizes[place]))
             dist.barrier()
             started = time.perf_counter()
-            add_up(values)
-            found[turn, place] = time.perf_counter() - started
+            for _ in range(repeats):
+                add_up(numbers[place])
+            found[turn, place] = (time.perf_counter() - started) / repeats
     dist.all_reduce(found, dist.ReduceOp.MAX)
     seconds: list[float] = found[1:].median(0).values.tolist()  # the first turn opens connections
     return seconds
