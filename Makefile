@@ -59,7 +59,7 @@ GPU_DATA = $(if $(DEBD),--data-dir $(DEBD))
 GPU_PEER = $(if $(PYJUICE),--pyjuice $(PYJUICE))
 
 gpu-check: $(if $(GPU_PYTHON),,$(STAMP))
-	PYTHONPATH=src $(GPU_RUN) -m pytest tests/test_gpu_arithmetic.py tests/engine/test_backend_contract.py tests/engine/test_extreme_inputs.py tests/engine/test_fused.py tests/learning/cuda tests/learning/test_graph_steps.py tests/learning/test_parallel_graph_steps.py tests/learning/test_checkpoints_cuda.py tests/learning/test_failures.py
+	PYTHONPATH=src $(GPU_RUN) -m pytest tests/test_gpu_arithmetic.py tests/engine/test_backend_contract.py tests/engine/test_extreme_inputs.py tests/engine/test_fused.py tests/learning/cuda tests/learning/test_graph_steps.py tests/learning/test_parallel_graph_steps.py tests/learning/test_checkpoints_cuda.py tests/learning/test_checkpoints_within_epochs.py tests/learning/test_failures.py
 	PYTHONPATH=src $(GPU_RUN) -m pytest -m gpu tests
 	PYTHONPATH=src $(GPU_RUN) benchmarks/first_fit.py
 	PYTHONPATH=src $(GPU_RUN) benchmarks/gpu_precision.py $(GPU_DATA)

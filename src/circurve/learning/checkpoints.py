@@ -3,6 +3,7 @@
     DIR/training.json                  what is trained, as names and digests (`fingerprint.py`)
     DIR/epoch-000120.safetensors       the state after epoch 120 (`state.py`), and the one before
     DIR/epoch-000100.safetensors
+    DIR/epoch-000120-000000400.safetensors   the state after 400 steps of the next epoch
     DIR/units-8/...                    a part: a training of its own within a longer one
     DIR/.lock                          locked while a training uses the folder; a process that ends has no lock
 
@@ -21,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -35,6 +36,7 @@ from circurve.learning.options import Settings
 from circurve.learning.parallel import wait_for_workers, worker, workers
 from circurve.learning.state import Array, TrainerState, from_arrays, to_arrays
 from circurve.whole_files import LOCK_NAME, lock_file, replace_file
+from circurve.words import counted
 
 __all__ = ["KEPT", "Checkpoints", "claim", "open_checkpoints", "open_parts"]
 
@@ -47,7 +49,10 @@ FACTS = "training.json"
 PARTS = "parts"
 """The entry of a training's facts that says into which parts it is divided."""
 
-NAME = re.compile(r"epoch-(\d{6,})\.safetensors")
+NAME = re.compile(r"epoch-(\d{6,})(?:-(\d{9,}))?\.safetensors")
+
+Place: TypeAlias = tuple[int, int]
+"""How far a training has come: complete epochs, and steps of the next one."""
 
 
 def claim(folder: str | os.PathLike[str] | None, function: str, facts: Callable[[], Facts]) -> None:
@@ -170,13 +175,14 @@ class Checkpoints:
 
     def __init__(self, folder: Path, every: Every) -> None:
         self.folder, self.every = folder, every
-        self.saved: int | None = None  # the epoch of the newest one
+        self.saved: Place | None = None  # of the newest one
         self._last, self._failed = time.monotonic(), False
 
     @property
-    def newest(self) -> int | None:
-        """The epoch of the newest checkpoint that is there."""
-        return next(iter(self._epochs()), None)
+    def newest(self) -> str | None:
+        """How far the newest checkpoint is that is there."""
+        places = self._places()
+        return in_words(places[0]) if places else None
 
     def due(self, epoch: int, done: bool) -> bool:
         """Whether one should be written after this epoch, or because the training is done."""
@@ -184,63 +190,77 @@ class Checkpoints:
             return True
         if self.every.epochs is not None:
             return epoch % self.every.epochs == 0
-        return time.monotonic() - self._last >= (self.every.seconds or 0.0)
+        return self.overdue()
+
+    def overdue(self) -> bool:
+        """Whether one should be written before the epoch is complete."""
+        return self.every.epochs is None and time.monotonic() - self._last >= (self.every.seconds or 0.0)
 
     def save(self, state: TrainerState) -> bool:
-        """Write a state and remove all except the newest ones. Without space or memory for it: a warning, and False.
+        """Write a state and keep the one before. Without space or memory for it: a warning, and False.
 
-        Of several workers the first one writes.
+        Those that are further are of an epoch that is repeated, and removed. Of several workers the first one writes.
         """
+        place = state.epoch, state.steps
         if worker() > 0:
-            self.saved, self._last = state.epoch, time.monotonic()
+            self.saved, self._last = place, time.monotonic()
             return True
         try:
-            replace_file(self._path(state.epoch), _encoded(state))
+            replace_file(self._path(place), _encoded(state))
         except (FileAccessError, MemoryError) as error:
             if not self._failed:
                 kept = (
                     "there is no earlier checkpoint"
                     if self.saved is None or not os.path.exists(self._path(self.saved))
-                    else f"the checkpoint of epoch {self.saved} is kept"
+                    else f"the checkpoint of {in_words(self.saved)} is kept"
                 )
                 reason = str(error) or type(error).__name__
-                warn_user(f"no checkpoint after epoch {state.epoch}: {reason}; {kept}, and training continues")
+                warn_user(f"no checkpoint after {in_words(place)}: {reason}; {kept}, and training continues")
             self._failed, self._last = True, time.monotonic()
             return False
-        self.saved, self._last, self._failed = state.epoch, time.monotonic(), False
-        for epoch in self._epochs()[KEPT:]:
+        self.saved, self._last, self._failed = place, time.monotonic(), False
+        places = self._places()
+        further, kept = [other for other in places if other > place], [other for other in places if other <= place]
+        for other in (*further, *kept[KEPT:]):
             with suppress(OSError):
-                self._path(epoch).unlink()
+                self._path(other).unlink()
         return True
 
     def load(self, device: torch.device) -> TrainerState | None:
         """The newest state that is whole, with a warning for each damaged one that is newer; None at the beginning."""
-        epochs = self._epochs()
-        for place, epoch in enumerate(epochs):
-            path = self._path(epoch)
+        places = self._places()
+        for number, place in enumerate(places):
+            path = self._path(place)
             try:
                 state, environment = _decoded(path, device)
             except FileFormatError as error:
-                if place == len(epochs) - 1:
+                if number == len(places) - 1:
                     raise FileFormatError(
                         f"{error}; there is no other complete checkpoint: delete {self.folder}"
                     ) from error
-                warn_user(f"{error}; using the earlier checkpoint of epoch {epochs[place + 1]}")
+                warn_user(f"{error}; using the earlier checkpoint of {in_words(places[number + 1])}")
                 continue
-            self.saved = state.epoch
+            self.saved = place
             changed = differences(environment, _environment(device))
             if changed and not state.done:
                 warn_user(f"checkpoint {self.folder}: {'; '.join(changed)}; results may differ by rounding")
             return state
         return None
 
-    def _path(self, epoch: int) -> Path:
-        return self.folder / f"epoch-{epoch:06}.safetensors"
+    def _path(self, place: Place) -> Path:
+        epoch, steps = place
+        return self.folder / (f"epoch-{epoch:06}" + (f"-{steps:09}" if steps else "") + ".safetensors")
 
-    def _epochs(self) -> list[int]:
-        """The epochs of the existing checkpoints, newest first."""
+    def _places(self) -> list[Place]:
+        """How far the existing checkpoints are, newest first."""
         found = (NAME.fullmatch(name) for name in os.listdir(self.folder))
-        return sorted((int(match[1]) for match in found if match is not None), reverse=True)
+        return sorted(((int(match[1]), int(match[2] or 0)) for match in found if match is not None), reverse=True)
+
+
+def in_words(place: Place) -> str:
+    """`epoch 3`, or `epoch 3 and 20 steps`."""
+    epoch, steps = place
+    return f"epoch {epoch}" + (f" and {counted(steps, 'step')}" if steps else "")
 
 
 def _environment(device: torch.device) -> Facts:

@@ -15,8 +15,8 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class Every:
-    """How often a checkpoint is written: after a number of seconds, at the end of an epoch, or after a number of
-    epochs."""
+    """How often a checkpoint is written: after a number of seconds, at the end of an epoch or between two steps, or
+    after a number of epochs."""
 
     seconds: float | None = None
     epochs: int | None = None

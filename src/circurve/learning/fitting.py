@@ -274,7 +274,7 @@ def _checkpoints(training: Training, progress: bool | None) -> Iterator[Checkpoi
     check_same_training(facts, as_device(training.settings.device))
     with open_checkpoints(training.settings, facts) as found:
         if found is not None and found.newest is not None and progress is not False and worker() == 0:
-            print(f"circurve: continuing after epoch {found.newest} of checkpoint {found.folder}", file=sys.stderr)
+            print(f"circurve: continuing after {found.newest} of checkpoint {found.folder}", file=sys.stderr)
         yield found
 
 

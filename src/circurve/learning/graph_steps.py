@@ -27,7 +27,7 @@ from circurve.learning.local_curvature import NodeSums
 from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
-from circurve.learning.steps import Batches, Totals
+from circurve.learning.steps import Batches, Begun, Pause, Totals
 
 __all__ = ["GraphSteps"]
 
@@ -82,8 +82,18 @@ class GraphSteps:
         """A copy of the parameters."""
         return self.params.clone()
 
-    def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
-        """One EM step for each batch; nothing waits for the device until the totals are read."""
+    def run(
+        self,
+        batches: Batches,
+        step_sizes: Sequence[Sequence[float]],
+        mus: Sequence[Sequence[float]],
+        begun: Begun | None = None,
+        pause: Pause | None = None,
+    ) -> Totals:
+        """One EM step for each batch; nothing waits for the device until the totals are read.
+
+        There is no pause, and an epoch that has begun begins again: all rows are on the device, so that it is short.
+        """
         self._prepare(batches, step_sizes, mus)
         self.totals.zero_()
         self.traces.zero_()

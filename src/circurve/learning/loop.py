@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from circurve.data import RowSource
+from circurve.data import RowSource, Stream
 from circurve.engine import Backend, BackendName, Params, Program, Request, choose_backend, chunks, stack
 from circurve.engine.memory import chunk_size, within_memory
 from circurve.errors import ParameterError, warn_user
@@ -21,11 +22,12 @@ from circurve.learning.finite import broken_parameter, broken_scores, broken_ste
 from circurve.learning.fleet import Finished, Fleet
 from circurve.learning.history import Callback, EpochEnd, EpochRecord, Failure, FitResult, FleetResult
 from circurve.learning.initialize import generator
+from circurve.learning.keeping import Keeper
 from circurve.learning.options import Run, Settings
 from circurve.learning.plan import Plan
 from circurve.learning.rates import step_sizes, strengths
-from circurve.learning.state import TrainerState
-from circurve.learning.steps import Batches, EpochSums, Steps
+from circurve.learning.state import Sizes, TrainerState
+from circurve.learning.steps import Batches, Begun, EpochSums, Pause, Steps
 from circurve.learning.steps_choice import scorer_for, steps_for
 from circurve.model import Model, as_device
 from circurve.words import counted
@@ -34,25 +36,6 @@ __all__ = ["Trainer"]
 
 Scores = Mapping[str, Sequence[float]]
 """Mean log-likelihoods of all active runs, by the name of the data."""
-
-
-class _Keeper:
-    """Which state of a training to write, and when; does nothing where there are no checkpoints."""
-
-    def __init__(self, checkpoints: Checkpoints | None, state: TrainerState | None) -> None:
-        self.checkpoints, self.state = checkpoints, state
-
-    def after(self, epoch: int, state: Callable[[int], TrainerState]) -> None:
-        """Take the state after a whole epoch, and write it if it is time."""
-        if self.checkpoints is not None:
-            self.state = state(epoch)
-            if self.checkpoints.due(epoch, self.state.done):
-                self.checkpoints.save(self.state)
-
-    def last(self) -> None:
-        """Write the state of the last whole epoch, unless that is done."""
-        if self.checkpoints is not None and self.state is not None and self.state.epoch != self.checkpoints.saved:
-            self.checkpoints.save(self.state)
 
 
 class Trainer:
@@ -73,6 +56,7 @@ class Trainer:
         self.select = settings.select or ("best" if "valid" in data else "last")
         self.warned = False
         self.started = time.perf_counter()
+        self.begun: Begun | None = None  # the epoch to go on with
 
     def train(
         self,
@@ -82,21 +66,25 @@ class Trainer:
     ) -> FleetResult:
         """EM from the parameters that `start` makes (R = number of runs) until every run has stopped.
 
-        With checkpoints, it starts from the newest one. If it is interrupted, it writes one of the last complete epoch.
+        With checkpoints, it starts from the newest one, in the middle of an epoch if that was written there. If it is
+        interrupted, it writes one of the last complete epoch.
         An interrupt of the final scores only leaves them out.
         """
         state = None if checkpoints is None else checkpoints.load(as_device(self.settings.device))
         self._begin(start()) if state is None else self._resume(state)
         self._give_back()
-        keep = _Keeper(checkpoints, state)
+        keep = Keeper(checkpoints, state)
+        pause = self._pause(keep)
+        if state is None:
+            keep.before(self._state)
         epoch = done = 0 if state is None else state.epoch
         try:
             for epoch in range(done + 1, self.settings.epochs + 1):
                 if not self.fleet.active:
                     break
                 orders = self._orders()
-                while not self._epoch(epoch, orders):
-                    pass
+                while not self._epoch(epoch, orders, pause):
+                    keep.again(epoch - 1, self._state)
                 orders.clear()  # as long as the data: gone before the next ones are made
                 if self.fleet.active and self._tell(epoch, callbacks):
                     self._stop(dict.fromkeys(self.fleet.active, "callback"), epoch)
@@ -131,11 +119,22 @@ class Trainer:
         steps = self._bind(state.kept, state.active, state.backend)
         steps.plan.recall(state.memories)
         state.sizes.restore(steps)
-        self.fleet = state.fleet(steps)
+        self.fleet, self.begun = state.fleet(steps), state.begun
 
     def _state(self, epoch: int) -> TrainerState:
         """Everything that determines how the training continues after this epoch."""
         return TrainerState.of(epoch, self.fleet, self.shuffles, time.perf_counter() - self.started, self.warned)
+
+    def _pause(self, keep: Keeper) -> Pause | None:
+        """Called between two steps; not where batches may come in another order when they come again."""
+        train = self.data["train"]
+        if isinstance(train, Stream) and train.reader.access == "sequence":
+            return None
+
+        def renewed(state: TrainerState) -> TrainerState:
+            return replace(state, seconds=time.perf_counter() - self.started, sizes=Sizes.of(self.fleet.steps))
+
+        return partial(keep.within, renewed)
 
     def _bind(self, params: Params, active: Sequence[int], backend: BackendName | None = None) -> Steps:
         """The steps that continue with these parameters; backend: the one to take, None as the settings say."""
@@ -167,8 +166,9 @@ class Trainer:
         of_run = torch.tensor([different.index(run.seed) for run in runs], device=device)
         return Batches.even(drawn.index_select(0, of_run), rows, self.settings.batch_size)  # (R, N)
 
-    def _epoch(self, epoch: int, orders: dict[int, Tensor]) -> bool:
-        """One epoch of all active runs. False if runs broke: they have left, and the others are as they were."""
+    def _epoch(self, epoch: int, orders: dict[int, Tensor], pause: Pause | None) -> bool:
+        """One epoch of all active runs, or the rest of one. False if runs broke: they have left, and the others are as
+        they were."""
         fleet, steps = self.fleet, self.fleet.steps
         runs = [self.runs[run] for run in fleet.active]
         batches = self._batches(runs, orders)
@@ -176,7 +176,8 @@ class Trainer:
         progress = [((epoch - 1) * len(batches) + i) / total for i in range(len(batches))]
         alphas = step_sizes(runs, self.settings, progress)
         mus = strengths(runs, fleet.last(), progress)
-        totals = steps.run(batches, alphas, mus)
+        begun, self.begun = self.begun, None
+        totals = steps.run(batches, alphas, mus, begun, pause)
         sums = totals.fetch(finite_runs(steps.params))
         broken = broken_steps(self.program, steps.params, sums, steps.plan.methods)
         scores: Scores = {}
@@ -260,7 +261,7 @@ class Trainer:
                     f"{self.runs[run].name(run)} failed in epoch {epoch}: {failure.reason}; the run keeps {source}"
                 )
 
-    def _end_early(self, keep: _Keeper, epoch: int) -> None:
+    def _end_early(self, keep: Keeper, epoch: int) -> None:
         """End an interrupted training. Another interrupt only stops the writing of the checkpoint."""
         with suppress(KeyboardInterrupt):
             keep.last()

@@ -150,8 +150,8 @@ class Settings:
     )
     checkpoint_every: str = option(
         "5min",
-        "How often to write a checkpoint: a time (30s, 5min, 2h) or a number of epochs (10 epochs). It is written at "
-        "the end of an epoch.",
+        "How often to write a checkpoint: a time (30s, 5min, 2h; between two steps if an epoch takes longer) or a "
+        "number of epochs (10 epochs).",
         python='The result of a finished training is written too, unless you store it elsewhere and say "5min, '
         'unfinished".',
     )

@@ -1,4 +1,4 @@
-"""The state of a training between two epochs: as one record, and as named arrays and plain values for a file.
+"""The state of a training between two epochs, or two steps: one record, and named arrays and plain values for a file.
 
 `to_arrays` and `from_arrays` are the only two functions that know what of a training is stored. What they leave out
 (kernels, graphs, buffers) is made again from the record, with the same results to the last bit: that needs the
@@ -21,7 +21,7 @@ from circurve.engine import BackendName, Params, option_for, stack
 from circurve.learning.fleet import Finished, Fleet
 from circurve.learning.history import EpochRecord, Failure
 from circurve.learning.plan import GateSummary
-from circurve.learning.steps import Steps
+from circurve.learning.steps import Begun, Steps
 
 __all__ = ["Sizes", "TrainerState", "from_arrays", "to_arrays"]
 
@@ -57,8 +57,8 @@ class Sizes:
 
 @dataclass(frozen=True)
 class TrainerState:
-    """Everything that determines how a training continues after a complete epoch. Nothing in it is changed by later
-    steps."""
+    """Everything that determines how a training continues after a complete epoch, and after some steps of the next one.
+    Nothing in it is changed by later steps."""
 
     epoch: int  # the last whole one
     seconds: float  # of training so far
@@ -74,6 +74,13 @@ class TrainerState:
     best_epoch: tuple[int, ...]
     history: tuple[tuple[EpochRecord, ...], ...]
     finished: Mapping[int, Finished]
+    begun: Begun | None = None
+    """The next epoch, if some of its steps are made; the generators of `shuffles` are those before it."""
+
+    @property
+    def steps(self) -> int:
+        """How many steps of the next epoch are made."""
+        return 0 if self.begun is None else self.begun.steps
 
     @classmethod
     def of(
@@ -128,6 +135,7 @@ def to_arrays(state: TrainerState) -> tuple[Arrays, dict[str, Any]]:
         "kept": state.kept,
         "best": state.best,
         "finished": stack(state.finished[run].params for run in stopped) if stopped else None,
+        **({} if state.begun is None else {"begun": state.begun.params}),
     }
     for name, params in sets.items():
         for part, tensors in () if params is None else (("weights", params.weights), ("inputs", params.inputs)):
@@ -151,6 +159,10 @@ def to_arrays(state: TrainerState) -> tuple[Arrays, dict[str, Any]]:
         "memories": len(state.memories),
         "strides": strides,
     }
+    if state.begun is not None:
+        _put(arrays, strides, "begun.memories", state.begun.memories)
+        arrays["begun.totals"] = state.begun.totals.cpu().numpy()
+        values["begun"] = state.begun.steps
     return arrays, values
 
 
@@ -172,7 +184,15 @@ def from_arrays(arrays: Mapping[str, Array], values: Mapping[str, Any], device: 
         failure = None if value["failure"] is None else Failure(*value["failure"])
         own = cast("Params", ended).select([place])
         finished[int(value["run"])] = Finished(own, value["epoch"], value["stopped"], failure)
-    names = [f"memories.{number}" for number in range(values["memories"])]
+
+    def memories(prefix: str) -> tuple[Tensor, ...]:
+        names = [f"{prefix}memories.{number}" for number in range(values["memories"])]
+        return tuple(_tensor(arrays[name], strides.get(name), device) for name in names)
+
+    begun = None
+    if "begun" in values:
+        totals = _tensor(arrays["begun.totals"], None, device)
+        begun = Begun(values["begun"], cast("Params", params("begun")), memories("begun."), totals)
     return TrainerState(
         epoch=values["epoch"],
         seconds=values["seconds"],
@@ -182,12 +202,13 @@ def from_arrays(arrays: Mapping[str, Array], values: Mapping[str, Any], device: 
         sizes=Sizes(**values["sizes"]),
         active=tuple(values["active"]),
         kept=params("kept"),
-        memories=tuple(_tensor(arrays[name], strides.get(name), device) for name in names),
+        memories=memories(""),
         best=params("best"),
         best_ll=tuple(arrays["best_ll"].tolist()),
         best_epoch=tuple(values["best_epoch"]),
         history=_history(arrays),
         finished=finished,
+        begun=begun,
     )
 
 

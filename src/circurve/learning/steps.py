@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Protocol
+from functools import partial
+from itertools import islice, pairwise
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
 
-__all__ = ["Batches", "EpochSums", "PlainSteps", "Steps", "Totals"]
+__all__ = ["Batches", "Begun", "EpochSums", "Pause", "PlainSteps", "Steps", "Totals"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,22 @@ class Batches:
             yield None if self.orders is None else self.orders[:, start:stop]
 
 
+@dataclass(frozen=True)
+class Begun:
+    """An epoch that has begun: what its steps so far have left behind. Nothing in it is changed by later steps."""
+
+    steps: int
+    params: Params
+    memories: tuple[Tensor, ...]
+    """The state of the gates."""
+
+    totals: Tensor  # as in `Totals`
+
+
+Pause: TypeAlias = Callable[[Callable[[], Begun]], None]
+"""Called between two steps with what makes a record of the epoch so far."""
+
+
 class Steps(Protocol):
     """Runs the batches of an epoch and keeps the fleet's parameters."""
 
@@ -109,8 +126,18 @@ class Steps(Protocol):
     def snapshot(self) -> Params:
         """The present parameters, in memory that no later step changes."""
 
-    def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
-        """One EM step for each batch, with each run's step size and mu."""
+    def run(
+        self,
+        batches: Batches,
+        step_sizes: Sequence[Sequence[float]],
+        mus: Sequence[Sequence[float]],
+        begun: Begun | None = None,
+        pause: Pause | None = None,
+    ) -> Totals:
+        """One EM step for each batch, with each run's step size and mu; begun: go on from there.
+
+        Steps that are recorded know no pause, and begin an epoch again.
+        """
 
     def release(self) -> None:
         """Give back the memory of the steps: none follows. Snapshots stay."""
@@ -132,14 +159,31 @@ class PlainSteps:
         """The parameters themselves: each M-step makes new ones."""
         return self.params
 
-    def run(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> Totals:
+    def run(
+        self,
+        batches: Batches,
+        step_sizes: Sequence[Sequence[float]],
+        mus: Sequence[Sequence[float]],
+        begun: Begun | None = None,
+        pause: Pause | None = None,
+    ) -> Totals:
         shape, device = (Totals.ROWS, self.params.runs), self.params.device
-        totals = Totals(torch.zeros(shape, dtype=torch.float64, device=device))
-        for rows, alpha, mu in zip(batches, step_sizes, mus, strict=True):
+        totals, done = Totals(torch.zeros(shape, dtype=torch.float64, device=device)), 0
+        if begun is not None:
+            self.params, done = begun.params, begun.steps
+            self.plan.recall(begun.memories)
+            totals.values.copy_(begun.totals)
+        steps = enumerate(zip(batches, step_sizes, mus, strict=True), 1)
+        for step, (rows, alpha, mu) in islice(steps, done, None):
             sums = self._e_step(rows)
             self.params = self.plan.maximize(self.params, sums, alpha, mu)
             totals.add(sums)
+            if pause is not None and step < len(batches):
+                pause(partial(self._begun, step, totals))
         return totals
+
+    def _begun(self, steps: int, totals: Totals) -> Begun:
+        return Begun(steps, self.params, self.plan.memories(), totals.values.clone())
 
     def _e_step(self, rows: Tensor | None) -> Statistics:
         size = len(self.train) if rows is None else rows.shape[1]
