@@ -220,8 +220,8 @@ class Checkpoints:
             return False
         self.saved, self._last, self._failed = place, time.monotonic(), False
         places = self._places()
-        further, kept = [other for other in places if other > place], [other for other in places if other <= place]
-        for other in (*further, *kept[KEPT:]):
+        further, others = [other for other in places if other > place], [other for other in places if other <= place]
+        for other in (*further, *others[KEPT:]):
             with suppress(OSError):
                 self._path(other).unlink()
         return True
