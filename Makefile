@@ -90,6 +90,7 @@ stress: explore
 	PYTHONPATH=src nice $(BIN)/python stress/equality.py
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python stress/workers.py --moments 100
 	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python benchmarks/kill_resume.py --moments 100 --early 12
+	PYTHONPATH=src OMP_NUM_THREADS=1 nice $(BIN)/python benchmarks/kill_resume.py --moments 60 --early 0 --within --name kill_resume_within
 	PYTHONPATH=src nice $(BIN)/python benchmarks/streams.py --rows 20000000 --units 16 --turns 1
 	PYTHONPATH=src nice $(BIN)/python benchmarks/wide_tree.py
 	$(BIN)/python docs/make_reliability.py

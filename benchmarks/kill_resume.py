@@ -1,13 +1,15 @@
 """Trainings that meet faults at random moments, and must end with the result of an undisturbed one.
 
     python benchmarks/kill_resume.py --moments 100
+    python benchmarks/kill_resume.py --moments 60 --within --name kill_resume_within
 
 Each training is `circurve fit --checkpoint` in a process of its own. A fault strikes at a random moment; the same
 command is started again, which may meet the next fault, until it ends by itself. Then its model, bit by bit, and all
 numbers of its report must be those of the undisturbed training. Faults: SIGKILL, SIGTERM, SIGHUP, SIGINT; a full disk
 (a small tmpfs that is filled up, or a file size limit of 0 where mounting is not allowed); no more memory (from then on
 all that allocates for batches, M-steps and checkpoints raises MemoryError). Also: SIGINT in the first seconds of a new
-process, while modules are imported.
+process, while modules are imported. With --within, epochs are long and checkpoints are written between their steps;
+what is lost is then counted in steps.
 """
 
 from __future__ import annotations
@@ -40,11 +42,14 @@ CODES = {"SIGKILL": -signal.SIGKILL, "SIGTERM": 143, "SIGHUP": 129, "SIGINT": 13
 EVERY = 5
 """Epochs between two checkpoints: the most that SIGKILL may cost."""
 
+EPOCHS_WITHIN = 3
+
 FIT = (
-    *("fit", "table.csv", "--units", "4", "--epochs", "60", "--batch-size", "50", "--method", "gated", "--mu", "0.1"),
-    *("--gate-memory", "0.5", "--device", "cpu", "--track", "--json"),
-    *("--out", "disk/m.safetensors", "--checkpoint", "disk/runs", "--checkpoint-every", f"{EVERY} epochs"),
+    *("fit", "table.csv", "--units", "4", "--method", "gated", "--mu", "0.1", "--gate-memory", "0.5"),
+    *("--device", "cpu", "--track", "--json", "--out", "disk/m.safetensors", "--checkpoint", "disk/runs"),
 )
+BETWEEN = ("--epochs", "60", "--batch-size", "50", "--checkpoint-every", f"{EVERY} epochs")
+WITHIN = ("--epochs", str(EPOCHS_WITHIN), "--batch-size", "1", "--checkpoint-every", "0.1s")
 DISK_BYTES, PATIENCE = 4 << 20, 120
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -56,19 +61,20 @@ class Tally:
 
     struck: int = 0
     too_late: int = 0  # the training had ended before
+    before: int = 0  # it had not made a step
     wrong_code: int = 0
     lost_too_much: int = 0  # more epochs than since the last checkpoint
-    most_epochs_lost: int = 0
+    most_lost: int = 0  # epochs or steps
     kept_elsewhere: int = 0  # models, equal to the wanted one, that did not fit on the disk
     codes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Child:
-    """A training in a process of its own; `epochs` counts those that are whole."""
+    """A training in a process of its own; `done` counts whole epochs, or steps."""
 
     process: Any
-    epochs: Any
+    done: Any
 
     def end(self) -> int:
         self.process.join(PATIENCE)
@@ -78,19 +84,18 @@ class Child:
         return int(self.process.exitcode)
 
 
-def start(folder: Path, limit: str | None = None, after: float = 0.0) -> Child:
+def start(folder: Path, within: bool, limit: str | None = None, after: float = 0.0) -> Child:
     """Start the training; limit: the resource that is used up after this many seconds."""
-    epochs, ready = CONTEXT.Value("i", 0), CONTEXT.Event()
-    process = CONTEXT.Process(target=_train, args=(folder, epochs, ready, limit, after))
+    done, ready = CONTEXT.Value("i", 0), CONTEXT.Event()
+    process = CONTEXT.Process(target=_train, args=(folder, within, done, ready, limit, after))
     process.start()
     if not ready.wait(PATIENCE):
         raise SystemExit("a training did not start")
-    return Child(process, epochs)
+    return Child(process, done)
 
 
-def _train(folder: Path, epochs: Any, ready: Any, limit: str | None, after: float) -> None:
+def _train(folder: Path, within: bool, done: Any, ready: Any, limit: str | None, after: float) -> None:
     from circurve.cli.program import main
-    from circurve.learning.loop import Trainer
 
     os.chdir(folder)
     os.environ["TMPDIR"] = str(folder / "kept")
@@ -99,22 +104,47 @@ def _train(folder: Path, epochs: Any, ready: Any, limit: str | None, after: floa
     for number, name in ((1, "report.json"), (2, "errors.txt")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
-    state = Trainer._state
-
-    def counted(self: Trainer, epoch: int) -> Any:
-        found = state(self, epoch)
-        epochs.value = epoch
-        return found
-
-    Trainer._state = counted  # type: ignore[method-assign]
+    _count_steps(done) if within else _count_epochs(done)
     if limit == "full disk":
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
         _later(after, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard)))
     elif limit == "out of memory":
         _later(after, _take_memory)
-    sys.argv = ["circurve", *FIT]
+    sys.argv = ["circurve", *FIT, *(WITHIN if within else BETWEEN)]
     ready.set()
     main()
+
+
+def _count_epochs(done: Any) -> None:
+    from circurve.learning.loop import Trainer
+
+    state = Trainer._state
+
+    def counted(self: Trainer, epoch: int) -> Any:
+        found = state(self, epoch)
+        done.value = epoch
+        return found
+
+    Trainer._state = counted  # type: ignore[method-assign]
+
+
+def _count_steps(done: Any) -> None:
+    """All steps since the start of this process, and those that a checkpoint spared it."""
+    from circurve.learning.plan import Plan
+    from circurve.learning.steps import PlainSteps
+
+    run, maximize = PlainSteps.run, Plan.maximize
+
+    def begins(self: PlainSteps, batches: Any, step_sizes: Any, mus: Any, begun: Any = None, pause: Any = None) -> Any:
+        done.value += 0 if begun is None else begun.steps
+        return run(self, batches, step_sizes, mus, begun, pause)
+
+    def counted(self: Plan, *given: Any) -> Any:
+        found = maximize(self, *given)
+        done.value += 1
+        return found
+
+    PlainSteps.run, Plan.maximize = begins, counted  # type: ignore[method-assign]
 
 
 def _later(seconds: float, work: Callable[[], None]) -> None:
@@ -157,10 +187,12 @@ def kept_model(folder: Path, wanted: Any) -> bool:
     return any(found)
 
 
-def newest(folder: Path) -> int:
-    """The epoch of the newest checkpoint; 0 if there is none."""
+def newest(folder: Path) -> tuple[int, int]:
+    """The epoch of the newest checkpoint, and the steps of the next one; 0 if there is none."""
     names = [path.name for path in (folder / "disk/runs").glob("epoch-*.safetensors")]
-    return max((int(name[6:-12]) for name in names), default=0)
+    places = [tuple(map(int, name.removesuffix(".safetensors").split("-")[1:])) for name in names]
+    epoch, *steps = max(places, default=(0,))
+    return epoch, steps[0] if steps else 0
 
 
 class Disk:
@@ -193,10 +225,10 @@ class Disk:
             subprocess.run(["umount", str(self.path)], check=True)
 
 
-def strike(fault: str, folder: Path, disk: Disk, after: float) -> tuple[int, int]:
-    """Train with a fault after this many seconds: the exit code, and how many complete epochs the child had done."""
+def strike(fault: str, folder: Path, within: bool, disk: Disk, after: float) -> tuple[int, int]:
+    """Train with a fault after this many seconds: the exit code, and how many epochs or steps the child had done."""
     limited = fault == "out of memory" or (fault == "full disk" and not disk.mounted)
-    child = start(folder, fault if limited else None, after)
+    child = start(folder, within, fault if limited else None, after)
     if not limited:
         child.process.join(after)
         if fault == "full disk":
@@ -205,19 +237,18 @@ def strike(fault: str, folder: Path, disk: Disk, after: float) -> tuple[int, int
             os.kill(child.process.pid, getattr(signal, fault))
     code = child.end()
     disk.empty()
-    return code, int(child.epochs.value)
+    return code, int(child.done.value)
 
 
-def judge(tally: Tally, fault: str, code: int, done: int, kept: int) -> None:
-    """Add one fault that struck to its tally."""
+def judge(tally: Tally, fault: str, code: int, lost: int, most: int | None) -> None:
+    """Add one fault that struck to its tally; most: the epochs that it may have cost, None where that is a time."""
     tally.struck += 1
     tally.codes[str(code)] = tally.codes.get(str(code), 0) + 1
-    lost = max(0, done - kept)
     wanted = CODES.get(fault)
     tally.wrong_code += wanted is not None and code != wanted
     if fault != "full disk":  # with a full disk, training continues to its end, and its model is saved in another place
-        tally.most_epochs_lost = max(tally.most_epochs_lost, lost)
-        tally.lost_too_much += lost > (0 if fault in ("SIGTERM", "SIGHUP", "SIGINT") else EVERY)
+        tally.most_lost = max(tally.most_lost, lost)
+        tally.lost_too_much += most is not None and lost > most
 
 
 def first_seconds(moments: int, chance: random.Random, duration: float) -> dict[str, int]:
@@ -236,35 +267,39 @@ def first_seconds(moments: int, chance: random.Random, duration: float) -> dict[
     return found
 
 
-def run(moments: int, early: int, seed: int, folder: Path) -> dict[str, Any]:
+def run(moments: int, early: int, seed: int, within: bool, folder: Path) -> dict[str, Any]:
     chance, tallies = random.Random(seed), {fault: Tally() for fault in FAULTS}
     rows = np.random.default_rng(0).random((300, 12)) < np.where(np.arange(300) % 2, 0.8, 0.2)[:, None]
     np.savetxt(folder / "table.csv", rows, fmt="%d", delimiter=",", header=",".join("abcdefghijkl"), comments="")
     (folder / "kept").mkdir()
     disk = Disk(folder)
     try:
-        start(folder).end()
+        start(folder, within).end()
         disk.clear()
-        before = time.monotonic()
-        if start(folder).end() != 0:
+        before, child = time.monotonic(), start(folder, within)
+        if child.end() != 0:
             raise SystemExit((folder / "errors.txt").read_text())
         duration, wanted = time.monotonic() - before, outcome(folder)
+        steps = child.done.value // EPOCHS_WITHIN
         disk.clear()
         attempts, struck, finished, identical, left = 0, 0, 0, 0, 0
         while struck < moments:
             fault = FAULTS[attempts % len(FAULTS)]
             attempts += 1
-            code, done = strike(fault, folder, disk, chance.uniform(0, 0.9 * duration))
+            begun = newest(folder)[0]
+            code, done = strike(fault, folder, within, disk, chance.uniform(0, 0.9 * duration))
             if code != 0:
                 struck += 1
-                judge(tallies[fault], fault, code, done, newest(folder))
+                epoch, step = newest(folder)
+                lost = (begun - epoch) * steps + done - step if within else done - epoch
+                most = None if within else 0 if fault in ("SIGTERM", "SIGHUP", "SIGINT") else EVERY
+                judge(tallies[fault], fault, code, max(0, lost), most)
+                tallies[fault].before += done == 0
                 tallies[fault].kept_elsewhere += kept_model(folder, wanted[0])
-                print(
-                    f"{struck:4} {fault:14} code {code:4}  epoch {done:4}, checkpoint of {newest(folder)}", flush=True
-                )
+                print(f"{struck:4} {fault:14} code {code:4}  {done:5} done, checkpoint of {newest(folder)}", flush=True)
                 if chance.random() < 0.5 and struck < moments:
                     continue
-                if start(folder).end() != 0:
+                if start(folder, within).end() != 0:
                     raise SystemExit((folder / "errors.txt").read_text())
             else:
                 tallies[fault].too_late += 1
@@ -277,7 +312,7 @@ def run(moments: int, early: int, seed: int, folder: Path) -> dict[str, Any]:
             "seed": seed,
             "seconds of a training": round(duration, 2),
             "full disk": "tmpfs filled up" if disk.mounted else "file size limit of 0",
-            "epochs between checkpoints": EVERY,
+            **({"steps of an epoch": steps} if within else {"epochs between checkpoints": EVERY}),
             "by fault": {fault: vars(tally) for fault, tally in tallies.items()},
             "trainings finished": finished,
             "bit-identical": identical,
@@ -293,13 +328,14 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=100)
     parser.add_argument("--early", type=int, default=20, help="interrupts in the first seconds of a process")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--within", action="store_true", help="long epochs, with checkpoints between their steps")
     parser.add_argument("--name", default="kill_resume")
     parser.add_argument("--out", type=Path, help="folder of the result file")
     given = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets programs in the background ignore it
     CONTEXT.set_forkserver_preload(["circurve.cli.program", "circurve.cli.fit", "kill_resume"])
     with tempfile.TemporaryDirectory() as folder:
-        results = run(given.moments, given.early, given.seed, Path(folder))
+        results = run(given.moments, given.early, given.seed, given.within, Path(folder))
     print(write_result(given.name, results, given.out))
     tallies = results["by fault"].values()
     bad = sum(tally["wrong_code"] + tally["lost_too_much"] for tally in tallies) + results["temporary files left"]

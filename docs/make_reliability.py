@@ -22,6 +22,7 @@ EQUALITY = ROOT / "stress" / "results" / "equality.json"
 WORKERS = ROOT / "stress" / "results" / "workers.json"
 STREAMS = ROOT / "benchmarks" / "results" / "streams.json"
 FAULTS = ROOT / "benchmarks" / "results" / "kill_resume.json"
+FAULTS_WITHIN = FAULTS.with_stem("kill_resume_within")
 
 Record = dict[str, Any]
 
@@ -79,12 +80,13 @@ def findings(records: Mapping[str, Record | None]) -> list[str]:
     fuzzing, hostile, faults, equality = (records[name] for name in ("fuzzing", "hostile", "faults", "equality"))
     lines = []
     if faults is not None:
-        found = faults["results"]
-        struck = sum(fault["struck"] for fault in found["by fault"].values())
+        found = [record["results"] for record in (faults, records["faults within"]) if record is not None]
+        struck = sum(fault["struck"] for each in found for fault in each["by fault"].values())
+        same, finished = (sum(each[key] for each in found) for key in ("bit-identical", "trainings finished"))
         lines.append(
-            f"{struck} trainings struck by signals, full disks and lack of memory at random moments: "
-            f"{found['bit-identical']} of {found['trainings finished']} that were continued gave bit by bit the "
-            f"result without a break, and only the time since the last checkpoint was lost."
+            f"{struck} trainings struck by signals, full disks and lack of memory at random moments, between epochs and "
+            f"within them: {same} of {finished} that were continued gave bit by bit the result without a break, and only "
+            "the time since the last checkpoint was lost."
         )
     workers = records["workers"]
     if workers is not None:
@@ -127,29 +129,41 @@ def findings(records: Mapping[str, Record | None]) -> list[str]:
 
 def fault_part(record: Record) -> str:
     """Trainings that were struck, by fault."""
-    rows = [
-        [
-            name,
-            str(fault["struck"]),
-            str(fault["most_epochs_lost"]),
-            str(fault["wrong_code"]),
-            str(fault["lost_too_much"]),
-            str(fault["kept_elsewhere"]),
-        ]
-        for name, fault in record["results"]["by fault"].items()
-    ]
-    every = record["results"]["epochs between checkpoints"]
-    heads = ["fault", "struck", "most epochs trained again", "wrong exit codes", "lost more than a checkpoint"]
-    heads.append("model kept elsewhere")
     found, early = record["results"], record["results"]["first seconds"]
+    every = found["epochs between checkpoints"]
     return f"""## Faults in the middle of a training
 
-{table(heads, rows)}
+{_struck(found, "epochs")}
 
-A checkpoint is written every {every} epochs here. Continued trainings that ended with the model file of the undisturbed
-one, to the bit: {found["bit-identical"]} of {found["trainings finished"]}. Temporary files left: \
-{found["temporary files left"]}. Ctrl-C in the first seconds of a command: {early["code 130"]} of {early["struck"]}
-ended with code 130, with {early["tracebacks"]} tracebacks. {origin(record["environment"])}"""
+A checkpoint is written every {every} epochs here. {_continued(found)} Ctrl-C in the first seconds of a command:
+{early["code 130"]} of {early["struck"]} ended with code 130, with {early["tracebacks"]} tracebacks.
+{origin(record["environment"])}"""
+
+
+def fault_within_part(record: Record) -> str:
+    """Trainings that were struck within a long epoch, by fault."""
+    found = record["results"]
+    return f"""## Faults within a long epoch
+
+{_struck(found, "steps")}
+
+An epoch has {found["steps of an epoch"]} steps here, and a checkpoint is written every 0.1 s, between two of them.
+{_continued(found)} {origin(record["environment"])}"""
+
+
+def _struck(found: Record, unit: str) -> str:
+    heads = ["fault", "struck", f"before the first {unit[:-1]} ended", f"most {unit} trained again", "wrong exit codes"]
+    heads += ["lost more than a checkpoint"] * (unit == "epochs") + ["model kept elsewhere"]
+    keys = ["struck", "before", "most_lost", "wrong_code", *(["lost_too_much"] * (unit == "epochs")), "kept_elsewhere"]
+    return table(heads, [[name, *(str(fault[key]) for key in keys)] for name, fault in found["by fault"].items()])
+
+
+def _continued(found: Record) -> str:
+    return (
+        "Continued trainings that ended with the model file of the undisturbed one, to the bit: "
+        f"{found['bit-identical']} of {found['trainings finished']}. Temporary files left: "
+        f"{found['temporary files left']}."
+    )
 
 
 def worker_part(record: Record) -> str:
@@ -326,6 +340,7 @@ def page() -> str:
         "fuzzing": FUZZING,
         "hostile": HOSTILE,
         "faults": FAULTS,
+        "faults within": FAULTS_WITHIN,
         "workers": WORKERS,
         "equality": EQUALITY,
         "streams": STREAMS,
@@ -334,6 +349,7 @@ def page() -> str:
     records = {name: read(path) for name, path in files.items()}
     made = [
         (fault_part, records["faults"]),
+        (fault_within_part, records["faults within"]),
         (worker_part, records["workers"]),
         (equality_part, records["equality"]),
         (stream_part, records["streams"]),
