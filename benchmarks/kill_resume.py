@@ -241,7 +241,7 @@ def strike(fault: str, folder: Path, within: bool, disk: Disk, after: float) -> 
 
 
 def judge(tally: Tally, fault: str, code: int, lost: int, most: int | None) -> None:
-    """Add one fault that struck to its tally; most: the epochs that it may have cost, None where that is a time."""
+    """Add one fault that struck to its tally; most: the epochs that it may have cost, None if that is a time."""
     tally.struck += 1
     tally.codes[str(code)] = tally.codes.get(str(code), 0) + 1
     wanted = CODES.get(fault)

@@ -84,9 +84,9 @@ def findings(records: Mapping[str, Record | None]) -> list[str]:
         struck = sum(fault["struck"] for each in found for fault in each["by fault"].values())
         same, finished = (sum(each[key] for each in found) for key in ("bit-identical", "trainings finished"))
         lines.append(
-            f"{struck} trainings struck by signals, full disks and lack of memory at random moments, between epochs and "
-            f"within them: {same} of {finished} that were continued gave bit by bit the result without a break, and only "
-            "the time since the last checkpoint was lost."
+            f"{struck} trainings struck by signals, full disks and lack of memory at random moments, between epochs "
+            f"and within them: {same} of {finished} that were continued gave bit by bit the result without a break, "
+            "and only the time since the last checkpoint was lost."
         )
     workers = records["workers"]
     if workers is not None:
