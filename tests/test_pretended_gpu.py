@@ -74,6 +74,24 @@ for dtype in (torch.float64, torch.float32):
     for name, ask in questions.QUESTIONS.items():
         outcome(f"{name} {dtype}", lambda: of_questions(ask, model.to(dtype=dtype)))
 
+known = np.random.default_rng(0).random(300) < 0.5
+counts = [np.random.default_rng(n).binomial(n, np.where(known, 0.3, 0.6)) for n in (70_000, 9_000)]
+rows = np.stack([*counts, known], axis=1).astype(int)
+circuit = cc.hclt(rows, 3, families=[cc.Binomial(70_000), cc.Binomial(9_000), cc.Bernoulli()])
+model = cc.fit(circuit, rows, epochs=3, valid=False, progress=False, device="cpu").model
+WIDE = {
+    "most probable": lambda m: m.most_probable({0: (25_000, None), 2: 1}).log_prob,
+    "explain": lambda m: m.explain(rows[:3]),
+    "mean": lambda m: m.mean({0: (20_000, 21_000)}),
+    "variance": lambda m: m.variance({1: (4_000, 5_000)}),
+    "interval": lambda m: m.interval({0: (20_000, 21_000)}, {1: (None, 5_000)}),
+    "quantile": lambda m: m.quantile(0, [0.1, 0.9], {1: (None, 5_000)}),
+    "impute": lambda m: m.impute([[np.nan, 4_500, 1]], how="mode"),
+    "sample": lambda m: len(m.sample(5, given={0: (20_000, 22_000)}, seed=0)),
+}
+for name, ask in WIDE.items():
+    outcome(f"wide {name}", lambda: of_questions(ask, model))
+
 def mixed():
     with pretended_gpu.present():
         torch.ones(2, device="pretend") + torch.ones(2)
@@ -103,5 +121,5 @@ def test_answers_do_not_depend_on_the_device_and_nothing_is_mixed():
     found = json.loads(done.stdout.splitlines()[-1])
     assert "on pretend:0 and on the CPU" in found.pop("mixed")  # the device itself works
     assert "can't convert pretend:0" in found.pop("as an array")
-    assert len(found) > 80
+    assert len(found) > 90
     assert {name: what for name, what in found.items() if what != "as on the CPU"} == {}
