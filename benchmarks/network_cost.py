@@ -1,6 +1,6 @@
 """Seconds of an all-reduce between processes of one machine, and the formula of cost_formula.py fitted to them.
 
-    python benchmarks/network_cost.py [--sizes 54] [--turns 15]
+    python benchmarks/network_cost.py [--sizes 54] [--turns 40]
 
 Two processes with one thread each add up float64 numbers on gloo, as workers do with their statistics once in a step.
 The numbers of bytes are random, with uniform logarithms. Every third is held out of the fit of
@@ -99,7 +99,7 @@ def fitted(sizes: list[int], seconds: list[float]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, default=54)
-    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--out", type=Path, help="folder for the result file")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]

@@ -149,7 +149,6 @@ def test_batches_of_an_iterable_are_not_relied_upon(counted: Counted, tmp_path: 
 
 
 def test_the_last_two_are_kept_and_a_number_of_epochs_means_whole_ones(counted: Counted, tmp_path: Path) -> None:
-    counted.kill_after(15)
     for folder, every in (("time", EACH_STEP), ("epochs", "1 epoch")):
         counted.kill_after(15)
         with pytest.raises(Killed):

@@ -27,7 +27,7 @@ from circurve.learning.local_curvature import NodeSums
 from circurve.learning.mstep import moved_inputs
 from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
-from circurve.learning.steps import Batches, Begun, Pause, Totals
+from circurve.learning.steps import Batches, Begun, Pause, Rates, Totals
 
 __all__ = ["GraphSteps"]
 
@@ -67,7 +67,7 @@ class GraphSteps:
         self.shape: tuple[int, ...] = ()
         self.tried = False
         self.bounds: tuple[int, ...] = ()
-        self.sent: tuple[Sequence[Sequence[float]], ...] = ()  # the step sizes and strengths that the device has
+        self.sent: tuple[Rates, ...] = ()  # the step sizes and strengths that the device has
 
     def _scorer(self, backend: Fused, memory_budget: int | None) -> Scorer:
         """What computes scores after each epoch."""
@@ -83,12 +83,7 @@ class GraphSteps:
         return self.params.clone()
 
     def run(
-        self,
-        batches: Batches,
-        step_sizes: Sequence[Sequence[float]],
-        mus: Sequence[Sequence[float]],
-        begun: Begun | None = None,
-        pause: Pause | None = None,
+        self, batches: Batches, step_sizes: Rates, mus: Rates, begun: Begun | None = None, pause: Pause | None = None
     ) -> Totals:
         """One EM step for each batch; nothing waits for the device until the totals are read.
 
@@ -109,7 +104,7 @@ class GraphSteps:
         self.backend.discard()
         self.scoring.discard()
 
-    def _prepare(self, batches: Batches, step_sizes: Sequence[Sequence[float]], mus: Sequence[Sequence[float]]) -> None:
+    def _prepare(self, batches: Batches, step_sizes: Rates, mus: Rates) -> None:
         """Put what an epoch needs where the recorded step reads it; record the step when its shape is new."""
         device = self.engine.device
         rows = self._rows(batches)

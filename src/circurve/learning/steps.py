@@ -18,7 +18,10 @@ from circurve.engine.memory import chunk_size, within_memory
 from circurve.learning.plan import Plan
 from circurve.learning.score import Scorer
 
-__all__ = ["Batches", "Begun", "EpochSums", "Pause", "PlainSteps", "Steps", "Totals"]
+__all__ = ["Batches", "Begun", "EpochSums", "Pause", "PlainSteps", "Rates", "Steps", "Totals"]
+
+Rates: TypeAlias = Sequence[Sequence[float]]
+"""For each batch a number for each run."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +130,7 @@ class Steps(Protocol):
         """The present parameters, in memory that no later step changes."""
 
     def run(
-        self,
-        batches: Batches,
-        step_sizes: Sequence[Sequence[float]],
-        mus: Sequence[Sequence[float]],
-        begun: Begun | None = None,
-        pause: Pause | None = None,
+        self, batches: Batches, step_sizes: Rates, mus: Rates, begun: Begun | None = None, pause: Pause | None = None
     ) -> Totals:
         """One EM step for each batch, with each run's step size and mu; begun: go on from there.
 
@@ -160,12 +158,7 @@ class PlainSteps:
         return self.params
 
     def run(
-        self,
-        batches: Batches,
-        step_sizes: Sequence[Sequence[float]],
-        mus: Sequence[Sequence[float]],
-        begun: Begun | None = None,
-        pause: Pause | None = None,
+        self, batches: Batches, step_sizes: Rates, mus: Rates, begun: Begun | None = None, pause: Pause | None = None
     ) -> Totals:
         shape, device = (Totals.ROWS, self.params.runs), self.params.device
         totals, done = Totals(torch.zeros(shape, dtype=torch.float64, device=device)), 0
